@@ -1,0 +1,82 @@
+"""Style and the few figure pieces that notebooks share. Widths are inches; nothing here computes results."""
+
+import matplotlib as mpl
+import numpy as np
+import seaborn as sns
+from IPython import get_ipython
+from IPython.core.pylabtools import select_figure_formats
+from matplotlib.figure import Figure
+
+WIDTH = 7.0  # inches, a page's text width
+
+# One colour per update rule, the same in every figure (Okabe-Ito: told apart by colour-blind readers and in grey).
+COLOURS = {
+    "GD": "#000000",
+    "SGD": "#000000",
+    "NGD": "#0072B2",
+    "SNGD": "#0072B2",
+    "NGD-mom": "#56B4E9",
+    "NGD-joint": "#56B4E9",
+    "Polyak": "#D55E00",
+    "Polyak, no cap": "#E69F00",
+    "SPS": "#D55E00",
+    "Adam": "#009E73",
+}
+
+
+def set_style() -> None:
+    """Set the project's figure style for this process; a notebook calls it once."""
+    if get_ipython() is not None:
+        select_figure_formats(get_ipython(), {"png"})  # so that a figure as a cell's last line is shown
+    sns.set_theme(context="paper", style="ticks", palette="colorblind")
+    mpl.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "savefig.dpi": 200,
+            "figure.constrained_layout.use": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 9,
+            "axes.labelsize": 8.5,
+            "xtick.labelsize": 8,
+            "ytick.labelsize": 8,
+            "axes.grid": True,
+            "grid.alpha": 0.25,
+            "legend.frameon": False,
+            "lines.linewidth": 1.4,
+            "pdf.fonttype": 42,
+        }
+    )
+
+
+def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; axes come as a flat array."""
+    # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by global state.
+    figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
+    return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
+
+
+def band(ax, x, runs, label: str, colour: str | None = None, **line) -> None:
+    """Draw the median over runs with the band from smallest to largest; `x` (points,), `runs` (runs, points)."""
+    runs = np.atleast_2d(runs)
+    colour = colour or COLOURS.get(label)
+    (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, color=colour, **line)
+    if len(runs) > 1:
+        ax.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=drawn.get_color(), alpha=0.15, linewidth=0)
+
+
+def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
+    """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
+    x = np.array(span)
+    ax.plot(x, height * (x / x[0]) ** exponent, ":", color="0.3", label=label)
+
+
+def legend(figure: Figure, ax) -> None:
+    """One legend above all panels, for the lines of `ax`."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize="small", columnspacing=1.2)
+
+
+def caption(figure: Figure, text: str) -> None:
+    """Write setting, data and scale below a figure, so that the picture says so wherever it is copied."""
+    figure.supxlabel(text, fontsize="x-small", color="0.35")

@@ -1,0 +1,97 @@
+"""Update rules as pure functions.
+
+Every rule here moves along the gradient: W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L(W_t), and differs
+in eta_t alone. The step size is returned as a logarithm, since eta_t and the gradient leave the range of floating
+point numbers long before their product does.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+GD, NGD, POLYAK, CUSTOM = range(4)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One update rule; build it with `gd`, `ngd`, `polyak` or `custom`.
+
+    step_size eta, cap max_step (eta_max of paper A, Appendix C), momentum beta, and the exponent p of the factor
+    (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2) instead of each by itself
+    (Eq. 13).
+    """
+
+    kind: int
+    step_size: float = 1.0
+    max_step: float = inf
+    momentum: float = 0.0
+    decay: float = 0.0
+    joint: bool = False
+    law: Callable | None = None
+
+    def __post_init__(self):
+        for name in ("step_size", "max_step"):
+            value = getattr(self, name)
+            if not value > 0 or (name == "step_size" and value == inf):
+                raise ValueError(f"{name} = {value}; it must be positive" + (" and finite" if name == "step_size" else ""))
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
+        if not 0 <= self.decay < inf:
+            raise ValueError(f"decay = {self.decay}; it must be zero or positive")
+
+    def log_step(self, t, log_gap, log_norm):
+        """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or arrays."""
+        if self.law is not None:
+            return self.law(t, log_gap, log_norm)
+        return log_step(self.kind, self.step_size, self.max_step, self.decay, t, log_gap, log_norm)
+
+
+def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> Rule:
+    """Gradient descent: eta_t = eta (t+1)^-p."""
+    return Rule(GD, step_size, momentum=momentum, decay=decay)
+
+
+def ngd(step_size: float, max_step: float = inf, momentum: float = 0.0, decay: float = 0.0, joint: bool = False) -> Rule:
+    """Normalised gradient descent (paper A, Eqs. 2, 4 and 13): eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
+
+    With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form of it).
+    """
+    return Rule(NGD, step_size, max_step, momentum, decay, joint)
+
+
+def polyak(max_step: float = inf) -> Rule:
+    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind the factor 2."""
+    return Rule(POLYAK, max_step=max_step)
+
+
+def custom(law: Callable) -> Rule:
+    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or arrays (runs,)."""
+    return Rule(CUSTOM, law=law)
+
+
+def log_step(kind, step_size, max_step, decay, t, log_gap, log_norm):
+    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled into the kernel."""
+    if kind == GD:
+        log_eta = math.log(step_size) - decay * math.log(t + 1.0)
+    elif kind == NGD:
+        log_eta = math.log(step_size) - decay * math.log(t + 1.0) - log_norm
+    else:
+        log_eta = log_gap - math.log(2.0) - 2.0 * log_norm
+    return np.minimum(log_eta, np.log(max_step))
+
+
+def step(rule: Rule, W, gradient, loss_gap, t, buffer=0.0):
+    """One step of `rule` in plain arithmetic: returns W_{t+1} and the momentum buffer m_t.
+
+    W and gradient (runs, ...), loss_gap = L - L* (runs,). The plain twin of what `lib.dynamics` does with logarithms;
+    it holds as long as gradient and gap are normal floating point numbers.
+    """
+    norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
+    moving = norm > 0
+    log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
+    eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)  # 0/0 = 0: no gradient, no step
+    buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
+    return W - buffer, buffer
