@@ -35,25 +35,25 @@ class Slopes:
 def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
-    With s the selected token, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s + e and
+    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s + e and
     -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at p_opt = 1, opt being the
     token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 + exp(-f)) ("logistic").
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - np.take_along_axis(logits, s, -1)
-    D = scores - np.take_along_axis(scores, s, -1)
-    rest = b.copy()
-    np.put_along_axis(rest, s, -np.inf, -1)
-    second = rest.max(-1)  # (..., n)
-    w = np.exp(rest - second[..., None])  # weights relative to the second largest; 0 at s
-    log_Z = np.log1p(np.exp(second) * w.sum(-1))
-    log_small = second - log_Z  # log of the second largest softmax weight
+    selected_score = np.take_along_axis(scores, s, -1)
+    D = scores - selected_score
+    level = D == 0  # the selected token and those with its score, as repeated tokens have
+    second = np.where(level, -np.inf, b).max(-1)  # (..., n), largest logit that counts; -inf if all scores are equal
+    anchor = np.where(second > -np.inf, second, 0.0)
+    w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))  # weights relative to the second
+    log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
+    log_small = second - log_Z
     mean_D = (w * D).sum(-1)
     e = np.exp(log_small) * mean_D
-    f = np.take_along_axis(scores, s, -1)[..., 0] + e
+    f = selected_score[..., 0] + e
 
-    v = w * (D - e[..., None])
-    np.put_along_axis(v, s, -(np.exp(-log_Z) * mean_D)[..., None], -1)
+    v = np.where(level, -np.exp(b - log_Z[..., None]) * mean_D[..., None], w * (D - e[..., None]))
     log_slope = log_derivative(f, loss)
     pull, log_scale = _factor(v, log_slope + log_small)
 
@@ -61,7 +61,7 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     push, log_push_scale = _factor(np.exp(log_weights), log_slope)
 
     best = scores.max(-1)
-    lag = best - np.take_along_axis(scores, s, -1)[..., 0]  # zero where the selected token is the opt token
+    lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))  # epsilon = gamma_opt - f
         log_gap = log_mean(_log_gap(log_epsilon, best, loss))
@@ -71,6 +71,7 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
 def _factor(values, log_factor):
     """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (..., n)."""
     largest = log_factor.max(-1)
+    largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]
     return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
 

@@ -222,27 +222,32 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
             if not problem.head_fixed:
                 k_u = np.einsum("rij,rj->ri", problem.G, push)
                 log_norm_u = at.log_push_scale + 0.5 * np.log(np.einsum("rm,rm->r", push, k_u))
-        log_total = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
+        log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
         together = problem.head_fixed or rule.joint or rule.kind != NGD
-        log_eta = rule.log_step(t, log_gap, log_total if together else log_norm) + np.zeros(runs)
+        log_eta = rule.log_step(t, log_gap, log_both if together else log_norm) + np.zeros(runs)
         log_eta_u = log_eta if together else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
 
         if t in records:
             values = g, gamma, alpha, b, np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
             for store, value in zip((raw.margins, raw.scores, raw.alpha, raw.b, raw.logs), values, strict=True):
                 store[alive, records[t]] = value[alive].reshape(-1, *store.shape[2:])
-        diverged = np.isnan(log_gap) | (log_gap == np.inf) | np.isnan(log_total) | (log_total == np.inf)
-        for code, ends in ((kernel.DIVERGED, diverged), (kernel.STALLED, ~diverged & (log_total == -np.inf))):
+        with np.errstate(invalid="ignore"):
+            length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)  # 0/0 = 0: no gradient, no step
+            length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
+        stalled = log_both == -np.inf
+        bounded = (log_gap < kernel.LONGEST) & (length < kernel.LONGEST) & (length_u < kernel.LONGEST)
+        for code, ends in ((kernel.STALLED, stalled), (kernel.DIVERGED, ~bounded & ~stalled)):
             raw.status[alive & ends], raw.ended[alive & ends] = code, t
             alive &= ~ends
         if not alive.any():
             break
 
-        eta = np.where(alive & (log_norm > -np.inf), np.exp(log_eta + at.log_scale), 0.0)[:, None]
+        moves = alive & (length > -np.inf)
+        eta = np.where(moves, np.exp(np.where(moves, log_eta + at.log_scale, 0.0)), 0.0)[:, None]
         move, move_k = rule.momentum * move + eta * c, rule.momentum * move_k + eta * k
         alpha, g = alpha + move, g + move_k
         if not problem.head_fixed:
-            eta = np.where(alive, np.exp(log_eta_u + at.log_push_scale), 0.0)[:, None]
+            eta = np.where(alive, np.exp(np.where(alive, log_eta_u + at.log_push_scale, 0.0)), 0.0)[:, None]
             move_u, move_u_k = rule.momentum * move_u + eta * push, rule.momentum * move_u_k + eta * k_u
             b, gamma = b + move_u, gamma + move_u_k
     return raw
@@ -258,7 +263,8 @@ def _history(problem, start, u, times, raw, targets, head_targets):
     def head(k):
         return u + np.einsum("rnt,rntd->rd", raw.b[:, k], problem.signed, optimize=True)
 
-    miss = np.logaddexp.reduce(-raw.margins, -1)  # log of the others' total weight relative to the opt token's
+    with np.errstate(invalid="ignore"):  # NaN where a run had ended
+        miss = np.logaddexp.reduce(-raw.margins, -1)  # log of the others' weight relative to the opt token's
     norm, error, alignment = _directions(weights, times.size, start.outside, targets)
     if problem.head_fixed:
         empty = np.full_like(norm, np.nan)
@@ -269,7 +275,7 @@ def _history(problem, start, u, times, raw, targets, head_targets):
     descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
     return History(
         times, np.array([STATUS[code] for code in raw.status]), raw.ended, log_gap, log_gradient, log_step, norm,
-        raw.margins, miss - np.logaddexp(0.0, miss), raw.scores[..., :1] - raw.scores[..., 1:], error, alignment, descent,
+        raw.margins, -np.logaddexp(0.0, -miss), raw.scores[..., :1] - raw.scores[..., 1:], error, alignment, descent,
         log_gradient_head, log_step_head, head_norm, head_error, head_alignment, weights, head,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ import numpy as np
 from lib import rules
 
 COMPLETED, STALLED, DIVERGED = range(3)
+LONGEST = 600.0  # log of the longest step, and of the largest loss, that counts as finite
 _log_step = numba.njit(rules.log_step)
 
 
@@ -61,40 +62,42 @@ def _log_loss(f, logistic):
 
 
 @numba.njit
-def _slopes(margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_Z):
+def _slopes(margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_total, work):
     """`lib.attention.slopes`, reference token first: fills c (n, T-1) and push (n, T), each without its scale.
 
-    margins (n, T-1), scores (n, T); log_slope, log_pull, log_Z (n,) are work space. Returns log(L - L*) (log L when
+    margins (n, T-1), scores (n, T); log_slope, log_pull, log_total (n,) and work (3, T) are work space. Returns log(L - L*) (log L when
     the head is trained, where L* = 0), and the logarithms of the scales taken out of c and of push.
     """
-    n, S = margins.shape
+    n, T = scores.shape
+    b, D, w = work
     log_gap = -math.inf
     for i in range(n):
-        s, top = -1, 0.0  # selected token; -1 is the reference, whose logit is 0
-        for t in range(S):
-            if -margins[i, t] > top:
-                s, top = t, -margins[i, t]
-        second = -math.inf if s == -1 else -top
-        for t in range(S):
-            if t != s:
-                second = max(second, -margins[i, t] - top)
-        selected_score = scores[i, s + 1]
-        best = scores[i, 0]
-        sum_w = 0.0 if s == -1 else math.exp(-top - second)
-        mean_D = sum_w * (best - selected_score)
-        for t in range(S):
-            best = max(best, scores[i, t + 1])
-            if t != s:
-                c[i, t] = math.exp(-margins[i, t] - top - second)  # w_t
-                sum_w += c[i, t]
-                mean_D += c[i, t] * (scores[i, t + 1] - selected_score)
-        log_total = math.log1p(math.exp(second) * sum_w)
-        log_small = second - log_total
-        log_Z[i] = top + log_total
+        s, top = 0, 0.0  # selected token and its logit; token 0 is the reference, whose logit is 0
+        for t in range(1, T):
+            if -margins[i, t - 1] > top:
+                s, top = t, -margins[i, t - 1]
+        selected_score, best, second = scores[i, s], scores[i, 0], -math.inf
+        for t in range(T):
+            b[t] = (-margins[i, t - 1] if t > 0 else 0.0) - top
+            D[t] = scores[i, t] - selected_score
+            best = max(best, scores[i, t])
+            if D[t] != 0.0:
+                second = max(second, b[t])
+        level, sum_w, mean_D = 0.0, 0.0, 0.0
+        for t in range(T):
+            w[t] = math.exp(b[t] - second if D[t] != 0.0 else b[t])
+            if D[t] != 0.0:
+                sum_w += w[t]
+                mean_D += w[t] * D[t]
+            else:
+                level += w[t]
+        log_Z = math.log(level + math.exp(second) * sum_w)
+        log_small = second - log_Z
+        log_total[i] = top + log_Z
         e = math.exp(log_small) * mean_D
         f = selected_score + e
-        for t in range(S):
-            c[i, t] = math.exp(-log_total) * mean_D if t == s else c[i, t] * (e - (scores[i, t + 1] - selected_score))
+        for t in range(1, T):
+            c[i, t - 1] = w[t] * (e - D[t]) if D[t] != 0.0 else math.exp(-log_Z) * w[t] * mean_D
         log_slope[i] = -_log1p_exp(f) if logistic else -f
         log_pull[i] = log_slope[i] + log_small
         if not head_fixed:
@@ -105,13 +108,13 @@ def _slopes(margins, scores, logistic, head_fixed, c, push, log_slope, log_pull,
             log_gap = _add_logs(log_gap, _log_gap(log_small + math.log(-mean_D), best, logistic))
     scale, push_scale = log_pull.max(), log_slope.max()
     for i in range(n):
-        factor = math.exp(log_pull[i] - scale) / n
-        for t in range(S):
+        factor = math.exp(log_pull[i] - scale) / n if scale > -math.inf else 0.0
+        for t in range(T - 1):
             c[i, t] *= factor
         if not head_fixed:
-            push[i, 0] = math.exp(log_slope[i] - push_scale - log_Z[i]) / n
-            for t in range(S):
-                push[i, t + 1] = math.exp(log_slope[i] - push_scale - margins[i, t] - log_Z[i]) / n
+            log_factor = log_slope[i] - push_scale - log_total[i] - math.log(n)
+            for t in range(T):
+                push[i, t] = math.exp(log_factor - (margins[i, t - 1] if t > 0 else 0.0))
     return log_gap - math.log(n), scale, push_scale
 
 
@@ -138,12 +141,14 @@ def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins
     push, k_u = np.zeros((n, S + 1)), np.zeros(n * (S + 1))
     alpha, move, move_k = np.zeros(n * S), np.zeros(n * S), np.zeros(n * S)
     b, move_u, move_u_k = np.zeros(k_u.size), np.zeros(k_u.size), np.zeros(k_u.size)
-    log_slope, log_pull, log_Z = np.zeros(n), np.zeros(n), np.zeros(n)
+    log_slope, log_pull, log_total, work = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((3, S + 1))
     g, gamma, flat_c, flat_push = margins.reshape(-1), scores.reshape(-1), c.reshape(-1), push.reshape(-1)
     together = head_fixed or joint != 0.0 or kind != rules.NGD
     record = 0
     for t in range(times[-1] + 1):
-        log_gap, scale, push_scale = _slopes(margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_Z)
+        log_gap, scale, push_scale = _slopes(
+            margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_total, work
+        )
         _multiply(K, flat_c, k)
         square = _dot(flat_c, k)
         log_norm = scale + 0.5 * math.log(square) if square > 0.0 else -math.inf
@@ -151,8 +156,8 @@ def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins
         if not head_fixed:
             _multiply(G, flat_push, k_u)
             log_norm_u = push_scale + 0.5 * math.log(_dot(flat_push, k_u))
-        log_total = 0.5 * _add_logs(2.0 * log_norm, 2.0 * log_norm_u)
-        log_eta = _log_step(kind, step_size, max_step, decay, t, log_gap, log_total if together else log_norm)
+        log_both = 0.5 * _add_logs(2.0 * log_norm, 2.0 * log_norm_u)
+        log_eta = _log_step(kind, step_size, max_step, decay, t, log_gap, log_both if together else log_norm)
         log_eta_u = log_eta if together else _log_step(kind, step_size, max_step, decay, t, log_gap, log_norm_u)
 
         if record < times.size and times[record] == t:
@@ -160,12 +165,14 @@ def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins
             scores_at[record], b_at[record] = scores, b.reshape(n, S + 1)
             logs_at[record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
             record += 1
-        if not (math.isfinite(log_gap) or log_gap == -math.inf) or log_total == math.inf or log_total != log_total:
-            return DIVERGED, t
-        if log_total == -math.inf:
+        if log_both == -math.inf:
             return STALLED, t
+        length = log_eta + log_norm if log_norm > -math.inf else -math.inf  # 0/0 = 0: no gradient, no step
+        length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
+        if not (log_gap < LONGEST and length < LONGEST and length_u < LONGEST):  # false for NaN
+            return DIVERGED, t
 
-        eta = math.exp(log_eta + scale) if log_norm > -math.inf else 0.0  # 0/0 = 0: no gradient, no step
+        eta = math.exp(log_eta + scale) if length > -math.inf else 0.0
         _move(eta, flat_c, k, momentum, move, move_k, alpha, g)
         if not head_fixed:
             _move(math.exp(log_eta_u + push_scale), flat_push, k_u, momentum, move_u, move_u_k, b, gamma)

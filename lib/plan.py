@@ -1,0 +1,151 @@
+"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run again."""
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lib import results
+from lib.jobs import Job
+from lib.results import folder
+
+
+class UsageError(Exception):
+    """A request that cannot be met; its text is one sentence for the person who asked."""
+
+
+def defaults(text: str) -> dict:
+    """The parameters of a percent notebook: the literals of its one cell tagged "parameters".
+
+    Raises ValueError when there is no such cell, more than one, or anything but literals in it.
+    """
+    cells = [cell.partition("\n") for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]]
+    tagged = [body for header, _, body in cells if re.search(r"""["']parameters["']""", header)]
+    if len(tagged) != 1:
+        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
+    found = {}
+    for node in ast.parse(tagged[0]).body:
+        try:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            value = ast.literal_eval(node.value)
+            for target in targets:
+                found |= {target.id: value} if isinstance(target, ast.Name) else _unpacked(target, value)
+        except (AttributeError, ValueError, TypeError):
+            raise ValueError(f"{ast.unparse(node)!r} in the parameters cell is not name = literal") from None
+    return found
+
+
+def _unpacked(target: ast.Tuple | ast.List, values: Iterable) -> dict:
+    return {name.id: value for name, value in zip(target.elts, values, strict=True)}
+
+
+def overrides(notebook: str, scale: str) -> dict | None:
+    """What `scale` changes in the parameters of `notebook`; None where that scale is not offered."""
+    if scale == "demo":
+        return {}
+    path = folder("notebooks") / "scales.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    section = table.get(notebook, {}).get(scale)
+    return None if section is None else {"scale": scale, **section}
+
+
+def select(names: Iterable[str], known: list[str]) -> list[str]:
+    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no name."""
+    chosen = []
+    for name in names:
+        fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
+        if len(fits) != 1:
+            trouble = "fits more than one notebook" if fits else "is not a notebook"
+            raise UsageError(f"{name!r} {trouble}; there are {', '.join(fits or known)}")
+        chosen += [fits[0]] if fits[0] not in chosen else []
+    return chosen or known
+
+
+def _check(changes: Mapping, parameters: Mapping) -> None:
+    # papermill itself only logs a parameter that it does not know, and the default figure would come out.
+    unknown = sorted(changes.keys() - parameters.keys())
+    if unknown:
+        raise ValueError(f"there is no parameter {', '.join(unknown)}; there are {', '.join(parameters)}")
+    for key, value in changes.items():
+        if isinstance(parameters[key], int | float) and isinstance(value, str):
+            raise ValueError(f"{key} is a number such as {parameters[key]}, not {value!r}")
+
+
+def plan(names: list[str], scale: str, settings: Mapping) -> tuple[list[Job], list[str]]:
+    """The jobs asked for, and the notebooks left out because they are not offered at `scale`."""
+    known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
+    if not known:
+        raise UsageError(f"there is no notebook in {folder('notebooks')}")
+    if "scale" in settings:
+        raise UsageError("choose the scale with --scale, not with --set")
+    jobs, skipped = [], []
+    for notebook in select(names, known):
+        text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
+        changes = overrides(notebook, scale)
+        if changes is None:
+            skipped.append(notebook)
+            continue
+        changes = {**changes, **settings}
+        try:
+            parameters = defaults(text)
+            _check(changes, parameters)
+            parts = results.fingerprint(notebook, {**parameters, **changes})
+        except (ValueError, SyntaxError) as error:
+            raise UsageError(f"{notebook}: {error}") from None
+        jobs.append(Job(notebook, scale, changes, text, parts, bool(settings)))
+    if skipped and (names or not jobs):
+        raise UsageError(f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered")
+    return jobs, skipped
+
+
+def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
+    real = [row for row in rows if row["source"] != "synthetic"]
+    if not real:
+        return []
+    from lib import datasets  # here, since most notebooks need no real data
+
+    words = []
+    for row in real:
+        # The embedded set stands in for any other, so its record does not say which one was asked for.
+        names = [row["name"]] if row["name"] in datasets.IMAGES else list(datasets.IMAGES)
+        try:
+            present = [datasets.identity(name, demo=demo) for name in names]
+        except (OSError, ValueError) as error:  # the notebook itself reports it best
+            words.append(f"data unclear: {row['name']} ({error})")
+            continue
+        now = next((found for found in present if found["source"] == row["source"]), present[0])
+        if now["source"] != row["source"]:
+            words.append(f"data changed: {now['name']} ({row['source']} -> {now['source']})")
+        elif any(row.get(key, now.get(key)) != now.get(key) for key in ("name", "revision")):
+            words.append(f"data changed: {now['name']}")
+    return words
+
+
+def _figure_changes(files: Mapping[str, str], figures: Path) -> list[str]:
+    there = [name for name in files if (figures / name).exists()]
+    changed = [name for name in there if results.sha256((figures / name).read_bytes()) != files[name]]
+    missing = [name for name in files if name not in there]
+    return [f"figure missing: {name}" for name in missing] + [f"figure changed: {name}" for name in changed]
+
+
+def _differing(old: Mapping, new: Mapping) -> list[str]:
+    return [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+
+
+def reason(job: Job) -> str | None:
+    """Why a job must run, against the marker that its last success left; None when it is up to date."""
+    try:
+        old = json.loads(job.marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "never run"
+    words = ["source changed"] if old["source"] != job.parts["source"] else []
+    if modules := _differing(old["lib"], job.parts["lib"]):
+        words.append(f"lib changed: {', '.join(modules)}")
+    before, now = old["parameters"], job.parts["parameters"]
+    if changes := [f"{name} {before.get(name)} -> {now.get(name)}" for name in _differing(before, now)]:
+        words.append(f"parameters changed: {', '.join(changes)}")
+    words += _data_changes(old["data"], demo=job.scale == "demo")
+    words += _figure_changes(old["figures"], job.figures)
+    return "; ".join(words) or None

@@ -1,0 +1,13 @@
+"""Settings of the whole session: nothing that runs in it writes into figures/, runs/ or the user's home."""
+
+import os
+import tempfile
+
+
+def pytest_configure(config):
+    # Here and not in a fixture: nbval starts its kernels outside of all fixtures, with this environment.
+    base = tempfile.TemporaryDirectory(prefix="attention-dynamics-")
+    config.add_cleanup(base.cleanup)
+    for name in ("FIGURES_DIR", "RUNS_DIR", "IPYTHONDIR"):
+        os.environ[name] = os.path.join(base.name, name.lower())
+    os.environ["TQDM_DISABLE"] = "1"

@@ -1,0 +1,67 @@
+"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known scales."""
+
+import tomllib
+
+import jupytext
+import nbformat
+import pytest
+
+from lib import plan, results
+
+FOLDER = results.ROOT / "notebooks"
+SOURCES = sorted(FOLDER.glob("*.py"))
+SCALES = tomllib.loads((FOLDER / "scales.toml").read_text(encoding="utf-8"))
+MEND = "run `make notebooks`"
+each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+
+
+def stored(source):
+    path = source.with_suffix(".ipynb")
+    assert path.exists(), f"{path.name} is missing: {MEND}"
+    return path
+
+
+def cells(path):
+    read = jupytext.read(path).cells
+    return [(cell.cell_type, cell.source.strip(), sorted(cell.metadata.get("tags", []))) for cell in read]
+
+
+@each
+def test_pair_has_the_same_cells(source):
+    assert cells(source) == cells(stored(source)), f"{source.stem}.ipynb differs from {source.name}: {MEND}"
+
+
+@each
+def test_kernel_is_python3(source):
+    assert jupytext.read(source).metadata["kernelspec"]["name"] == "python3"
+    assert nbformat.read(stored(source), 4).metadata["kernelspec"]["name"] == "python3"
+
+
+@each
+def test_one_parameters_cell_of_literals_at_demo_scale(source):
+    tagged = [tags for _, _, tags in cells(source) if "parameters" in tags]
+    assert len(tagged) == 1
+    assert plan.defaults(source.read_text(encoding="utf-8"))["scale"] == "demo"
+
+
+@each
+def test_stored_outputs_are_there_and_without_errors(source):
+    notebook = nbformat.read(stored(source), 4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert outputs, f"no outputs in {source.stem}.ipynb: {MEND}"
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert str(results.ROOT) not in nbformat.writes(notebook), "an output names a folder of this machine"
+
+
+@pytest.mark.parametrize("notebook", SCALES)
+def test_scales_change_parameters_that_exist(notebook):
+    source = FOLDER / f"{notebook}.py"
+    assert source in SOURCES, f"scales.toml names {notebook}, and there is no {source.name}"
+    known = plan.defaults(source.read_text(encoding="utf-8"))
+    for scale, changes in SCALES[notebook].items():
+        assert scale in results.SCALES[1:], f"{notebook} has no scale {scale}"
+        assert changes.keys() <= known.keys() - {"scale"}, f"{notebook}, {scale}: no such parameter"
+
+
+def test_no_ipynb_without_its_source():
+    assert [path.name for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".py").exists()] == []
