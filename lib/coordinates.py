@@ -39,7 +39,7 @@ def minimal(tokens: TokenSet) -> Minimal:
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
-    u = np.einsum("rdk,rd->rk", token_basis, tokens.u)
+    u = (tokens.u[:, None] @ token_basis)[:, 0]
     return Minimal(TokenSet(X.reshape(runs, n, T, -1), tokens.y, z, u, tokens.opt), token_basis, query_basis)
 
 

@@ -74,7 +74,7 @@ class History:
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     """Iterations 0, 1, ..., steps to record: about `count` of them, evenly spaced in log(t), ascending."""
-    return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), count).round().astype(int)]))
+    return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]))
 
 
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
@@ -161,8 +161,9 @@ def reduce(tokens: TokenSet, start: Start, head: str, loss: str) -> Reduced:
     signed = tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
     flat = signed.reshape(runs, n * T, r)
     G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
-    margins = np.einsum("rntd,rde,rne->rnt", delta, start.inside, tokens.z, optimize=True)
-    scores = np.einsum("rntd,rd->rnt", signed, tokens.u)
+    keys = tokens.z @ np.swapaxes(start.inside, 1, 2)  # W_0 z_i, (runs, n, r)
+    margins = (delta @ keys[..., None])[..., 0]
+    scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     return Reduced(delta, signed, tokens.z, coordinates.gram(delta, tokens.z), G, margins, scores, head == "fixed", loss)
 
 
@@ -264,7 +265,8 @@ def _history(problem, start, u, times, raw, targets, head_targets):
         return u + np.einsum("rnt,rntd->rd", raw.b[:, k], problem.signed, optimize=True)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
-        miss = np.logaddexp.reduce(-raw.margins, -1)  # log of the others' weight relative to the opt token's
+        log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
+        log_miss = -np.logaddexp(0.0, -log_odds)
     norm, error, alignment = _directions(weights, times.size, start.outside, targets)
     if problem.head_fixed:
         empty = np.full_like(norm, np.nan)
@@ -275,7 +277,7 @@ def _history(problem, start, u, times, raw, targets, head_targets):
     descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
     return History(
         times, np.array([STATUS[code] for code in raw.status]), raw.ended, log_gap, log_gradient, log_step, norm,
-        raw.margins, -np.logaddexp(0.0, -miss), raw.scores[..., :1] - raw.scores[..., 1:], error, alignment, descent,
+        raw.margins, log_miss, raw.scores[..., :1] - raw.scores[..., 1:], error, alignment, descent,
         log_gradient_head, log_step_head, head_norm, head_error, head_alignment, weights, head,
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Synthetic token data sets: one frozen record, one generator per role that the papers give the data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,25 +66,19 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     if X.ndim == 3:
         X, y = X[None], np.asarray(y)[None]
         z, u, opt = (None if a is None else np.asarray(a)[None] for a in (z, u, opt))
+    if opt is None and u is None:
+        raise ValueError("opt tokens follow from a head: give opt, or u")
     y = np.asarray(y, float)
-    if X.ndim == 4 and z is None:
-        z = X[:, :, 0]
-    if opt is None:
-        if u is None:
-            raise ValueError("opt tokens follow from a head: give opt, or u")
-        opt = _opt_tokens(X, y, np.asarray(u, float))
-    u = np.zeros((X.shape[0], X.shape[-1])) if u is None else np.asarray(u, float)
-    return TokenSet(X, y, np.asarray(z, float), u, np.asarray(opt))
+    z = X[..., 0, :] if z is None else np.asarray(z, float)
+    head = np.zeros((X.shape[0], X.shape[-1])) if u is None else np.asarray(u, float)
+    first = np.zeros(X.shape[:2], int)
+    tokens = TokenSet(X, y, z, head, first if opt is None else np.asarray(opt))
+    return tokens if opt is not None else replace(tokens, opt=_opt_tokens(tokens))
 
 
-def _opt_tokens(X, y, u):
-    if X.ndim != 4 or y.shape != X.shape[:2] or u.shape != (X.shape[0], X.shape[-1]):
-        raise ValueError(
-            f"X has shape {X.shape}, y {y.shape}, u {u.shape}; they need (runs, n, T, d), (runs, n), (runs, d)"
-        )
-    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, u)
-    best = scores.max(-1, keepdims=True)
-    tied = (scores == best).sum(-1) > 1
+def _opt_tokens(tokens):
+    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         raise ValueError(f"sample {sample} of run {run} has a tie for the opt token: its scores are {scores[run, sample]}")
