@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= demo
-export DATA_DIR
+# Notebooks run in their own folder, so the path must not depend on where one stands.
+export DATA_DIR := $(if $(DATA_DIR),$(abspath $(DATA_DIR)))
 
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed

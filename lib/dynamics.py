@@ -77,6 +77,12 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]))
 
 
+def zero_start(problem: coordinates.Minimal) -> Start:
+    """W_0 = 0."""
+    runs, r, q = len(problem.tokens.y), problem.token_basis.shape[2], problem.query_basis.shape[2]
+    return Start(np.zeros((runs, r, q)), np.zeros(runs))
+
+
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
     """W_0 with independent N(0, std^2) entries, one seed per run (paper A, Lemma 4).
 
@@ -328,7 +334,7 @@ def _times(record, steps):
 def _start(problem, start):
     runs, (_, d, r), (_, d_z, q) = len(problem.tokens.y), problem.token_basis.shape, problem.query_basis.shape
     if start is None:
-        return Start(np.zeros((runs, r, q)), np.zeros(runs))
+        return zero_start(problem)
     if isinstance(start, Start):
         if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
             raise ValueError(f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}")

@@ -18,19 +18,18 @@ def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
     return np.maximum(*norms)
 
 
-def fitted_slope(x, y, since: float) -> np.ndarray:
-    """Least-squares slope of y (runs, k) against x (k,), over x >= since; (runs,)."""
-    keep = x >= since
+def fitted_slope(x, y, since: float, until: float = np.inf) -> np.ndarray:
+    """Least-squares slope of y (runs, k) against x (k,), over since <= x <= until; (runs,)."""
+    keep = (x >= since) & (x <= until)
     x, y = x[keep] - x[keep].mean(), y[:, keep]
     return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
 
 
-def exponent(history: History, target: str, since: float) -> np.ndarray:
-    """The a of direction error ~ t^a over iterations t >= since, (runs,)."""
+def exponent(history: History, target: str, since: float, until: float = np.inf) -> np.ndarray:
+    """The a of direction error ~ t^a over iterations since <= t <= until, (runs,); since > 0."""
     later = history.iterations > 0
-    return fitted_slope(
-        np.log(history.iterations[later]), np.log(history.direction_error[target][:, later]), np.log(since)
-    )
+    log_t, log_error = np.log(history.iterations[later]), np.log(history.direction_error[target][:, later])
+    return fitted_slope(log_t, log_error, np.log(since) - 1e-9, np.log(until) + 1e-9)
 
 
 def svm_certificate(solution: TokenSVM) -> Claim:
