@@ -194,7 +194,7 @@ def _empty(runs, n, T, k):
 def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> list[Raw]:
     """Train every run with every rule by the compiled kernel, in parallel over all of them."""
     runs, n, T = problem.scores.shape
-    numbers = np.array([[r.kind, r.step_size, r.max_step, r.momentum, r.decay, r.joint] for r in rules], float)
+    numbers = np.array([rule.numbers() for rule in rules])
     raw = _empty(len(rules) * runs, n, T, times.size)
     every = len(rules), 1, 1
     raw.status[:], raw.ended[:] = kernel.train(
@@ -242,7 +242,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
             length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)  # 0/0 = 0: no gradient, no step
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
-        bounded = (log_gap < kernel.LONGEST) & (length < kernel.LONGEST) & (length_u < kernel.LONGEST)
+        bounded = (at.log_push_scale < kernel.LONGEST) & (length < kernel.LONGEST) & (length_u < kernel.LONGEST)
         for code, ends in ((kernel.STALLED, stalled), (kernel.DIVERGED, ~bounded & ~stalled)):
             raw.status[alive & ends], raw.ended[alive & ends] = code, t
             alive &= ~ends

@@ -4,7 +4,7 @@ State of a run, in the coordinates where training lives: margins g_m = delta_m^T
 minus logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T. Joint training adds the scores
 gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one product with the Gram matrix,
 k = K c for the descent direction -grad_W L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k:
-alpha += eta c and g += eta k.
+alpha += eta c and g += eta k. That product is the floor of an iteration's cost.
 """
 
 import math
@@ -15,11 +15,28 @@ import numpy as np
 from lib import rules
 
 COMPLETED, STALLED, DIVERGED = range(3)
-LONGEST = 600.0  # log of the longest step, and of the largest loss, that counts as finite
+LONGEST = 600.0  # log of the longest step, and of the largest slope of the loss, that counts as finite
+_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
 _log_step = numba.njit(rules.log_step)
 
 
-@numba.njit(fastmath={"reassoc", "contract", "nsz"})
+@numba.njit(fastmath=_REORDER)
+def _multiply(K, c, out):
+    """out = K c, four rows at a time; K (m, m)."""
+    m = c.size
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            a += K[i, j] * c[j]
+            b += K[i + 1, j] * c[j]
+            d += K[i + 2, j] * c[j]
+            e += K[i + 3, j] * c[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, d, e
+    for i in range(m - m % 4, m):
+        out[i] = _dot(K[i], c)
+
+
+@numba.njit(fastmath=_REORDER)
 def _dot(a, b):
     total = 0.0
     for i in range(a.size):
@@ -27,10 +44,33 @@ def _dot(a, b):
     return total
 
 
-@numba.njit
-def _multiply(K, c, out):
-    for i in range(out.size):
-        out[i] = _dot(K[i], c)
+@numba.njit(fastmath={"contract"})
+def exp(x, out):
+    """out = e^x for x <= 0 within 2 units in the last place, 0 below e^-708; (m,) each.
+
+    e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor polynomial. Unlike the C library's
+    exp, which takes one number a call and would take half of an iteration, this loop fills vector registers.
+    """
+    for i in range(x.size):
+        bounded = max(x[i], -708.0)
+        k = np.rint(bounded * 1.4426950408889634)
+        r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10  # log 2 in two parts
+        p = 1 / 6227020800.0
+        p = p * r + 1 / 479001600.0
+        p = p * r + 1 / 39916800.0
+        p = p * r + 1 / 3628800.0
+        p = p * r + 1 / 362880.0
+        p = p * r + 1 / 40320.0
+        p = p * r + 1 / 5040.0
+        p = p * r + 1 / 720.0
+        p = p * r + 1 / 120.0
+        p = p * r + 1 / 24.0
+        p = p * r + 1 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)  # 2^k by its bits
+        out[i] = p * power if x[i] >= -708.0 else 0.0
 
 
 @numba.njit
@@ -61,66 +101,80 @@ def _log_loss(f, logistic):
     return math.log(_log1p_exp(-f)) if logistic and f < 37.0 else -f
 
 
-@numba.njit
-def _slopes(margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_total, work):
+@numba.njit(fastmath=_REORDER)
+def _slopes(margins, scores, logistic, head_fixed, want_gap, c, push, work, sample):
     """`lib.attention.slopes`, reference token first: fills c (n, T-1) and push (n, T), each without its scale.
 
-    margins (n, T-1), scores (n, T); log_slope, log_pull, log_total (n,) and work (3, T) are work space. Returns log(L - L*) (log L when
-    the head is trained, where L* = 0), and the logarithms of the scales taken out of c and of push.
+    margins (n, T-1), scores (n, T); work (3, n, T) and sample (9, n) are work space. Returns log(L - L*) (log L
+    when the head is trained, where L* = 0; NaN unless wanted), and the logs of the scales taken out of c and push.
     """
     n, T = scores.shape
-    b, D, w = work
-    log_gap = -math.inf
+    x, D, w = work[0], work[1], work[2]  # by index: unpacking loses that rows are contiguous
+    selected_score, second, small, Z, mean_D = sample[0], sample[1], sample[2], sample[3], sample[4]
+    f, log_slope, log_pull, factor = sample[5], sample[6], sample[7], sample[8]
     for i in range(n):
         s, top = 0, 0.0  # selected token and its logit; token 0 is the reference, whose logit is 0
-        for t in range(1, T):
-            if -margins[i, t - 1] > top:
-                s, top = t, -margins[i, t - 1]
-        selected_score, best, second = scores[i, s], scores[i, 0], -math.inf
+        for t in range(T - 1):
+            if -margins[i, t] > top:
+                s, top = t + 1, -margins[i, t]
+        level = scores[i, s]
+        anchor = -top if scores[i, 0] != level else -math.inf
+        for t in range(T - 1):
+            if scores[i, t + 1] != level:
+                anchor = max(anchor, -margins[i, t] - top)
+        D[i, 0] = scores[i, 0] - level
+        x[i, 0] = -top - (anchor if D[i, 0] != 0.0 else 0.0)
+        for t in range(T - 1):
+            D[i, t + 1] = scores[i, t + 1] - level
+            x[i, t + 1] = -margins[i, t] - top - (anchor if D[i, t + 1] != 0.0 else 0.0)
+        selected_score[i], second[i] = level, anchor
+    exp(x.reshape(-1), w.reshape(-1))
+    exp(second, small)
+    for i in range(n):
+        level, sum_w, mean = 0.0, 0.0, 0.0
         for t in range(T):
-            b[t] = (-margins[i, t - 1] if t > 0 else 0.0) - top
-            D[t] = scores[i, t] - selected_score
-            best = max(best, scores[i, t])
-            if D[t] != 0.0:
-                second = max(second, b[t])
-        level, sum_w, mean_D = 0.0, 0.0, 0.0
-        for t in range(T):
-            w[t] = math.exp(b[t] - second if D[t] != 0.0 else b[t])
-            if D[t] != 0.0:
-                sum_w += w[t]
-                mean_D += w[t] * D[t]
-            else:
-                level += w[t]
-        log_Z = math.log(level + math.exp(second) * sum_w)
-        log_small = second - log_Z
-        log_total[i] = top + log_Z
-        e = math.exp(log_small) * mean_D
-        f = selected_score + e
-        for t in range(1, T):
-            c[i, t - 1] = w[t] * (e - D[t]) if D[t] != 0.0 else math.exp(-log_Z) * w[t] * mean_D
-        log_slope[i] = -_log1p_exp(f) if logistic else -f
-        log_pull[i] = log_slope[i] + log_small
-        if not head_fixed:
-            log_gap = _add_logs(log_gap, _log_loss(f, logistic))
-        elif best > selected_score:
-            log_gap = _add_logs(log_gap, _log_gap(math.log(best - selected_score - e), best, logistic))
-        elif mean_D < 0.0:
-            log_gap = _add_logs(log_gap, _log_gap(log_small + math.log(-mean_D), best, logistic))
+            mean += w[i, t] * D[i, t]
+            sum_w += w[i, t] if D[i, t] != 0.0 else 0.0
+            level += w[i, t] if D[i, t] == 0.0 else 0.0
+        Z[i] = level + small[i] * sum_w
+        mean_D[i] = mean / Z[i]
+        f[i] = selected_score[i] + small[i] * mean_D[i]
+        log_slope[i] = -_log1p_exp(f[i]) if logistic else -f[i]
+        log_pull[i] = log_slope[i] + second[i]
     scale, push_scale = log_pull.max(), log_slope.max()
     for i in range(n):
-        factor = math.exp(log_pull[i] - scale) / n if scale > -math.inf else 0.0
+        log_pull[i] -= scale if scale > -math.inf else 0.0
+    exp(log_pull, factor)
+    for i in range(n):
+        share, e, at_level = factor[i] / (n * Z[i]), small[i] * mean_D[i], mean_D[i]
         for t in range(T - 1):
-            c[i, t] *= factor
-        if not head_fixed:
-            log_factor = log_slope[i] - push_scale - log_total[i] - math.log(n)
+            c[i, t] = share * w[i, t + 1] * (e - D[i, t + 1] if D[i, t + 1] != 0.0 else at_level)
+    if not head_fixed:
+        for i in range(n):
+            log_pull[i] = log_slope[i] - push_scale
+        exp(log_pull, factor)
+        for i in range(n):
+            share = factor[i] / (n * Z[i])
             for t in range(T):
-                push[i, t] = math.exp(log_factor - (margins[i, t - 1] if t > 0 else 0.0))
+                push[i, t] = share * w[i, t] * (small[i] if D[i, t] != 0.0 else 1.0)
+    log_gap = -math.inf if want_gap else math.nan
+    if want_gap:
+        for i in range(n):
+            lag = scores[i].max() - selected_score[i]
+            if not head_fixed:
+                log_gap = _add_logs(log_gap, _log_loss(f[i], logistic))
+            elif lag > 0.0:
+                log_epsilon = math.log(lag - (f[i] - selected_score[i]))
+                log_gap = _add_logs(log_gap, _log_gap(log_epsilon, scores[i].max(), logistic))
+            elif mean_D[i] < 0.0:
+                log_epsilon = second[i] + math.log(-mean_D[i])
+                log_gap = _add_logs(log_gap, _log_gap(log_epsilon, scores[i].max(), logistic))
     return log_gap - math.log(n), scale, push_scale
 
 
 @numba.njit
 def _move(eta, c, k, momentum, move, move_k, coefficients, values):
-    """One step with momentum along c, in the coefficients and in what they are seen through, k = K c."""
+    """One step along c, in the coefficients and in what they are seen through, k = K c; momentum as in `rules.step`."""
     for m in range(c.size):
         move[m] = momentum * move[m] + eta * c[m]
         move_k[m] = momentum * move_k[m] + eta * k[m]
@@ -132,35 +186,36 @@ def _move(eta, c, k, momentum, move, move_k, coefficients, values):
 def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins_at, scores_at, alpha_at, b_at, logs_at):
     """Train one run in place; fills its records and returns (status, iteration at which it ended).
 
-    rule: (kind, step_size, max_step, momentum, decay, joint) as numbers; times: iterations to record, ascending.
+    rule: (kind, log step_size, log max_step, momentum, decay, joint) as numbers; times: iterations to record, ascending.
     logs_at (len(times), 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and for u.
     """
     n, S = margins.shape
-    kind, step_size, max_step, momentum, decay, joint = rule[0], rule[1], rule[2], rule[3], rule[4], rule[5]
+    kind, log_size, log_cap, momentum, decay, joint = rule[0], rule[1], rule[2], rule[3], rule[4], rule[5]
     c, k = np.zeros((n, S)), np.zeros(n * S)
     push, k_u = np.zeros((n, S + 1)), np.zeros(n * (S + 1))
     alpha, move, move_k = np.zeros(n * S), np.zeros(n * S), np.zeros(n * S)
     b, move_u, move_u_k = np.zeros(k_u.size), np.zeros(k_u.size), np.zeros(k_u.size)
-    log_slope, log_pull, log_total, work = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((3, S + 1))
+    work, sample = np.zeros((3, n, S + 1)), np.zeros((9, n))
     g, gamma, flat_c, flat_push = margins.reshape(-1), scores.reshape(-1), c.reshape(-1), push.reshape(-1)
     together = head_fixed or joint != 0.0 or kind != rules.NGD
     record = 0
     for t in range(times[-1] + 1):
+        recording = record < times.size and times[record] == t
         log_gap, scale, push_scale = _slopes(
-            margins, scores, logistic, head_fixed, c, push, log_slope, log_pull, log_total, work
+            margins, scores, logistic, head_fixed, recording or kind == rules.POLYAK, c, push, work, sample
         )
         _multiply(K, flat_c, k)
         square = _dot(flat_c, k)
         log_norm = scale + 0.5 * math.log(square) if square > 0.0 else -math.inf
-        log_norm_u = -math.inf
+        log_norm_u, log_both = -math.inf, log_norm
         if not head_fixed:
             _multiply(G, flat_push, k_u)
             log_norm_u = push_scale + 0.5 * math.log(_dot(flat_push, k_u))
-        log_both = 0.5 * _add_logs(2.0 * log_norm, 2.0 * log_norm_u)
-        log_eta = _log_step(kind, step_size, max_step, decay, t, log_gap, log_both if together else log_norm)
-        log_eta_u = log_eta if together else _log_step(kind, step_size, max_step, decay, t, log_gap, log_norm_u)
+            log_both = 0.5 * _add_logs(2.0 * log_norm, 2.0 * log_norm_u)
+        log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_both if together else log_norm)
+        log_eta_u = log_eta if together else _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
 
-        if record < times.size and times[record] == t:
+        if recording:
             margins_at[record], alpha_at[record] = margins, alpha.reshape(n, S)
             scores_at[record], b_at[record] = scores, b.reshape(n, S + 1)
             logs_at[record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
@@ -169,7 +224,7 @@ def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins
             return STALLED, t
         length = log_eta + log_norm if log_norm > -math.inf else -math.inf  # 0/0 = 0: no gradient, no step
         length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
-        if not (log_gap < LONGEST and length < LONGEST and length_u < LONGEST):  # false for NaN
+        if not (push_scale < LONGEST and length < LONGEST and length_u < LONGEST):  # false for NaN
             return DIVERGED, t
 
         eta = math.exp(log_eta + scale) if length > -math.inf else 0.0

@@ -13,6 +13,7 @@ from math import inf
 import numpy as np
 
 GD, NGD, POLYAK, CUSTOM = range(4)
+LOG_2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,12 @@ class Rule:
         """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or arrays."""
         if self.law is not None:
             return self.law(t, log_gap, log_norm)
-        return log_step(self.kind, self.step_size, self.max_step, self.decay, t, log_gap, log_norm)
+        return log_step(self.kind, *self.numbers()[1:3], self.decay, t, log_gap, log_norm)
+
+    def numbers(self) -> tuple[float, ...]:
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
+        log_cap = math.log(self.max_step) if self.max_step < inf else inf
+        return self.kind, math.log(self.step_size), log_cap, self.momentum, self.decay, float(self.joint)
 
 
 def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> Rule:
@@ -72,15 +78,19 @@ def custom(law: Callable) -> Rule:
     return Rule(CUSTOM, law=law)
 
 
-def log_step(kind, step_size, max_step, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled into the kernel."""
+def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
+    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled into the kernel.
+
+    log_size = log eta, log_cap = log eta_max.
+    """
+    shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if kind == GD:
-        log_eta = math.log(step_size) - decay * math.log(t + 1.0)
+        log_eta = log_size - shrink
     elif kind == NGD:
-        log_eta = math.log(step_size) - decay * math.log(t + 1.0) - log_norm
+        log_eta = log_size - shrink - log_norm
     else:
-        log_eta = log_gap - math.log(2.0) - 2.0 * log_norm
-    return np.minimum(log_eta, np.log(max_step))
+        log_eta = log_gap - LOG_2 - 2.0 * log_norm
+    return np.minimum(log_eta, log_cap)
 
 
 def step(rule: Rule, W, gradient, loss_gap, t, buffer=0.0):
