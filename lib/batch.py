@@ -119,11 +119,13 @@ def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
         return "data differ, not compared", True
     differences, count = results.compare(new, old), len(old["numbers"])
     text = f"{count - len(differences)} of {count} numbers reproduced"
-    return "; ".join([text, *map(str, differences)]), not differences
+    held = {claim["id"] for claim in new["claims"] if claim["holds"]}
+    lost = [f"{claim['id']} held before" for claim in old["claims"] if claim["holds"] and claim["id"] not in held]
+    return "; ".join([text, *map(str, differences), *lost]), not (differences or lost)
 
 
 def report(job: Job, old: Mapping[str, Mapping]) -> bool:
-    """Print a line per figure of a finished job; False when a number was not reproduced."""
+    """Print a line per figure of a finished job; False when a number, or a claim that held, was not reproduced."""
     good = True
     # The marker names what this run made; an older figure may lie beside it.
     files = [path.name for path in job.figures.glob("*")] if job.custom else _read(job.marker)["figures"]
@@ -224,7 +226,7 @@ def batch(args: argparse.Namespace) -> int:
         for job in done:
             store(job)
     if differing:
-        print(f"Numbers that are not reproduced: {', '.join(differing)}.", file=sys.stderr)
+        print(f"Numbers or claims that are not reproduced: {', '.join(differing)}.", file=sys.stderr)
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
     return 1 if failed or differing else 0

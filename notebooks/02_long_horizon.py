@@ -41,7 +41,7 @@ import time
 
 import numpy as np
 
-from lib import attention, claims, coordinates, dynamics, paper_a, plots, results, rules, svm, tokens
+from lib import attention, claims, coordinates, dynamics, engine, paper_a, plots, results, rules, svm, tokens
 
 run = results.Run(
     notebook="02_long_horizon",
@@ -109,11 +109,11 @@ for dimension in dimensions:
     began = time.perf_counter()
     large = coordinates.minimal(tokens.class_mean_tokens(0, n, T, dimension, signal, noise * (300 / dimension) ** 0.5))
     set_up.append(time.perf_counter() - began)
-    reduced = dynamics.reduce(large.tokens, dynamics.zero_start(large), "fixed", "exponential")
+    reduced = engine.reduce(large.tokens, dynamics.zero_start(large).inside, "fixed", "exponential")
     spent = []
     for _ in range(5):
         began = time.perf_counter()
-        dynamics.run_compiled(reduced, [update_rules["NGD"]], np.array([timed_steps]))
+        engine.run_compiled(reduced, [update_rules["NGD"]], np.array([timed_steps]))
         spent.append(time.perf_counter() - began)
     micros.append(1e6 * min(spent) / timed_steps)
     megabytes.append(sum(a.nbytes for a in (reduced.K, reduced.delta, reduced.signed, reduced.z)) / 1e6)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lib import attention, coordinates, dynamics, rules, svm, tokens
+from lib import attention, coordinates, dynamics, engine, rules, svm, tokens
 
 FIXED = {
     "gd": rules.gd(0.8),
@@ -73,9 +73,9 @@ def test_engine_equals_plain_ambient_training(head, name, loss):
 def test_kernel_equals_its_numpy_twin(head, name, loss):
     data, start, known = problem(head)
     space = coordinates.minimal(data)
-    reduced = dynamics.reduce(space.tokens, dynamics.Start(*space.reduce(start)), head, loss)
+    reduced = engine.reduce(space.tokens, space.reduce(start)[0], head, loss)
     times = dynamics.log_spaced(2000, 30)
-    (compiled,), plain = dynamics.run_compiled(reduced, [known[name]], times), dynamics.run_numpy(reduced, known[name], times)
+    (compiled,), plain = engine.run_compiled(reduced, [known[name]], times), engine.run_numpy(reduced, known[name], times)
     np.testing.assert_array_equal(compiled.status, plain.status)
     for part in ("margins", "scores", "alpha", "b", "logs"):
         ours, theirs = getattr(compiled, part), getattr(plain, part)
