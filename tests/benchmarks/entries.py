@@ -1,0 +1,202 @@
+"""The rows of the report: what is measured, against which reference, and the bar it has to reach."""
+
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from statistics import median
+
+import numba
+import numpy as np
+
+from lib import coordinates, dynamics, engine, kernel, results, rules, svm, tokens
+from tests.benchmarks import memory, plain
+from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
+
+EVERY = 100  # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
+
+
+# Before everything that needs memory: Linux lets a new process inherit the peak of the one that started it.
+def dimension_memory() -> Entry:
+    """Peak memory of tokens, basis and training at d = 100,000."""
+    return _memory("dimension", 1500)
+
+
+def svm_memory() -> Entry:
+    """Peak memory of a token SVM with 5,000 constraints."""
+    return _memory("svm", 2000)
+
+
+def _memory(workload, limit):
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
+    single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # two threads mostly wait on a busy machine
+    done = subprocess.run(command, cwd=results.ROOT, env=single, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
+    peak = float(done.stdout)
+    ratio, taken = peak / limit, time.perf_counter() - began
+    what = memory.WORKLOADS[workload].__doc__.rstrip(".")
+    return Entry(
+        f"{workload}_memory", None, None, ratio, (ratio, ratio), 1.0, "at most",
+        f"{peak:.0f} MB", f"{limit} MB",
+        f"{what}: peak memory over the limit, in a process of its own that took {taken:.1f} s",
+    )  # fmt: skip
+
+
+def _problem(data):
+    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one thread)."""
+    with threads(1):
+        began = time.perf_counter()
+        problem = coordinates.minimal(data)
+        return problem, svm.token_svm(problem.tokens).W, time.perf_counter() - began
+
+
+def _first_run(problem):
+    return coordinates.Minimal(problem.tokens.run(0), problem.token_basis[:1], problem.query_basis[:1])
+
+
+def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
+    record = np.arange(0, steps + 1, every)
+    return dynamics.train(problem, rules.ngd(step_size), steps, record, targets={"W_mm": W_mm}, head=head)
+
+
+@numba.njit
+def _products(K, c, out, count):
+    for _ in range(count):
+        kernel._multiply(K, c, out)
+        c[0] = 1e-300 * out[0]  # so that no compiler moves the product out of the loop
+
+
+@numba.njit(parallel=True)
+def _floor(Ks, out, count):
+    for run in numba.prange(len(Ks)):
+        _products(Ks[run], np.ones(len(out[run])), out[run], count)
+
+
+def floor(*grams) -> float:
+    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all cores."""
+    total, count = 0.0, 200  # short, so that the best of many is undisturbed
+    for K in grams:
+        c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
+        work = partial(_products, K[0], c, out[0], count) if len(K) == 1 else partial(_floor, K, out, count)
+        work()
+        total += min(seconds(work) for _ in range(50)) / count / len(K)
+    return total
+
+
+def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
+    """NGD on `data`, per run and iteration, against autograd on W of the first run."""
+    problem, W_mm, setup = _problem(data)
+    runs, joint = len(data.y), head == "joint"
+    model, target = plain.Model(data), problem.expand(W_mm)[0]
+    reference = plain.train_joint if joint else plain.train
+
+    horizon = np.arange(0, 101, 20)
+    expected = reference(model, step_size, 100, horizon, target)
+    first = _ours(_first_run(problem), W_mm[:1], step_size, 100, head, 20)
+    gate(f"{name}: loss gap", np.exp(first.log_gap[0]), expected[:, 0], AGREE)
+    gate(f"{name}: norm of W", first.norm[0], expected[:, 1], AGREE)
+    gate(f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE)  # W_0 = 0
+    if joint:
+        gate(f"{name}: norm of u", first.head_norm[0], expected[:, 2], AGREE)
+
+    record = np.arange(0, reference_steps + 1, EVERY)
+    times = in_turns(
+        lambda: _ours(problem, W_mm, step_size, steps, head),
+        lambda: reference(model, step_size, reference_steps, record, target),
+        units=runs * steps, reference_units=reference_steps,
+    )  # fmt: skip
+    reduced = problem.tokens
+    grams = [coordinates.gram(coordinates.differences(reduced, reduced.opt), reduced.z)]
+    if joint:
+        flat = reduced.X.reshape(runs, -1, reduced.X.shape[-1])
+        grams.append(flat @ np.swapaxes(flat, 1, 2))
+    least = floor(*grams)
+    return times.entry(
+        name, bar,
+        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram matrices "
+        f"({least * 1e6:.2f} us); "
+        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every {EVERY}; "
+        f"basis and W_mm apart: {setup * 1e3:.3g} ms",
+    )  # fmt: skip
+
+
+def ngd_single() -> Entry:
+    """NGD on one class-mean problem of n=20, T=10, d=300."""
+    return _training("ngd_single", 100, tokens.class_mean_tokens(0, n=20, T=10, d=300), 0.05, 10_000, 600)
+
+
+def ngd_runs() -> Entry:
+    """NGD on 100 random problems of n=6, T=8, d=10 in one call."""
+    return _training("ngd_runs", 500, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000, 1000)
+
+
+def ngd_joint() -> Entry:
+    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2, d=1000."""
+    data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
+    return _training("ngd_joint", 300, data, 0.1, 10_000, 100, "joint")
+
+
+def _token_svm(name, bar, data, reference, p=2, agree=1e-6):
+    """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its square root."""
+
+    def solve():
+        return svm.token_svm(data, norm=p)
+
+    solution, expected = solve(), reference()
+    gate(f"{name}: norm of W_mm", *(np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected)), agree)
+    gate(f"{name}: W_mm", solution.W[0], expected, agree**0.5)
+    times = in_turns(solve, reference)
+    accuracy = f"gap {solution.gap.max():.0e}, violation {solution.violation.max():.0e}"
+    return times.entry(name, bar, f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel")
+
+
+def svm_per_constraint() -> Entry:
+    """Token SVM of n=T=20, d=30 against one cvxpy constraint per pair."""
+    data = tokens.unit_tokens(0, n=20, T=20, d=30)
+    return _token_svm("svm_per_constraint", 200, data, lambda: plain.svm_per_constraint(data))
+
+
+def svm_vectorised() -> Entry:
+    """Token SVM of n=50, T=20, d=40 against all of cvxpy's constraints as one matrix."""
+    data = tokens.unit_tokens(0, n=50, T=20, d=40)
+    return _token_svm("svm_vectorised", 60, data, lambda: plain.svm_vectorised(data))
+
+
+def svm_lp_low() -> Entry:
+    """Token SVM of n=6, T=8, d=10 in the norm p = 1.75 against one cvxpy constraint per pair."""
+    return _lp("svm_lp_low", 1.75)
+
+
+def svm_lp_high() -> Entry:
+    """The same for p = 3."""
+    return _lp("svm_lp_high", 3.0)
+
+
+def _lp(name, p):
+    data = tokens.unit_tokens(0, n=6, T=8, d=10)
+    return _token_svm(name, 10, data, lambda: plain.svm_per_constraint(data, p), p)
+
+
+def dimension() -> Entry:
+    """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is built."""
+    small, large = (_problem(tokens.class_mean_tokens(0, n=20, T=10, d=d)) for d in (300, 100_000))
+    steps = 10_000
+    runs = [lambda p=problem, W=W_mm: _ours(p, W, 0.05, steps) for problem, W_mm, _ in (large, small)]
+    first, second = (run().norm[0] for run in runs)
+    gate("dimension: norm of W at both d", first, second, 0.5)  # two draws of the same law
+    times = in_turns(*runs, units=steps, reference_units=steps, repeats=9)
+    note = f"d = 100,000 over d = 300, per iteration; basis and W_mm apart: {large[2]:.1f} s"
+    return times.entry("dimension", 1.2, note, "at most")
+
+
+ENTRIES = {
+    entry.__name__: entry
+    for entry in (
+        dimension_memory, svm_memory, ngd_single, ngd_runs, ngd_joint, svm_per_constraint, svm_vectorised,
+        svm_lp_low, svm_lp_high, dimension,
+    )
+}  # fmt: skip

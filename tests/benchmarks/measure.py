@@ -1,0 +1,157 @@
+"""How a benchmark is timed, reference and ours in turns so that a busy machine slows both, and reported."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+
+from lib import results
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the report. Median seconds per unit of work (None for memory), ratio, spread (its min, max).
+
+    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference or limit.
+    `ours` and `reference` say both in words.
+    """
+
+    name: str
+    seconds: float | None
+    reference_seconds: float | None
+    ratio: float
+    spread: tuple[float, float]
+    bar: float
+    sense: str
+    ours: str
+    reference: str
+    note: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bar is reached."""
+        return self.ratio >= self.bar if self.sense == "at least" else self.ratio <= self.bar
+
+    def as_dict(self) -> dict:
+        """The row of runs/bench.json."""
+        return asdict(self) | {"holds": self.holds}
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per unit of work of each repeat, in the order they were measured."""
+
+    ours: list[float]
+    reference: list[float]
+    threads: tuple[int, int]
+
+    def entry(self, name: str, bar: float, note: str, sense: str = "at least") -> Entry:
+        """The row for these times."""
+        ours, reference = median(self.ours), median(self.reference)
+        power = 1 if sense == "at least" else -1
+        each = [(r / o) ** power for o, r in zip(self.ours, self.reference, strict=True)]
+        threads = f"threads {self.threads[0]} (reference {self.threads[1]})"
+        return Entry(
+            name, ours, reference, (reference / ours) ** power, (min(each), max(each)), bar, sense,
+            duration(ours), duration(reference), f"{note}; {threads}",
+        )  # fmt: skip
+
+
+@cache
+def _pools():
+    return ThreadpoolController()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let the thread pools of numpy, scipy and torch use `count` threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with _pools().limit(limits=count):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def seconds(work: Callable[[], object], at_least: float = 0.0) -> float:
+    """Seconds per call of `work`, called as often as it takes to fill `at_least` seconds."""
+    calls, began = 0, time.perf_counter()
+    while True:
+        work()
+        calls += 1
+        elapsed = time.perf_counter() - began
+        if elapsed >= at_least:
+            return elapsed / calls
+
+
+def in_turns(
+    ours: Callable, reference: Callable, units: int = 1, reference_units: int = 1, repeats: int = REPEATS
+) -> Times:
+    """Time both in turns, each with the thread count (1 or 2) with which it ran faster while burning in.
+
+    units, reference_units: what one call does, in units of work (iterations).
+    """
+    counts = _faster(ours), _faster(reference)
+    times = Times([], [], counts)
+    for _ in range(repeats):
+        for work, count, amount, taken in (
+            (reference, counts[1], reference_units, times.reference),
+            (ours, counts[0], units, times.ours),
+        ):
+            with threads(count):
+                time.sleep(0.02)  # lets the other side's threads stop spinning
+                taken.append(seconds(work, at_least=0.1) / amount)
+    return times
+
+
+def _faster(work):
+    work()
+    taken = {}
+    for count in (1, 2):
+        with threads(count):
+            taken[count] = seconds(work)
+    return min(taken, key=taken.get)
+
+
+def gate(what: str, ours, reference, tolerance: float) -> None:
+    """Raise AssertionError unless |ours - reference| <= tolerance max |reference|, all finite."""
+    ours, reference = np.asarray(ours), np.asarray(reference)
+    error = np.abs(ours - reference).max() / np.abs(reference).max()
+    if not error <= tolerance:
+        raise AssertionError(f"{what}: ours and the reference differ by {error:.1e}; at most {tolerance:.0e}")
+
+
+def duration(value: float) -> str:
+    """Seconds in the unit that suits them."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value * 1e6:.3g} us"
+
+
+HEADER = f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<17} {'bar':>8}  holds"
+
+
+def line(entry: Entry) -> str:
+    """The entry as a line of the table, its note below."""
+    low, high = (f"{value:.3g}" for value in entry.spread)
+    bar = f"{'>=' if entry.sense == 'at least' else '<='} {entry.bar:g}"
+    numbers = f"{entry.ours:>10} {entry.reference:>10} {entry.ratio:>8.3g}  {f'{low} .. {high}':<17} {bar:>8}"
+    return f"{entry.name:<22} {numbers}  {'yes' if entry.holds else 'NO'}\n    {entry.note}"
+
+
+def save(entries: list[Entry]) -> Path:
+    """Write runs/bench.json, atomically."""
+    path = results.folder("runs") / "bench.json"
+    results.write(path, results.dumps([entry.as_dict() for entry in entries]).encode())
+    return path

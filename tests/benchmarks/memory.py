@@ -1,0 +1,25 @@
+"""Workloads whose peak memory counts; `python -m tests.benchmarks.memory NAME` prints one in MB."""
+
+import sys
+
+from lib import coordinates, dynamics, results, rules, svm, tokens
+
+
+def dimension():
+    """Tokens, basis and 1000 iterations of training at d = 100,000."""
+    problem = coordinates.minimal(tokens.class_mean_tokens(0, n=20, T=10, d=100_000))
+    history = dynamics.train(problem, rules.ngd(0.1), 1000)
+    assert (history.status == "completed").all()
+
+
+def large_svm():
+    """A token SVM with 250 x 20 = 5,000 constraints."""
+    solution = svm.token_svm(tokens.unit_tokens(0, n=250, T=21, d=60))
+    assert max(solution.gap.max(), solution.violation.max()) <= svm.ACCURACY
+
+
+WORKLOADS = {"dimension": dimension, "svm": large_svm}
+
+if __name__ == "__main__":
+    WORKLOADS[sys.argv[1]]()
+    print(results.peak_memory_mb())

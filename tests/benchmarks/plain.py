@@ -1,0 +1,105 @@
+"""The references: what a good engineer writes with standard tools and none of the library's ideas.
+
+Training differentiates the loss with torch autograd in the d x d unknowns of W, one run at a time; W_mm comes
+from cvxpy in the d^2 unknowns of the primal. All in float64.
+"""
+
+import cvxpy as cp
+import numpy as np
+import torch
+
+from lib.tokens import TokenSet
+
+
+class Model:
+    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i) with the exponential loss."""
+
+    def __init__(self, tokens: TokenSet, run: int = 0):
+        arrays = tokens.X, tokens.y, tokens.z, tokens.u
+        self.X, self.y, self.z, self.u = (torch.from_numpy(array[run]) for array in arrays)
+        self.scores = self.y[:, None] * (self.X @ self.u)  # (n, T), constant while the head is fixed
+        self.best_loss = torch.exp(-self.scores.amax(1)).mean().item()
+
+    def loss(self, W, scores):
+        logits = torch.bmm(self.X, (self.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
+        weights = torch.log_softmax(logits, -1).exp()
+        return torch.exp(-(weights * scores).sum(-1)).mean()
+
+
+def direction_error(v, unit_target):
+    return torch.linalg.norm(v / torch.linalg.norm(v) - unit_target)
+
+
+def unit(target):
+    target = torch.from_numpy(target)
+    return target / torch.linalg.norm(target)
+
+
+def train(model: Model, step_size: float, steps: int, record, target: np.ndarray) -> np.ndarray:
+    """NGD on W (paper A, Eq. 4) from W_0 = 0; target (d, d).
+
+    Records (k, 3): L - L*, ||W||, direction error.
+    """
+    W = torch.zeros(model.X.shape[-1], model.z.shape[-1], dtype=torch.float64, requires_grad=True)
+    unit_target, record, history = unit(target), set(record), []
+    for t in range(steps + 1):
+        loss = model.loss(W, model.scores)
+        (gradient,) = torch.autograd.grad(loss, W)
+        with torch.no_grad():
+            if t in record:
+                error = direction_error(W, unit_target).item()
+                history.append((loss.item() - model.best_loss, torch.linalg.norm(W).item(), error))
+            W.sub_(gradient, alpha=step_size / torch.linalg.norm(gradient).item())
+    return np.array(history)
+
+
+def train_joint(model: Model, step_size: float, steps: int, record, target: np.ndarray) -> np.ndarray:
+    """NGD on (u, W), each normalised by itself (paper A, Eq. 13), from zero; target (d, d), of W.
+
+    Records (k, 4): L, ||W||, ||u||, direction error of W.
+    """
+    d = model.X.shape[-1]
+    W = torch.zeros(d, model.z.shape[-1], dtype=torch.float64, requires_grad=True)
+    u = torch.zeros(d, dtype=torch.float64, requires_grad=True)
+    unit_target, record, history = unit(target), set(record), []
+    for t in range(steps + 1):
+        loss = model.loss(W, model.y[:, None] * (model.X @ u))
+        gradients = torch.autograd.grad(loss, (W, u))
+        with torch.no_grad():
+            if t in record:
+                norms = torch.linalg.norm(W).item(), torch.linalg.norm(u).item()
+                history.append((loss.item(), *norms, direction_error(W, unit_target).item()))
+            for parameter, gradient in zip((W, u), gradients, strict=True):
+                norm = torch.linalg.norm(gradient).item()
+                if norm > 0:  # at u = 0 the loss does not see W
+                    parameter.sub_(gradient, alpha=step_size / norm)
+    return np.array(history)
+
+
+def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
+    """W_mm (d, d_z) from the primal, one constraint per pair of tokens."""
+    X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
+    _, n, T, d = tokens.shape
+    W = cp.Variable((d, z.shape[-1]))
+    pairs = [(i, t) for i in range(n) for t in range(T) if t != opt[i]]
+    constraints = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] >= 1 for i, t in pairs]
+    return _solved(W, cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm), constraints)
+
+
+def svm_vectorised(tokens: TokenSet) -> np.ndarray:
+    """W_mm (d, d_z) from the primal, all constraints as one matrix on vec(W)."""
+    X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
+    _, n, T, d = tokens.shape
+    others = np.arange(T) != opt[:, None]  # (n, T)
+    delta = (X[np.arange(n), opt][:, None] - X)[others].reshape(n, T - 1, d)
+    A = np.einsum("itd,ie->itde", delta, z).reshape(n * (T - 1), -1)  # (n (T-1), d d_z)
+    w = cp.Variable(A.shape[1])
+    return _solved(w, cp.sum_squares(w), [A @ w >= 1]).reshape(d, -1)
+
+
+def _solved(variable, objective, constraints):
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    problem.solve(solver=cp.CLARABEL)
+    if problem.status != cp.OPTIMAL:
+        raise RuntimeError(f"the cvxpy reference ended as {problem.status}")
+    return variable.value

@@ -1,0 +1,73 @@
+"""The benchmarks' references solve what the library solves; their report says what was measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lib import coordinates, dynamics, rules, svm, tokens
+from tests.benchmarks import __main__ as command
+from tests.benchmarks import measure, plain
+
+RECORD = np.array([0, 3, 10])
+
+
+@pytest.mark.parametrize("head", ["fixed", "joint"])
+def test_plain_training_equals_the_library(head):
+    joint = head == "joint"
+    data = tokens.two_token_gaussian(0, n=3, d=12) if joint else tokens.unit_tokens(0, n=3, T=3, d=5)
+    problem = coordinates.minimal(data)
+    W = svm.token_svm(problem.tokens).W
+    ours = dynamics.train(problem, rules.ngd(0.3), 10, RECORD, targets={"W_mm": W}, head=head)
+    train = plain.train_joint if joint else plain.train
+    reference = train(plain.Model(data), 0.3, 10, RECORD, problem.expand(W)[0])
+    norms = (ours.norm[0], ours.head_norm[0]) if joint else (ours.norm[0],)
+    np.testing.assert_allclose(reference[:, 0], np.exp(ours.log_gap[0]), rtol=1e-10)
+    np.testing.assert_allclose(reference[:, 1:-1].T, norms, rtol=1e-10)
+    np.testing.assert_allclose(reference[1:, -1], ours.direction_error["W_mm"][0, 1:], rtol=1e-8)
+
+
+@pytest.mark.parametrize("solve", [plain.svm_per_constraint, plain.svm_vectorised])
+def test_plain_svm_equals_the_library(solve):
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    np.testing.assert_allclose(solve(data), svm.token_svm(data).W[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.75, 3.0])
+def test_plain_lp_svm_equals_the_library(p):
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    np.testing.assert_allclose(plain.svm_per_constraint(data, p), svm.token_svm(data, norm=p).W[0], atol=1e-4)
+
+
+def test_gate_raises_with_the_difference():
+    measure.gate("same", [1.0, 2.0], [1.0, 2.0 + 1e-9], 1e-8)
+    for wrong in (2.1, np.nan):
+        with pytest.raises(AssertionError, match="W: ours and the reference differ by"):
+            measure.gate("W", [1.0, wrong], [1.0, 2.0], 1e-8)
+
+
+def entry(ratio, sense="at least"):
+    return measure.Entry("one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, sense, "1 us", "100 us", "a note")
+
+
+CASES = [(entry(100.0), 0), (entry(99.0), 1), (entry(99.0, "at most"), 0)]
+
+
+@pytest.mark.parametrize(("row", "status"), CASES)
+def test_report_and_exit_status(row, status, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    monkeypatch.setattr(command, "ENTRIES", {"one": lambda: row})
+    monkeypatch.setattr("sys.argv", ["benchmarks", "one"])
+    assert command.main() == status
+    (written,) = json.loads((tmp_path / "bench.json").read_text())
+    layout = {"name", "seconds", "reference_seconds", "ratio", "spread", "bar", "holds", "note"}
+    assert layout <= set(written)
+    assert written["holds"] is (status == 0)
+    assert ("missed: one" in capsys.readouterr().out) is bool(status)
+
+
+def test_unknown_name_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "nothing"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert "unknown benchmark nothing" in capsys.readouterr().err
