@@ -8,6 +8,7 @@ import numpy as np
 from lib import attention, kernel
 from lib.engine import Raw, Reduced
 
+CHUNK = 2**20  # numbers held at a time while directions are measured
 STATUS = {kernel.COMPLETED: "completed", kernel.STALLED: "stalled", kernel.DIVERGED: "diverged"}
 
 
@@ -51,22 +52,23 @@ class History:
 
     def weights(self, k: int) -> np.ndarray:
         """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them."""
-        return self._weights(k)
+        return self._weights(slice(k, k + 1))[:, 0]
 
     def head(self, k: int) -> np.ndarray:
         """u at record k in minimal coordinates, (runs, r)."""
-        return self._head(k)
+        return self._head(slice(k, k + 1))[:, 0]
 
 
 def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_targets) -> History:
     """The History of raw records at `times`; W_0 (runs, r, q) with the norm `outside` (runs,) of its part off the span."""
 
-    def weights(k):
-        pulled = np.einsum("rnt,rntd->rnd", raw.alpha[:, k], problem.delta, optimize=True)
-        return W_0 + np.swapaxes(pulled, 1, 2) @ problem.z  # (runs, r, q)
+    def weights(part):
+        pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
+        return W_0[:, None] + np.moveaxis(pulled, 1, -1) @ problem.z[:, None]  # (runs, k, r, q)
 
-    def head(k):
-        return u + np.einsum("rnt,rntd->rd", raw.b[:, k], problem.signed, optimize=True)
+    def head(part):
+        coefficients = raw.b[:, part].reshape(len(u), -1, problem.signed[0, ..., 0].size)  # (runs, k, nT)
+        return u[:, None] + coefficients @ problem.signed.reshape(len(u), -1, u.shape[1])  # (runs, k, r)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
         log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
@@ -86,24 +88,28 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
     )  # fmt: skip
 
 
-def _directions(vector_at, count, outside, targets):
-    """Norm, and per target direction error and alignment, of the vectors vector_at(k) (runs, ...), each (runs, k).
+def _directions(vectors, count, outside, targets):
+    """Norm, and per target direction error and alignment, of the vectors at each record, (runs, k) each.
 
-    `outside` (runs,) is the norm of a part orthogonal to everything, the targets too.
+    vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that is orthogonal to all
+    of them and to the targets.
     """
-    runs = outside.size
+    runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}
-    for k in range(count):
-        v = vector_at(k).reshape(runs, -1)
-        norm[:, k] = np.hypot(np.linalg.norm(v, axis=1), outside)
-        scale = np.where(norm[:, k] > 0, norm[:, k], np.nan)  # the direction of zero is not defined
-        for name, target in targets.items():
-            unit = target.reshape(runs, -1) / np.linalg.norm(target.reshape(runs, -1), axis=1, keepdims=True)
-            away = np.linalg.norm(v / scale[:, None] - unit, axis=1)
-            error[name][:, k] = np.hypot(away, outside / scale)
-            alignment[name][:, k] = np.einsum("rm,rm->r", v, unit) / scale
+    units = {name: v.reshape(runs, 1, -1) / np.linalg.norm(v.reshape(runs, 1, -1), axis=-1, keepdims=True)
+             for name, v in targets.items()}  # fmt: skip
+    chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
+    for first in range(0, count, chunk):
+        part = slice(first, first + chunk)
+        v = vectors(part)
+        v = v.reshape(*v.shape[:2], -1)
+        norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
+        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)  # the direction of zero is not defined
+        for name, unit in units.items():
+            alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
+            error[name][:, part] = np.hypot(np.linalg.norm(v / scale[..., None] - unit, axis=-1), outside / scale)
     return norm, error, alignment
 
 
