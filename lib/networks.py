@@ -1,0 +1,168 @@
+"""The vision transformer for small data sets: shifted patch tokenisation and locality self-attention.
+
+Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492), the network
+of paper A, Figures 6 and 7. Shapes: b images, c channels, s x s pixels, patches of p x p, T tokens, width d,
+h heads of d_h.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def shifted(images: Tensor, offset: int) -> Tensor:
+    """`images` beside four copies moved by ±`offset` pixels along both diagonals, zeros where nothing was.
+
+    Shape (b, c, s, s) to (b, 5c, s, s), the original first. Source: Lee et al. (2021).
+    """
+    s, k = images.shape[-1], offset
+    wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
+    corners = [(0, 0), (0, 2 * k), (2 * k, 0), (2 * k, 2 * k)]
+    copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
+    return torch.cat([images, *copies], dim=1)  # (b, 5c, s, s)
+
+
+def patches(images: Tensor, patch: int) -> Tensor:
+    """Cut `images` (b, c, s, s) into rows of pixels, one per patch in reading order: (b, (s/p)², c p²)."""
+    b, c, s, _ = images.shape
+    grid = s // patch
+    cells = images.reshape(b, c, grid, patch, grid, patch)  # (b, c, row, p, column, p)
+    return cells.permute(0, 2, 4, 1, 3, 5).reshape(b, grid * grid, c * patch * patch)  # (b, (s/p)², c p²)
+
+
+class ShiftedPatches(nn.Module):
+    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half a patch.
+
+    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width).
+    Raises ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
+    (2021).
+    """
+
+    def __init__(self, size: int, patch: int, channels: int, width: int):
+        super().__init__()
+        if not 1 < patch <= size or size % patch:
+            raise ValueError(f"patch must divide the image size and be 2 or more: size {size}, patch {patch}")
+        self.size, self.patch, self.channels = size, patch, channels
+        pixels = 5 * channels * patch * patch
+        self.norm = nn.LayerNorm(pixels)
+        self.embed = nn.Linear(pixels, width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        expected = (self.channels, self.size, self.size)
+        if images.ndim != 4 or images.shape[1:] != expected:
+            raise ValueError(
+                f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
+            )
+        rows = patches(shifted(images, self.patch // 2), self.patch)  # (b, T, 5 c p²)
+        return self.embed(self.norm(rows))  # (b, T, d)
+
+
+class LocalityAttention(nn.Module):
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, τ learned, M setting the diagonal to -∞.
+
+    τ starts at sqrt(d_h), the fixed value of plain attention, and stays positive: log τ is what is learned.
+
+    Args:
+        width: d; `heads` must divide it, else ValueError.
+        heads: h.
+        mask_diagonal: M on, so that a token attends to the others only.
+        learn_temperature: τ is a parameter, one per layer; otherwise it stays sqrt(d_h).
+
+    With both off this is `torch.nn.functional.scaled_dot_product_attention`. Source: Lee et al. (2021).
+    """
+
+    def __init__(self, width: int, heads: int, mask_diagonal: bool = True, learn_temperature: bool = True):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
+        self.heads, self.mask_diagonal = heads, mask_diagonal
+        self.project = nn.Linear(width, 3 * width, bias=False)
+        self.merge = nn.Linear(width, width)
+        start = torch.tensor(0.5 * math.log(width // heads))
+        self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """softmax(M(q kᵀ / τ)) v for q, k, v of shape (b, h, T, d_h); the result has the same shape."""
+        T = q.shape[-2]
+        others = ~torch.eye(T, dtype=torch.bool, device=q.device) if self.mask_diagonal else None  # (T, T)
+        # The fused kernel takes only a fixed scale, so the learned one goes into q.
+        return F.scaled_dot_product_attention(
+            q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        b, T, d = tokens.shape
+        q, k, v = (
+            self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        )  # 3 x (b, h, T, d_h)
+        return self.merge(
+            self.attend(q, k, v).transpose(1, 2).reshape(b, T, d)
+        )  # (b, h, T, d_h) -> (b, T, d)
+
+
+class Block(nn.Module):
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with GELU."""
+
+    def __init__(
+        self, width: int, heads: int, hidden: int, mask_diagonal: bool = True, learn_temperature: bool = True
+    ):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = LocalityAttention(width, heads, mask_diagonal, learn_temperature)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = tokens + self.attention(self.attention_norm(tokens))
+        return tokens + self.mlp(tokens)
+
+
+class VisionTransformer(nn.Module):
+    """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
+
+    Args:
+        size, patch, channels: images are (b, channels, size, size), cut into patches of patch x patch pixels.
+        classes: number of classes; `forward` returns logits (b, classes).
+        width, depth, heads, hidden: d, number of blocks, h, and the width of the MLP inside a block.
+        mask_diagonal, learn_temperature: the two parts of locality attention, see `LocalityAttention`.
+
+    Raises ValueError for a patch that does not divide the size, heads that do not divide the width, or images
+    of another shape. Source: Lee et al. (2021); without dropout, so that a batch has one loss.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        patch: int,
+        channels: int = 1,
+        classes: int = 10,
+        width: int = 64,
+        depth: int = 4,
+        heads: int = 4,
+        hidden: int = 128,
+        mask_diagonal: bool = True,
+        learn_temperature: bool = True,
+    ):
+        super().__init__()
+        self.tokens = ShiftedPatches(size, patch, channels, width)
+        self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
+        options = (width, heads, hidden, mask_diagonal, learn_temperature)
+        self.blocks = nn.Sequential(*(Block(*options) for _ in range(depth)))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = self.tokens(images)  # (b, T - 1, d)
+        tokens = torch.cat(
+            [self.class_token.expand(len(images), -1, -1), tokens], dim=1
+        )  # (b, T, d), class token first
+        tokens = self.blocks(tokens + self.positions)
+        return self.head(tokens[:, 0])  # (b, classes)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of trained scalars of `model`."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
