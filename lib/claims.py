@@ -9,7 +9,8 @@ from html import escape
 class Claim:
     """One checked statement.
 
-    `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the verdict.
+    `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the verdict;
+    `margin` is how many times over the bound is met, 1 at the edge, infinite where no multiple breaks it.
     A measured value that is not a number never holds.
     """
 
@@ -19,11 +20,13 @@ class Claim:
     measured: float
     bound: str
     holds: bool
+    margin: float = math.nan
 
     def as_dict(self) -> dict:
-        """The claim as a figure record stores it: a measured NaN or infinity becomes null, as JSON asks."""
+        """The claim as a figure record stores it: a NaN or infinity becomes null, as JSON asks."""
         row = asdict(self)
-        row["measured"] = self.measured if math.isfinite(self.measured) else None
+        for name in ("measured", "margin"):
+            row[name] = row[name] if math.isfinite(row[name]) else None
         return row
 
 
@@ -32,20 +35,30 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def _times(smaller: float, larger: float) -> float:
+    """How often `smaller` fits into `larger`, for smaller ≤ larger of one sign; 0 or infinity across zero."""
+    if not smaller * larger > 0:
+        return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
+    return larger / smaller if larger > 0 else smaller / larger
+
+
 def at_most(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
     """The claim measured ≤ bound."""
-    return Claim(id, statement, source, float(measured), f"≤ {number(bound)}", bool(measured <= bound))
+    measured, holds = float(measured), bool(measured <= bound)
+    return Claim(id, statement, source, measured, f"≤ {number(bound)}", holds, _times(measured, float(bound)))
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
     """The claim measured ≥ bound."""
-    return Claim(id, statement, source, float(measured), f"≥ {number(bound)}", bool(measured >= bound))
+    measured, holds = float(measured), bool(measured >= bound)
+    return Claim(id, statement, source, measured, f"≥ {number(bound)}", holds, _times(float(bound), measured))
 
 
 def close(id: str, statement: str, source: str, measured: float, expected: float, tolerance: float) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
-    bound = f"{number(expected)} ± {number(tolerance)}"
-    return Claim(id, statement, source, float(measured), bound, bool(abs(measured - expected) <= tolerance))
+    measured, off = float(measured), abs(float(measured) - expected)
+    bound, holds = f"{number(expected)} ± {number(tolerance)}", bool(off <= tolerance)
+    return Claim(id, statement, source, measured, bound, holds, _times(off, float(tolerance)))
 
 
 class Table(tuple):

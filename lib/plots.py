@@ -17,6 +17,7 @@ COLOURS = {
     "SNGD": "#0072B2",
     "NGD-mom": "#56B4E9",
     "NGD-joint": "#56B4E9",
+    "NGD, decay": "#CC79A7",
     "Polyak": "#D55E00",
     "Polyak, no cap": "#E69F00",
     "SPS": "#D55E00",
@@ -69,6 +70,30 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
     """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, ":", color="0.3", label=label)
+
+
+def toward_one(ax, smallest: float) -> None:
+    """Make `ax`, on which 1 - value is drawn, an axis of values 0.9, 0.99, ... that rises towards 1 - `smallest`."""
+    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
+    ax.set(yscale="log", ylim=(1, smallest))
+    ax.set_yticks([10.0**-k for k in nines], ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines], minor=False)
+    ax.minorticks_off()
+
+
+def percentages(ax, fractions: np.ndarray, columns, rows):
+    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages, first row at the bottom.
+
+    NaN is drawn as a blank cell marked "none"; returns the image, for a colour bar.
+    """
+    image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
+    for (row, column), fraction in np.ndenumerate(fractions):
+        text, colour = ("none", "black") if np.isnan(fraction) else (f"{100 * fraction:.0f}", "white" if fraction < 0.5 else "black")
+        ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+    ax.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
+    ax.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
+    ax.tick_params(length=0)
+    ax.grid(False)
+    return image
 
 
 def legend(figure: Figure, ax) -> None:
