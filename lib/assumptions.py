@@ -71,9 +71,7 @@ def fraction_reached(tokens: TokenSet, rules: Mapping[str, Rule], steps: int) ->
     return {"feasible": len(kept.y) / len(tokens.y)} | fractions
 
 
-def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Mapping[str, Rule], steps: int
-) -> dict[str, np.ndarray]:
+def phase_diagram(seeds, n, T, cells, spreads, rules: Mapping[str, Rule], steps: int) -> dict[str, np.ndarray]:
     """`fraction_reached` over a grid: per rule, and for "feasible", an array (spreads, cells).
 
     cells: pairs (d, ratio) for `bounded_tokens`; spreads: as in `skewed`.

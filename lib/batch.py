@@ -164,8 +164,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default: all")
     add("--scale", choices=results.SCALES, default="demo")
-    add("--set", dest="settings", action="append", type=setting, default=[], metavar="KEY=VALUE",
-        help="another value for a parameter; such figures go to runs/custom/")
+    add(
+        "--set",
+        dest="settings",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="KEY=VALUE",
+        help="another value for a parameter; such figures go to runs/custom/",
+    )
     add("--scheduler", metavar="ADDRESS", help="a Dask scheduler; default: a cluster of this machine's cores")
     add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
     add("--timeout", type=float, metavar="SECONDS", help="longest time for any one cell; default: none")

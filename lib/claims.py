@@ -85,4 +85,6 @@ class Table(tuple):
     def summary(self) -> str:
         """One line that counts the claims and names those that fail."""
         failed = [c.id for c in self if not c.holds]
-        return f"{len(self) - len(failed)} of {len(self)} claims hold" + (f"; not: {', '.join(failed)}" if failed else "")
+        return f"{len(self) - len(failed)} of {len(self)} claims hold" + (
+            f"; not: {', '.join(failed)}" if failed else ""
+        )

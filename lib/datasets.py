@@ -133,9 +133,7 @@ class ImageSet:
             raise ValueError(f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}")
         order = seeds.stream(seed, "split").permutation(len(self))
         kept, held = order[rows:], order[:rows]
-        return tuple(
-            replace(self, images=self.images[part], labels=self.labels[part]) for part in (kept, held)
-        )
+        return tuple(replace(self, images=self.images[part], labels=self.labels[part]) for part in (kept, held))
 
 
 def images(name: str, split: str, *, demo: bool = False) -> ImageSet:
@@ -267,9 +265,7 @@ def _open(path: Path):
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path} is not a readable parquet file, perhaps cut off: fetch it again ({error})"
-        ) from error
+        raise ValueError(f"{path} is not a readable parquet file, perhaps cut off: fetch it again ({error})") from error
 
 
 def _identity(source: ImageSource, where: str, folder: Path | None) -> dict:
@@ -322,16 +318,12 @@ def _read_file(source: ImageSource, path: Path) -> tuple[np.ndarray, np.ndarray]
         schema = file.schema_arrow
         missing = [column for column in wanted if column not in schema.names]
         if missing:
-            raise ValueError(
-                f"{path} lacks the column {', '.join(missing)}; it has {', '.join(schema.names)}"
-            )
+            raise ValueError(f"{path} lacks the column {', '.join(missing)}; it has {', '.join(schema.names)}")
         try:
             table = file.read(wanted)
             encoded = table[source.image_column].combine_chunks().field("bytes").to_pylist()
         except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
-            raise ValueError(
-                f"{path} cannot be read, perhaps it is damaged: fetch it again ({error})"
-            ) from error
+            raise ValueError(f"{path} cannot be read, perhaps it is damaged: fetch it again ({error})") from error
     pixels = np.stack([_decode(source, path, row, content) for row, content in enumerate(encoded)])
     return pixels, _labels(source, path, table[source.label_column].to_pylist())
 
@@ -346,14 +338,10 @@ def _decode(source: ImageSource, path: Path, row: int, content: bytes | None) ->
             pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
     except (OSError, TypeError, SyntaxError) as error:
         raise ValueError(f"{path}, row {row}: the image does not decode ({error})") from error
-    pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(
-        2, 0, 1
-    )  # (H, W) or (H, W, C) -> (C, H, W)
+    pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)  # (H, W) or (H, W, C) -> (C, H, W)
     found = pixels.shape
     if found != source.shape:
-        raise ValueError(
-            f"{path}, row {row}: the image has {found[2]} x {found[1]} pixels, not {width} x {height}"
-        )
+        raise ValueError(f"{path}, row {row}: the image has {found[2]} x {found[1]} pixels, not {width} x {height}")
     return pixels
 
 
@@ -391,9 +379,7 @@ def _download(source: ImageSource) -> Path:
         )
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
-                raise ValueError(
-                    f"{path} is not the file that was pinned (SHA-256 differs): delete it and run again"
-                )
+                raise ValueError(f"{path} is not the file that was pinned (SHA-256 differs): delete it and run again")
     return path.parent
 
 

@@ -111,7 +111,9 @@ def _start(problem, start):
         return zero_start(problem)
     if isinstance(start, Start):
         if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
-            raise ValueError(f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}")
+            raise ValueError(
+                f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
+            )
         return start
     start = np.asarray(start, float)
     if start.shape != (runs, d, d_z) or not np.isfinite(start).all():

@@ -41,7 +41,9 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     margins = (delta @ keys[..., None])[..., 0]
     scores = (signed @ tokens.u[:, None, :, None])[..., 0]
-    return Reduced(delta, signed, tokens.z, coordinates.gram(delta, tokens.z), G, margins, scores, head == "fixed", loss)
+    return Reduced(
+        delta, signed, tokens.z, coordinates.gram(delta, tokens.z), G, margins, scores, head == "fixed", loss
+    )
 
 
 @dataclass(frozen=True)

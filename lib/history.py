@@ -18,10 +18,11 @@ class History:
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log of the step size
     taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt token minus logits of the others;
-    log_miss (runs, k, n) log(1 - p_opt); direction_error ||W_t/||W_t|| - V/||V|| || and alignment <W_t, V>/(||W_t||
-    ||V||) per target V, and descent <-grad L/||grad L||, V>/||V||, (runs, k) each. status and ended (runs,) say how and at which iteration a run ended.
-    Joint training adds the same of the head: head_norm, log_gradient_head, log_step_head, head_direction_error,
-    head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token minus scores of the others.
+    log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||,
+    alignment <W_t, V>/(||W_t|| ||V||) and descent <-grad L/||grad L||, V>/||V||. status and ended (runs,) say how and
+    at which iteration a run ended. Joint training adds the same of the head: head_norm, log_gradient_head,
+    log_step_head, head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
+    minus scores of the others.
     """
 
     iterations: np.ndarray
@@ -60,7 +61,7 @@ class History:
 
 
 def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_targets) -> History:
-    """The History of raw records at `times`; W_0 (runs, r, q) with the norm `outside` (runs,) of its part off the span."""
+    """The History of raw records at `times`; W_0 (runs, r, q), and the norm `outside` (runs,) of its part off the span."""
 
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)

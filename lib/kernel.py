@@ -183,10 +183,12 @@ def _move(eta, c, k, momentum, move, move_k, coefficients, values):
 
 
 @numba.njit
-def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins_at, scores_at, alpha_at, b_at, logs_at):
+def _train_run(
+    K, G, margins, scores, head_fixed, logistic, rule, times, margins_at, scores_at, alpha_at, b_at, logs_at
+):
     """Train one run in place; fills its records and returns (status, iteration at which it ended).
 
-    rule: (kind, log step_size, log max_step, momentum, decay, joint) as numbers; times: iterations to record, ascending.
+    rule: (kind, log step_size, log max_step, momentum, decay, joint) as numbers; times: what to record, ascending.
     logs_at (len(times), 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and for u.
     """
     n, S = margins.shape
@@ -235,7 +237,9 @@ def _train_run(K, G, margins, scores, head_fixed, logistic, rule, times, margins
 
 
 @numba.njit(parallel=True, cache=True)
-def train(data, K, G, margins, scores, head_fixed, logistic, rule, times, margins_at, scores_at, alpha_at, b_at, logs_at):
+def train(
+    data, K, G, margins, scores, head_fixed, logistic, rule, times, margins_at, scores_at, alpha_at, b_at, logs_at
+):
     """Train all jobs; job j runs on data set data[j] with rule[j]. Returns status and last iteration, (jobs,) each."""
     jobs = data.size
     status, ended = np.zeros(jobs, np.int64), np.zeros(jobs, np.int64)

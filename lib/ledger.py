@@ -121,9 +121,7 @@ class Row:
 
 def rows(statement: str, setting: str, seeds: int | None, *checked: Claim, remark: str = "") -> list[Row]:
     """One row per claim checked for a statement, in a setting, over a number of seeds; the setting joins its id."""
-    return [
-        Row(statement, setting, seeds, replace(claim, id=f"{claim.id} ({setting})"), remark) for claim in checked
-    ]
+    return [Row(statement, setting, seeds, replace(claim, id=f"{claim.id} ({setting})"), remark) for claim in checked]
 
 
 def unchecked(statement: str, why: str) -> Row:

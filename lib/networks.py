@@ -52,9 +52,7 @@ class ShiftedPatches(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
-            raise ValueError(
-                f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
-            )
+            raise ValueError(f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}")
         rows = patches(shifted(images, self.patch // 2), self.patch)  # (b, T, 5 c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
@@ -88,32 +86,24 @@ class LocalityAttention(nn.Module):
         T = q.shape[-2]
         others = ~torch.eye(T, dtype=torch.bool, device=q.device) if self.mask_diagonal else None  # (T, T)
         # The fused kernel takes only a fixed scale, so the learned one goes into q.
-        return F.scaled_dot_product_attention(
-            q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0
-        )
+        return F.scaled_dot_product_attention(q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
         b, T, d = tokens.shape
         q, k, v = (
             self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         )  # 3 x (b, h, T, d_h)
-        return self.merge(
-            self.attend(q, k, v).transpose(1, 2).reshape(b, T, d)
-        )  # (b, h, T, d_h) -> (b, T, d)
+        return self.merge(self.attend(q, k, v).transpose(1, 2).reshape(b, T, d))  # (b, h, T, d_h) -> (b, T, d)
 
 
 class Block(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with GELU."""
 
-    def __init__(
-        self, width: int, heads: int, hidden: int, mask_diagonal: bool = True, learn_temperature: bool = True
-    ):
+    def __init__(self, width: int, heads: int, hidden: int, mask_diagonal: bool = True, learn_temperature: bool = True):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = LocalityAttention(width, heads, mask_diagonal, learn_temperature)
-        self.mlp = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
-        )
+        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = tokens + self.attention(self.attention_norm(tokens))

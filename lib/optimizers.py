@@ -94,9 +94,7 @@ class _GradientStep(torch.optim.Optimizer):
         groups = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         gradients = [p.grad for members in groups for p in members]
         if any(g.is_sparse for g in gradients):
-            raise RuntimeError(
-                f"{type(self).__name__} takes dense gradients; build the embedding with sparse=False"
-            )
+            raise RuntimeError(f"{type(self).__name__} takes dense gradients; build the embedding with sparse=False")
         norm = gradient_norm(gradients)
         value = None if loss is None else _scalar(loss, norm)
         self.param_groups[0]["steps"] += 1
@@ -187,9 +185,7 @@ class StochasticPolyak(_GradientStep):
     def step(self, closure=None):
         """Take one step and return the loss, as `NormalizedSGD.step`; TypeError without a closure."""
         if closure is None:
-            raise TypeError(
-                "StochasticPolyak.step needs a closure that returns the loss: its step size depends on it"
-            )
+            raise TypeError("StochasticPolyak.step needs a closure that returns the loss: its step size depends on it")
         return super().step(closure)
 
     def _step_size(self, group, norm, loss):

@@ -56,9 +56,7 @@ def lemma2(
         for r in radii:
             ratio, p_opt = descent_ratio(tokens, r * direction, solution)
             needed[r] = max(needed[r], (1 - ratio)[p_opt >= 1 / (np.e * T)].max(initial=-np.inf))
-    needed = {
-        r: value if value > -np.inf else np.nan for r, value in needed.items()
-    }  # nothing kept, nothing shown
+    needed = {r: value if value > -np.inf else np.nan for r, value in needed.items()}  # nothing kept, nothing shown
     allowed = {r: 2 / r * np.log(4 * n * T * r) for r in radii}
     last, share = max(radii), np.max([needed[r] / allowed[r] for r in radii])
     source = "paper A, {} (our constant)"
@@ -98,9 +96,7 @@ def lemma4(tokens: TokenSet, start: Start, std: float, dimension: int, delta: fl
             outside.mean(),
             delta,
         ),
-        at_most(
-            "lemma4.norm", "fraction of starts with ||W_0|| beyond its bound", source, large.mean(), delta
-        ),
+        at_most("lemma4.norm", "fraction of starts with ||W_0|| beyond its bound", source, large.mean(), delta),
     ]
 
 
@@ -123,9 +119,7 @@ def assumption1(tokens: TokenSet) -> np.ndarray:
     flat = tokens.X.reshape(runs, n * T, d)
     cross = np.abs(flat @ np.swapaxes(flat, 1, 2))
     diagonal = np.arange(n * T)
-    a = np.take_along_axis(cross[:, diagonal, diagonal].reshape(runs, n, T), tokens.opt[..., None], -1).min(
-        (1, 2)
-    )
+    a = np.take_along_axis(cross[:, diagonal, diagonal].reshape(runs, n, T), tokens.opt[..., None], -1).min((1, 2))
     cross[:, diagonal, diagonal] = 0.0
     mu = cross.max((1, 2))
     gaps = np.ptp(attention.scores(tokens, tokens.u), axis=-1)  # (runs, n), under Assumption 2
@@ -147,9 +141,7 @@ def lemma8(tokens: TokenSet, delta: float = 0.1) -> list[Claim]:
     source = "paper A, Lemma 8 (our constant)"
     near, equal = assumption1(tokens) >= 1, imbalance(tokens) <= 1e-9
     return [
-        at_most(
-            "lemma8.orthogonal", "fraction of draws without Assumption 1", source, 1 - near.mean(), delta
-        ),
+        at_most("lemma8.orthogonal", "fraction of draws without Assumption 1", source, 1 - near.mean(), delta),
         at_most(
             "lemma8.scores",
             "fraction of draws without Assumption 2",

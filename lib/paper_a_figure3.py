@@ -30,9 +30,7 @@ def at(history: History, t: int) -> int:
     return int(found[0])
 
 
-def measured(
-    history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int
-) -> dict:
+def measured(history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
     """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
     k = at(history, t)
     return {
@@ -57,9 +55,7 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     for name in next(iter(REFERENCE.values())):
         ratios = [np.median(values[t][name]) / REFERENCE[t][name] for t in REFERENCE]
         worst = max(max(ratio, 1 / ratio) for ratio in ratios)
-        statement = (
-            f"Eq. 13: {name} and the reference, factor between them at t = {', '.join(map(str, REFERENCE))}"
-        )
+        statement = f"Eq. 13: {name} and the reference, factor between them at t = {', '.join(map(str, REFERENCE))}"
         claims.append(at_most(f"reference.{name}", statement, "independent computation", worst, 1.5))
     return claims
 

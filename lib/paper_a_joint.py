@@ -53,9 +53,7 @@ def linearity(history: History, values: np.ndarray, power: float, since: float) 
     return 1 - residual.var(1) / y.var(1)
 
 
-def growth(
-    history: History, rule: str, power: float, since: float, source="paper A, Theorems 2, 3 and Lemma 12"
-):
+def growth(history: History, rule: str, power: float, since: float, source="paper A, Theorems 2, 3 and Lemma 12"):
     """-log L, ||W|| and ||u|| are linear in t^power (R^2 > 0.99), with exponents near it; four claims."""
     series = {"-log L": -history.log_gap, "||W||": history.norm, "||u||": history.head_norm}
     found = [
@@ -65,9 +63,7 @@ def growth(
     ]  # fmt: skip
     late = history.iterations >= since
     log_t = np.log(history.iterations[late])
-    own = np.concatenate(
-        [fitted_slope(log_t, np.log(values[:, late]), -np.inf) for values in series.values()]
-    )
+    own = np.concatenate([fitted_slope(log_t, np.log(values[:, late]), -np.inf) for values in series.values()])
     worst = own[np.abs(own - power).argmax()]
     statement = f"{rule}: exponent in t of the three, the one furthest off"
     return [*found, close(f"exponent.{rule}", statement, source + " (ours)", worst, power, 0.05)]
@@ -94,17 +90,13 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     ]  # fmt: skip
 
 
-def theorem3(
-    history: History, step_size: float, target: str, tokens: TokenSet, solution: MaxMargin, since: float
-):
+def theorem3(history: History, step_size: float, target: str, tokens: TokenSet, solution: MaxMargin, since: float):
     """||W_t|| grows like t^{1/3}, and the direction error falls at least like 1/log t; two claims.
 
     ||W_t|| >= (1/(2 B^2 ||W_mm||)) sum_{0 < s < t} eta (s+1)^-2/3, as in Lemma 7 (our constant; the step s =
     0 is zero). The rate: error x log t after iteration `since` never exceeds its value there (our constant).
     """
-    steps = np.concatenate(
-        [[0.0, 0.0], step_size * np.arange(2, history.iterations[-1] + 1) ** (-2 / 3)]
-    ).cumsum()
+    steps = np.concatenate([[0.0, 0.0], step_size * np.arange(2, history.iterations[-1] + 1) ** (-2 / 3)]).cumsum()
     lower = steps[history.iterations] / (2 * (bound_on_tokens(tokens) ** 2 * solution.norm)[:, None])
     moved, late = history.iterations > 1, history.iterations >= since
     scaled = history.direction_error[target][:, late] * np.log(history.iterations[late])
@@ -154,9 +146,7 @@ def lemma12(history: History, step_size: float) -> Claim:
     later = history.iterations > 0
     bound = 3 * step_size * np.cbrt(history.iterations[later])
     largest = (np.maximum(history.norm, history.head_norm)[:, later] / bound).max()
-    return at_most(
-        "lemma12", "Eq. 13: largest ||W_t||, ||u_t|| over 3 eta t^1/3", "paper A, Lemma 12", largest, 1.0
-    )
+    return at_most("lemma12", "Eq. 13: largest ||W_t||, ||u_t|| over 3 eta t^1/3", "paper A, Lemma 12", largest, 1.0)
 
 
 def lemma13(history: History, tokens: TokenSet, step_size: float, rule: str = "Eq. 13") -> list[Claim]:

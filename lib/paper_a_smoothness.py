@@ -75,9 +75,7 @@ def _gram_root(tokens):
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
-    signed = (tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)).reshape(
-        runs, n * T, d
-    )
+    signed = (tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)).reshape(runs, n * T, d)
     logits, scores = n * (T - 1), n * T
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))
     root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(runs, n, T - 1, logits)
@@ -102,9 +100,7 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
     c = 1/4 and C = 2 (our constants); the third as an exponent in t, fitted over t >= since.
     """
     source = "paper A, Lemma 3"
-    bent = fitted_slope(
-        np.log(history.iterations.clip(1)), np.log(curvature(history, tokens)), np.log(since)
-    ).max()
+    bent = fitted_slope(np.log(history.iterations.clip(1)), np.log(curvature(history, tokens)), np.log(since)).max()
     return [
         at_least("lemma3.gradient", "Eq. 13: smallest ||grad_u L|| / (gamma* L)", source + " (our constant)",
                  gradient_over_loss(history, head).min(), 0.25),
@@ -134,9 +130,7 @@ def remark4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -
     late = np.abs(ratio[:, history.iterations >= since] - 1).max()
     source = "paper A, Remark 4"
     return [
-        at_most(
-            "remark4.upper", "Eq. 13: largest ||grad_u L|| / (B L)", source + " (our constant)", upper, 1.0
-        ),
+        at_most("remark4.upper", "Eq. 13: largest ||grad_u L|| / (B L)", source + " (our constant)", upper, 1.0),
         at_most(
             "remark4.sharp",
             "Eq. 13: distance of ||grad_u L|| / (gamma* L) from 1, late",

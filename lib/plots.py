@@ -76,7 +76,9 @@ def toward_one(ax, smallest: float) -> None:
     """Make `ax`, on which 1 - value is drawn, an axis of values 0.9, 0.99, ... that rises towards 1 - `smallest`."""
     nines = range(1, 1 - int(np.floor(np.log10(smallest))))
     ax.set(yscale="log", ylim=(1, smallest))
-    ax.set_yticks([10.0**-k for k in nines], ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines], minor=False)
+    ax.set_yticks(
+        [10.0**-k for k in nines], ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines], minor=False
+    )
     ax.minorticks_off()
 
 
@@ -87,7 +89,11 @@ def percentages(ax, fractions: np.ndarray, columns, rows):
     """
     image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
     for (row, column), fraction in np.ndenumerate(fractions):
-        text, colour = ("none", "black") if np.isnan(fraction) else (f"{100 * fraction:.0f}", "white" if fraction < 0.5 else "black")
+        text, colour = (
+            ("none", "black")
+            if np.isnan(fraction)
+            else (f"{100 * fraction:.0f}", "white" if fraction < 0.5 else "black")
+        )
         ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
     ax.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])

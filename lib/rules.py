@@ -37,7 +37,9 @@ class Rule:
         for name in ("step_size", "max_step"):
             value = getattr(self, name)
             if not value > 0 or (name == "step_size" and value == inf):
-                raise ValueError(f"{name} = {value}; it must be positive" + (" and finite" if name == "step_size" else ""))
+                raise ValueError(
+                    f"{name} = {value}; it must be positive" + (" and finite" if name == "step_size" else "")
+                )
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
@@ -60,7 +62,9 @@ def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> Rule:
     return Rule(GD, step_size, momentum=momentum, decay=decay)
 
 
-def ngd(step_size: float, max_step: float = inf, momentum: float = 0.0, decay: float = 0.0, joint: bool = False) -> Rule:
+def ngd(
+    step_size: float, max_step: float = inf, momentum: float = 0.0, decay: float = 0.0, joint: bool = False
+) -> Rule:
     """Normalised gradient descent (paper A, Eqs. 2, 4 and 13): eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
 
     With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form of it).

@@ -75,9 +75,7 @@ class MaxMargin:
         return self.objective
 
 
-def token_svm(
-    tokens: TokenSet, selected: np.ndarray | None = None, norm: str | float = "frobenius"
-) -> MaxMargin:
+def token_svm(tokens: TokenSet, selected: np.ndarray | None = None, norm: str | float = "frobenius") -> MaxMargin:
     """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
 
     selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an exponent
@@ -132,9 +130,7 @@ def _selection(tokens, selected):
             f"it needs token indices (integers) of shape {(runs, n)}"
         )
     if selected.min() < 0 or selected.max() >= T:
-        raise ValueError(
-            f"selected holds {selected.min()} ... {selected.max()}; it needs indices 0 ... {T - 1}"
-        )
+        raise ValueError(f"selected holds {selected.min()} ... {selected.max()}; it needs indices 0 ... {T - 1}")
     return selected
 
 

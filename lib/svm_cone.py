@@ -15,9 +15,7 @@ TOLERANCE = 1e-10
 NORMS = "nuclear", "spectral", np.inf
 
 
-def least_norm(
-    A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float
-) -> tuple[np.ndarray, np.ndarray]:
+def least_norm(A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float) -> tuple[np.ndarray, np.ndarray]:
     """(w, beta): vec W of least `norm` with A vec(W) >= 1, A (m, d d_z), and its duals (m,), up to scale.
 
     shape (d, d_z); `unit` is the size of some feasible W: the program is solved in units of it.
@@ -34,8 +32,6 @@ def least_norm(
             solver=cp.CLARABEL, tol_gap_abs=TOLERANCE, tol_gap_rel=TOLERANCE, tol_feas=TOLERANCE, max_iter=500
         )
     if beta.value is None:
-        raise RuntimeError(
-            f"Clarabel ended with {program.status} on the {norm} norm; solve it in the Frobenius norm"
-        )
+        raise RuntimeError(f"Clarabel ended with {program.status} on the {norm} norm; solve it in the Frobenius norm")
     w = pulled.dual_value  # cvxpy leaves its sign open for an equation
     return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0)

@@ -65,9 +65,7 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
 
 
-def block_pivoting(
-    K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
-) -> np.ndarray | None:
+def block_pivoting(K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None) -> np.ndarray | None:
     """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0, K (m, m) symmetric positive definite, b = 1
     (m,).
 

@@ -81,7 +81,9 @@ def _opt_tokens(tokens):
     tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
-        raise ValueError(f"sample {sample} of run {run} has a tie for the opt token: its scores are {scores[run, sample]}")
+        raise ValueError(
+            f"sample {sample} of run {run} has a tie for the opt token: its scores are {scores[run, sample]}"
+        )
     return scores.argmax(-1)
 
 

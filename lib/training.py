@@ -44,13 +44,9 @@ class Batches:
 
     def __post_init__(self):
         if len(self.inputs) != len(self.targets):
-            raise ValueError(
-                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree"
-            )
+            raise ValueError(f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree")
         if not 0 < self.size <= len(self.inputs):
-            raise ValueError(
-                f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}"
-            )
+            raise ValueError(f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}")
 
     @property
     def per_epoch(self) -> int:
@@ -112,9 +108,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(inputs), targets)
 
 
-def classification(
-    inputs: Tensor, targets: Tensor, transform=None, size: int = 1000
-) -> Callable[[nn.Module], dict]:
+def classification(inputs: Tensor, targets: Tensor, transform=None, size: int = 1000) -> Callable[[nn.Module], dict]:
     """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share of correct labels}.
 
     `inputs` (N, ...), `targets` (N,), taken `size` rows at a time.
@@ -239,15 +233,11 @@ class _Record:
             values = evaluate(network)
         network.train()
         for name, value in values.items():
-            self.metrics.setdefault(name, np.full(len(self.points), math.nan))[self.points.index(step)] = (
-                value
-            )
+            self.metrics.setdefault(name, np.full(len(self.points), math.nan))[self.points.index(step)] = value
         self.start += time.perf_counter() - begin
 
     def history(self) -> History:
-        loss, step_size, norm = (
-            values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm)
-        )
+        loss, step_size, norm = (values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm))
         bad = np.flatnonzero(~np.isfinite(loss))
         status = f"diverged at step {bad[0] + 1}" if len(bad) else "finished"
         if len(bad):

@@ -47,8 +47,19 @@ run = results.Run(
     scale=scale,
     seeds=range(seeds),
     parameters=dict(
-        scale=scale, seeds=seeds, n=n, T=T, d=d, signal=signal, noise=noise, start_std=start_std, steps=steps,
-        gd_step=gd_step, ngd_step=ngd_step, momentum=momentum, polyak_cap=polyak_cap,
+        scale=scale,
+        seeds=seeds,
+        n=n,
+        T=T,
+        d=d,
+        signal=signal,
+        noise=noise,
+        start_std=start_std,
+        steps=steps,
+        gd_step=gd_step,
+        ngd_step=ngd_step,
+        momentum=momentum,
+        polyak_cap=polyak_cap,
     ),  # fmt: skip
 )
 plots.set_style()
@@ -99,6 +110,7 @@ histories = {
 #
 # What theory predicts beside what was measured; each row is the worst over all seeds (and samples, and iterations).
 
+
 # %%
 def check(name):
     history, target, data = histories[name], targets[name], problems[name].tokens
@@ -134,6 +146,7 @@ for name, table in tables.items():
 # Lines are medians over seeds, bands run from the smallest to the largest seed. The loss gap and the softmax weight that
 # is missing from the opt token are drawn as powers of ten: they leave the range of floating point numbers.
 
+
 # %%
 def panels_of(history):
     return (
@@ -155,7 +168,9 @@ def draw(histories, slope, setting):
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
-    axes[4].text(0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", transform=axes[4].transAxes, color=plots.COLOURS["NGD"])
+    axes[4].text(
+        0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", transform=axes[4].transAxes, color=plots.COLOURS["NGD"]
+    )
     plots.legend(figure, axes[4])
     plots.caption(figure, setting)
     return figure
@@ -176,7 +191,9 @@ def save(name, slug, number):
         "ngd_log_missing_weight": results.Number(np.median(miss), 1e-4),
         "polyak_over_next_best": results.Number(table[-1].measured, 1e-6),
     }
-    data = [{"name": f"class_mean_tokens, {name}", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
+    data = [
+        {"name": f"class_mean_tokens, {name}", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
+    ]
     run.save(figure, slug, number, about, table, numbers, data)
     return figure
 

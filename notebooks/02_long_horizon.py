@@ -49,8 +49,20 @@ run = results.Run(
     scale=scale,
     seeds=range(seeds),
     parameters=dict(
-        scale=scale, seeds=seeds, n=n, T=T, d=d, signal=signal, noise=noise, steps=steps, plain_steps=plain_steps,
-        gd_step=gd_step, ngd_step=ngd_step, momentum=momentum, dimensions=dimensions, timed_steps=timed_steps,
+        scale=scale,
+        seeds=seeds,
+        n=n,
+        T=T,
+        d=d,
+        signal=signal,
+        noise=noise,
+        steps=steps,
+        plain_steps=plain_steps,
+        gd_step=gd_step,
+        ngd_step=ngd_step,
+        momentum=momentum,
+        dimensions=dimensions,
+        timed_steps=timed_steps,
     ),  # fmt: skip
 )
 plots.set_style()
@@ -80,6 +92,7 @@ for name, history in histories.items():
 #
 # The same NGD with the same data in ordinary arithmetic: softmax weights as numbers and $p_t(\gamma_t - f)$ by
 # subtraction. Once $1 - p_{opt}$ is below the rounding of 1, the gradient's direction is noise.
+
 
 # %%
 def plain_gradient(data, W):
@@ -117,7 +130,9 @@ for dimension in dimensions:
         spent.append(time.perf_counter() - began)
     micros.append(1e6 * min(spent) / timed_steps)
     megabytes.append(sum(a.nbytes for a in (reduced.K, reduced.delta, reduced.signed, reduced.z)) / 1e6)
-    print(f"d = {dimension:>7,}: {micros[-1]:.1f} us an iteration, {megabytes[-1]:.1f} MB in training, set-up {set_up[-1]:.2f} s")
+    print(
+        f"d = {dimension:>7,}: {micros[-1]:.1f} us an iteration, {megabytes[-1]:.1f} MB in training, set-up {set_up[-1]:.2f} s"
+    )
 
 # %% [markdown]
 # ## Claims
@@ -127,7 +142,8 @@ for dimension in dimensions:
 # %%
 decades = 10 ** np.arange(1, int(np.log10(steps)))
 exponents = {  # (seeds, decades)
-    name: np.stack([paper_a.exponent(h, "W_mm", since=a, until=10 * a) for a in decades], 1) for name, h in histories.items()
+    name: np.stack([paper_a.exponent(h, "W_mm", since=a, until=10 * a) for a in decades], 1)
+    for name, h in histories.items()
 }
 last = {name: values[:, -1] for name, values in exponents.items()}
 growth = paper_a.fitted_slope(record, histories["NGD"].log_miss.max(-1), steps / 2) / (-ngd_step / target.norm)
@@ -174,7 +190,9 @@ plots.legend(figure, error)
 # %%
 about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
 plots.caption(figure, about)
-numbers = {f"{name.split(',')[0].lower()}_exponent": results.Number(values.max(), 1e-3) for name, values in last.items()}
+numbers = {
+    f"{name.split(',')[0].lower()}_exponent": results.Number(values.max(), 1e-3) for name, values in last.items()
+}
 numbers["ngd_direction_error"] = results.Number(np.median(histories["NGD"].direction_error["W_mm"][:, -1]), 1e-9)
 numbers["ngd_log_missing_weight"] = results.Number(np.median(histories["NGD"].log_miss[:, -1].max(-1)), 1e-2)
 rows = [{"name": "class_mean_tokens, orthogonal", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]

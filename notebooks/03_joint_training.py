@@ -47,7 +47,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import claims, coordinates, dynamics, paper_a, paper_a_figure3, paper_a_joint, plots, results, rules, svm, tokens
+from lib import (
+    claims,
+    coordinates,
+    dynamics,
+    paper_a,
+    paper_a_figure3,
+    paper_a_joint,
+    plots,
+    results,
+    rules,
+    svm,
+    tokens,
+)
 
 run = results.Run(
     notebook="03_joint_training",
@@ -55,8 +67,17 @@ run = results.Run(
     scale=scale,
     seeds=range(seeds),
     parameters=dict(
-        scale=scale, seeds=seeds, n=n, T=T, d=d, signal=signal, opt_first=opt_first, steps=steps,
-        gd_step=gd_step, ngd_step=ngd_step, exponent=exponent,
+        scale=scale,
+        seeds=seeds,
+        n=n,
+        T=T,
+        d=d,
+        signal=signal,
+        opt_first=opt_first,
+        steps=steps,
+        gd_step=gd_step,
+        ngd_step=ngd_step,
+        exponent=exponent,
     ),  # fmt: skip
 )
 plots.set_style()

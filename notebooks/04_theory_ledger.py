@@ -50,8 +50,20 @@ from dataclasses import replace
 import numpy as np
 
 from lib import (
-    assumptions, claims, coordinates, dynamics, ledger, paper_a, paper_a_data, paper_a_joint, paper_a_smoothness,
-    plots, results, rules, svm, tokens,
+    assumptions,
+    claims,
+    coordinates,
+    dynamics,
+    ledger,
+    paper_a,
+    paper_a_data,
+    paper_a_joint,
+    paper_a_smoothness,
+    plots,
+    results,
+    rules,
+    svm,
+    tokens,
 )  # fmt: skip
 
 run = results.Run(
@@ -60,11 +72,30 @@ run = results.Run(
     scale=scale,
     seeds=range(seeds),
     parameters=dict(
-        scale=scale, seeds=seeds, n=n, T=T, d=d, signal=signal, noise=noise, start_norm=start_norm,
-        verified_d=verified_d, steps=steps, ngd_step=ngd_step, joint_n=joint_n, joint_d=joint_d,
-        joint_signal=joint_signal, joint_steps=joint_steps, joint_step=joint_step, draws=draws,
-        grid_seeds=grid_seeds, grid_n=grid_n, grid_T=grid_T, grid_steps=grid_steps,
-        dimensions=dimensions, ratios=ratios, spreads=spreads,
+        scale=scale,
+        seeds=seeds,
+        n=n,
+        T=T,
+        d=d,
+        signal=signal,
+        noise=noise,
+        start_norm=start_norm,
+        verified_d=verified_d,
+        steps=steps,
+        ngd_step=ngd_step,
+        joint_n=joint_n,
+        joint_d=joint_d,
+        joint_signal=joint_signal,
+        joint_steps=joint_steps,
+        joint_step=joint_step,
+        draws=draws,
+        grid_seeds=grid_seeds,
+        grid_n=grid_n,
+        grid_T=grid_T,
+        grid_steps=grid_steps,
+        dimensions=dimensions,
+        ratios=ratios,
+        spreads=spreads,
     ),  # fmt: skip
 )
 plots.set_style()
@@ -109,6 +140,7 @@ for name, problem in problems.items():
 
 # %% [markdown]
 # ## Fixed head: rows
+
 
 # %%
 def fixed_rows(name):
@@ -172,6 +204,7 @@ collected += ledger.rows("Lemma 11", "(DM)", draws, *paper_a_data.lemma11(drawn,
 #
 # Data model (DM) from zero by Eq. 13, with its exponent 2/3 and with others; the same with $T = 4$, the
 # additional token repeated; and the linear predictor on the opt tokens alone (Remark 3).
+
 
 # %%
 def joint_run(data, decays):
@@ -263,9 +296,7 @@ grid_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(1.0), "Polyak": rules.p
 axes_of = {"dimension $d$": [(d, 1.0) for d in dimensions],
            "length, other / opt tokens": [(dimensions[1], ratio) for ratio in ratios]}  # fmt: skip
 diagrams = {
-    label: assumptions.phase_diagram(
-        range(grid_seeds), grid_n, grid_T, cells, spreads, grid_rules, grid_steps
-    )
+    label: assumptions.phase_diagram(range(grid_seeds), grid_n, grid_T, cells, spreads, grid_rules, grid_steps)
     for label, cells in axes_of.items()
 }
 phase = claims.Table(assumptions.broken(list(diagrams.values()), list(grid_rules)))

@@ -11,7 +11,6 @@ import time
 from types import SimpleNamespace
 
 import jupytext
-import matplotlib.font_manager  # builds its cache, which takes long on a new machine
 import nbformat
 import papermill
 import psutil

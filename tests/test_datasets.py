@@ -28,9 +28,7 @@ def png(pixels) -> bytes:
     return stream.getvalue()
 
 
-def write_split(
-    folder: Path, split: str, images, labels, name="00000-of-00001", columns=("image", "label")
-) -> Path:
+def write_split(folder: Path, split: str, images, labels, name="00000-of-00001", columns=("image", "label")) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     structs = pa.array(
         [{"bytes": content, "path": None} for content in images],
@@ -87,9 +85,7 @@ def test_data_dir_comes_first_and_keeps_every_pixel(folder):
 def test_shards_are_joined_in_order(folder):
     (folder / "train-00000-of-00001.parquet").unlink()
     for k in (1, 0):
-        write_split(
-            folder, "train", [png(pictures(2, seed=k)[j]) for j in range(2)], [k, k], name=f"0000{k}-of-00002"
-        )
+        write_split(folder, "train", [png(pictures(2, seed=k)[j]) for j in range(2)], [k, k], name=f"0000{k}-of-00002")
     assert datasets.images("mnist", "train").labels.tolist() == [0, 0, 1, 1]
 
 
@@ -304,9 +300,7 @@ def test_a_reachable_hub_is_used_and_checked(folder, nowhere, monkeypatch):
     test = datasets.images("mnist", "test")
     assert (len(test), test.source, test.revision) == (3, "hub", datasets.MNIST.revision)
     monkeypatch.undo()
-    monkeypatch.setattr(
-        "huggingface_hub.hf_hub_download", lambda *_, **__: str(folder / "test-00000-of-00001.parquet")
-    )
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(folder / "test-00000-of-00001.parquet"))
     with pytest.raises(ValueError, match="not the file that was pinned"):
         datasets._download(datasets.MNIST)
 
@@ -330,10 +324,7 @@ def test_importing_the_module_is_light():
     heavy = {"torch", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
     code = f"import sys, lib.datasets; print(sorted({heavy} & set(sys.modules)))"
     assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "[]"
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
 
 

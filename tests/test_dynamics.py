@@ -75,7 +75,10 @@ def test_kernel_equals_its_numpy_twin(head, name, loss):
     space = coordinates.minimal(data)
     reduced = engine.reduce(space.tokens, space.reduce(start)[0], head, loss)
     times = dynamics.log_spaced(2000, 30)
-    (compiled,), plain = engine.run_compiled(reduced, [known[name]], times), engine.run_numpy(reduced, known[name], times)
+    (compiled,), plain = (
+        engine.run_compiled(reduced, [known[name]], times),
+        engine.run_numpy(reduced, known[name], times),
+    )
     np.testing.assert_array_equal(compiled.status, plain.status)
     for part in ("margins", "scores", "alpha", "b", "logs"):
         ours, theirs = getattr(compiled, part), getattr(plain, part)
@@ -100,7 +103,9 @@ def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
     history = dynamics.train(space, rules.ngd(0.1), 30, [0, 30], start=start, targets={"mm": space.reduce(target.W)[0]})
     W = ambient(data, rules.ngd(0.1), start, "fixed", "exponential", 30)[-1][0]
     unit = [m / np.linalg.norm(m, axis=(1, 2), keepdims=True) for m in (W, target.W)]
-    np.testing.assert_allclose(history.direction_error["mm"][:, -1], np.linalg.norm(unit[0] - unit[1], axis=(1, 2)), rtol=1e-11)
+    np.testing.assert_allclose(
+        history.direction_error["mm"][:, -1], np.linalg.norm(unit[0] - unit[1], axis=(1, 2)), rtol=1e-11
+    )
     np.testing.assert_allclose(history.alignment["mm"][:, -1], (unit[0] * unit[1]).sum((1, 2)), rtol=1e-11)
 
 
@@ -111,7 +116,9 @@ def test_descent_is_the_gradient_seen_from_the_target():
     history = dynamics.train(space, rules.gd(0.5), 3, [3], start=start, targets={"mm": space.reduce(target)[0]})
     W = ambient(data, rules.gd(0.5), start, "fixed", "exponential", 3)[-1][0]
     gradient = attention.gradients(data, W, data.u)[1]
-    cosine = -(gradient * target).sum((1, 2)) / np.linalg.norm(gradient, axis=(1, 2)) / np.linalg.norm(target, axis=(1, 2))
+    cosine = (
+        -(gradient * target).sum((1, 2)) / np.linalg.norm(gradient, axis=(1, 2)) / np.linalg.norm(target, axis=(1, 2))
+    )
     np.testing.assert_allclose(history.descent["mm"][:, 0], cosine, rtol=1e-11)
 
 

@@ -105,7 +105,9 @@ class Oracle:
             return size, mp.sqrt(mp.fsum((a / size - b / unit) ** 2 for r, s in zip(M, target) for a, b in zip(r, s)))
 
         # Log weight of the opt token relative to each other token, the form that no range of numbers cuts off.
-        margins = [a[o] - v for o, a in zip(self.opt, map(self.logits, range(self.n))) for t, v in enumerate(a) if t != o]
+        margins = [
+            a[o] - v for o, a in zip(self.opt, map(self.logits, range(self.n))) for t, v in enumerate(a) if t != o
+        ]
         return *error(self.W, W_target), margins, *(error([self.u], [u_target]) if not self.fixed else ())
 
 

@@ -103,9 +103,7 @@ def test_shapes_and_a_gradient_for_every_parameter():
     logits = model(torch.randn(5, 3, 12, 12))
     assert logits.shape == (5, 7)
     F.cross_entropy(logits, torch.arange(5)).backward()
-    assert [
-        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
-    ] == []
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
 
 
 def test_parameter_count_equals_the_sum_of_the_parts():

@@ -65,13 +65,9 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
         gradient, f = x.grad.double().numpy(), float(loss.detach())
         expected = formula(f, np.linalg.norm(gradient))
         assert float(optimizer.last_step_size) == pytest.approx(expected, rel=10 * DTYPES[dtype])
-        assert float(optimizer.last_gradient_norm) == pytest.approx(
-            np.linalg.norm(gradient), rel=10 * DTYPES[dtype]
-        )
+        assert float(optimizer.last_gradient_norm) == pytest.approx(np.linalg.norm(gradient), rel=10 * DTYPES[dtype])
         moved = before.double().numpy() - expected * gradient
-        np.testing.assert_allclose(
-            x.detach().double().numpy(), moved, rtol=20 * DTYPES[dtype], atol=DTYPES[dtype]
-        )
+        np.testing.assert_allclose(x.detach().double().numpy(), moved, rtol=20 * DTYPES[dtype], atol=DTYPES[dtype])
 
 
 def test_uncapped_normalised_step_has_length_lr():
@@ -135,9 +131,7 @@ def test_parameters_of_two_precisions_share_one_norm():
     assert (a.item(), b.item()) == pytest.approx((2.4, 3.2), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda p: NormalizedSGD(p, lr=0.1), StochasticPolyak], ids=["normalised", "polyak"]
-)
+@pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, lr=0.1), StochasticPolyak], ids=["normalised", "polyak"])
 def test_zero_gradient_moves_nothing(make):
     x = torch.zeros(2, requires_grad=True)
     optimizer = make([x])
@@ -157,9 +151,7 @@ def test_tiny_float32_gradients_keep_their_direction(scale):
 
 def test_polyak_step_survives_a_square_that_underflows():
     norm = torch.tensor(1e-25)  # float32
-    assert float(polyak_step(torch.tensor(1e-30), norm, 2.0, math.inf)) == pytest.approx(
-        1e-30 / 2e-50, rel=1e-5
-    )
+    assert float(polyak_step(torch.tensor(1e-30), norm, 2.0, math.inf)) == pytest.approx(1e-30 / 2e-50, rel=1e-5)
     assert math.isfinite(float(polyak_step(torch.tensor(1.0), norm, 2.0, math.inf)))
     assert float(normalized_step(torch.tensor(1e-45), 1.0, math.inf)) < math.inf
 
@@ -263,11 +255,7 @@ def test_state_dict_continues_the_run(make):
     optimizer = make([x])
     run(3, x, optimizer)
     copy = x.detach().clone().requires_grad_()
-    other = (
-        NormalizedSGD([copy], lr=9.0)
-        if isinstance(optimizer, NormalizedSGD)
-        else StochasticPolyak([copy], 9.0)
-    )
+    other = NormalizedSGD([copy], lr=9.0) if isinstance(optimizer, NormalizedSGD) else StochasticPolyak([copy], 9.0)
     other.load_state_dict(optimizer.state_dict())
     run(3, x, optimizer)
     run(3, copy, other)

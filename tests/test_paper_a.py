@@ -104,9 +104,9 @@ def test_norm_that_is_not_linear_fails():
 
 def test_loss_gap_above_its_bound_fails():
     assert a.theorem7(F.polyak, "V", F.tokens, F.svm, 300)[2].holds
-    assert not a.theorem7(
-        replace(F.polyak, log_gradient=F.polyak.log_gradient - 10), "V", F.tokens, F.svm, 300
-    )[2].holds
+    assert not a.theorem7(replace(F.polyak, log_gradient=F.polyak.log_gradient - 10), "V", F.tokens, F.svm, 300)[
+        2
+    ].holds
 
 
 def test_smoothness_bounds_the_curvature():
@@ -170,9 +170,7 @@ def test_curvature_is_the_hessian_of_the_loss():
     W, u = J.history.weights(k)[:1], J.history.head(k)[:1]
 
     def gradient(x):
-        _, grad_W, grad_u = attention.gradients(
-            one, x[: W.size].reshape(W.shape), x[W.size :].reshape(u.shape)
-        )
+        _, grad_W, grad_u = attention.gradients(one, x[: W.size].reshape(W.shape), x[W.size :].reshape(u.shape))
         return np.concatenate([grad_W.ravel(), grad_u.ravel()]) / loss0
 
     x, loss0 = np.concatenate([W.ravel(), u.ravel()]), attention.gradients(one, W, u)[0]
@@ -192,8 +190,7 @@ def test_losses_along_a_run_are_those_of_the_model():
 
 def test_reference_and_figure_3_claims_can_fail():
     values = {
-        t: {name: np.array([1.3 * value]) for name, value in row.items()}
-        for t, row in figure3_of.REFERENCE.items()
+        t: {name: np.array([1.3 * value]) for name, value in row.items()} for t, row in figure3_of.REFERENCE.items()
     }
     assert all(c.holds for c in figure3_of.against_reference(values))
     far = {t: {name: 2 * value for name, value in row.items()} for t, row in values.items()}
@@ -289,9 +286,7 @@ def test_runs_without_a_solution_are_left_out():
     assert kept is None or 0 < len(kept.y) < 12
     found = assumptions.fraction_reached(flat, {"NGD": rules.ngd(0.1)}, 10)
     assert found["feasible"] == (0 if kept is None else len(kept.y) / 12)
-    easy = assumptions.fraction_reached(
-        tokens.class_mean_tokens([0, 1], n=3, T=3, d=50), {"NGD": rules.ngd(0.1)}, 300
-    )
+    easy = assumptions.fraction_reached(tokens.class_mean_tokens([0, 1], n=3, T=3, d=50), {"NGD": rules.ngd(0.1)}, 300)
     assert easy == {"feasible": 1.0, "NGD": 1.0}
 
 
@@ -320,9 +315,7 @@ def test_ledger_as_markdown(tmp_path, monkeypatch):
     monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
     text = ledger.save(ledger.in_order(book), "book", "demo", "Heading").read_text()
     lines = text.splitlines()
-    assert (
-        lines[0] == "# Heading" and lines[6].startswith("| **Theorem 1** NGD") and "\\|W\\| grows" in lines[6]
-    )
+    assert lines[0] == "# Heading" and lines[6].startswith("| **Theorem 1** NGD") and "\\|W\\| grows" in lines[6]
     assert lines[6].endswith("| ≥ 2 | 1 | 0.5 | 20 | NO | too short |") and "not checked" in lines[7]
     with pytest.raises(ValueError, match="not a statement"):
         ledger.rows("Theorem 99", "ours", 20, claim)

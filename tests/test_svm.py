@@ -38,9 +38,7 @@ def reference(data, norm):
         objective = cp.normNuc(W) if norm == "nuclear" else cp.sigma_max(W)
     else:
         objective = cp.pnorm(flat, 2 if norm == "frobenius" else norm)
-    program = cp.Problem(
-        cp.Minimize(objective), [cp.sum(cp.multiply(a, W)) >= 1 for _, _, a in constraints_of(data)]
-    )
+    program = cp.Problem(cp.Minimize(objective), [cp.sum(cp.multiply(a, W)) >= 1 for _, _, a in constraints_of(data)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy's own, on accuracy; ours is what is tested
         program.solve(**TIGHT)
@@ -169,9 +167,7 @@ def test_thousands_of_dependent_constraints():
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize(
-    "case", ["repeated", "collinear", "one sample", "two-token repeated", "same sample twice"]
-)
+@pytest.mark.parametrize("case", ["repeated", "collinear", "one sample", "two-token repeated", "same sample twice"])
 def test_dependent_constraints_are_solved(norm, case):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2, 4, 5))
@@ -238,9 +234,7 @@ def test_feasibility_agrees_with_linear_programming():
         drawn = tokens.unit_tokens(seed, n=n, T=T, d=d)
         data = tokens.TokenSet(drawn.X, drawn.y, drawn.z, drawn.u, rng.integers(0, T, (1, n)))
         rows = np.array([a.ravel() for _, _, a in constraints_of(data)])
-        program = linprog(
-            np.zeros(d * d), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None), method="highs"
-        )
+        program = linprog(np.zeros(d * d), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None), method="highs")
         feasible = program.status == 0
         seen.append(feasible)
         if feasible:
@@ -263,9 +257,7 @@ def test_a_token_equal_to_the_selected_one_is_its_own_proof():
 
 def test_infeasible_run_is_named():
     good, bad = tokens.unit_tokens(0, n=3, T=4, d=5), between_others()
-    both = tokens.TokenSet(
-        *(np.concatenate([getattr(s, name) for s in (good, bad)]) for name in "X y z u opt".split())
-    )
+    both = tokens.TokenSet(*(np.concatenate([getattr(s, name) for s in (good, bad)]) for name in "X y z u opt".split()))
     with pytest.raises(svm.Infeasible, match="run 1") as caught:
         svm.token_svm(both)
     assert caught.value.run == 1
@@ -333,15 +325,11 @@ def test_bad_selection(solve, selected, message):
 
 def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
     monkeypatch.setattr(svm_lp, "least_norm", lambda rows, p, w, beta: (w, beta))  # gives up at its start
-    with pytest.raises(
-        RuntimeError, match=r"run 0: the relative duality gap .* exceeds 1e-07\. Take an exponent"
-    ):
+    with pytest.raises(RuntimeError, match=r"run 0: the relative duality gap .* exceeds 1e-07\. Take an exponent"):
         svm.token_svm(tokens.unit_tokens(0), norm=3)
 
 
 def test_undecided_feasibility_raises_with_what_to_do(monkeypatch):
     monkeypatch.setattr(svm_frobenius, "block_pivoting", lambda *_, **__: None)
-    with pytest.raises(
-        RuntimeError, match=r"token SVM of run 0: no solution within 1e-09.*Rescale the tokens"
-    ):
+    with pytest.raises(RuntimeError, match=r"token SVM of run 0: no solution within 1e-09.*Rescale the tokens"):
         svm.token_svm(tokens.unit_tokens(0))

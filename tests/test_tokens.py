@@ -31,7 +31,9 @@ def test_same_seed_gives_the_same_bytes_in_another_process():
         "history = dynamics.train(data, rules.ngd(0.1), 50);"
         "print(hashlib.sha256(data.X.tobytes() + history.margins.tobytes()).hexdigest())"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(2)]
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(2)
+    ]
     assert len(runs[0].stdout) == 65
     assert runs[0].stdout == runs[1].stdout
 

@@ -87,9 +87,7 @@ def test_the_loop_equals_a_plain_loop():
 def test_recorded_steps_obey_the_rules():
     sngd, sps = run(MAKERS["SNGD"])[2], run(MAKERS["SPS"])[2]
     np.testing.assert_allclose(sngd.step_size, np.minimum(0.1 / sngd.gradient_norm, 0.5), rtol=1e-6)
-    np.testing.assert_allclose(
-        sps.step_size, np.minimum(sps.loss / (2 * sps.gradient_norm**2), 0.5), rtol=1e-6
-    )
+    np.testing.assert_allclose(sps.step_size, np.minimum(sps.loss / (2 * sps.gradient_norm**2), 0.5), rtol=1e-6)
 
 
 def test_evaluations_happen_where_asked_and_at_the_end():
@@ -125,9 +123,7 @@ def test_divergence_is_recorded_not_raised(rule):
         value = training.cross_entropy(model, batch)
         return value if len(calls) < 5 else value * math.nan
 
-    history = run(
-        MAKERS[rule], steps=120, loss=loss, evaluate=lambda model: {"one": 1.0}, evaluate_at=[2, 50]
-    )[2]
+    history = run(MAKERS[rule], steps=120, loss=loss, evaluate=lambda model: {"one": 1.0}, evaluate_at=[2, 50])[2]
     assert history.status == "diverged at step 5"
     for values in (history.loss, history.step_size, history.gradient_norm, history.seconds):
         assert np.isfinite(values[:4]).all() and np.isnan(values[4:]).all()
@@ -142,9 +138,7 @@ def test_classification_counts_over_unequal_chunks():
     with torch.no_grad():
         logits = model(inputs)
     assert values["test_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
-    assert values["test_loss"] == pytest.approx(
-        float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5
-    )
+    assert values["test_loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
 
 
 def test_an_epoch_takes_every_row_once_in_a_new_order():
