@@ -61,7 +61,7 @@ class History:
 
 
 def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_targets) -> History:
-    """The History of raw records at `times`; W_0 (runs, r, q), and the norm `outside` (runs,) of its part off the span."""
+    """The History of raw records at `times`; W_0 (runs, r, q), `outside` (runs,) the norm of its part off the span."""
 
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)

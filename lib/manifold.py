@@ -1,9 +1,10 @@
 """The global minima of paper B's regularised population loss, distances to them, and the curvature around them.
 
-The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}, where
-M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended covariance Sbar = diag(I_k, Sigma):
-"left"        <Z, Z'> = tr(Z^T Sbar Z')         (paper B, Theorem 1.3),
-"left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)   (ours; in it the problem is the matrix factorisation of Tu et al. 2016).
+The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
+orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended covariance
+Sbar = diag(I_k, Sigma):
+"left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem 1.3),
+"left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix factorisation of Tu et al. 2016).
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ NORMS = ("left", "left_right")
 class Constants:
     """Within `radius` of the manifold, Delta = Z - Z_pi satisfies, in the norm the constants belong to,
 
-    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient in that inner product.
+    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient in that
+    inner product.
     """
 
     radius: float
@@ -33,7 +35,8 @@ class Constants:
 class Manifold:
     """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from samples.
 
-    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with fewer rows than columns.
+    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with fewer rows
+    than columns.
     """
 
     Sigma: np.ndarray
@@ -78,7 +81,7 @@ class Manifold:
         return np.concatenate([Y[..., :k, :], self._inverse_root @ Y[..., k:, :]], -2) @ self._inverse_root
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """The matrix whose Frobenius norm is Z's: Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right")."""
+        """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is ||Z||."""
         check_norm(norm)
         k = len(self.M)
         W = np.concatenate([Z[..., :k, :], self._root @ Z[..., k:, :]], -2)
@@ -91,9 +94,9 @@ class Manifold:
     def project(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
-        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}. "left": a quadratic over
-        orthogonal matrices without closed form; Newton steps on the rotation, started from that Procrustes solution, reach
-        the stationary point of Lemma 1, the nearest one when Z is near the manifold.
+        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}.
+        "left": quadratic in R without closed form; Newton steps on the rotation, started from that Procrustes
+        solution, reach the stationary point of Lemma 1, the nearest one when Z is near the manifold.
         """
         check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -101,7 +104,7 @@ class Manifold:
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) + constant, P = Sigma^{-1}."""
+        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) + constant."""
         P, C = self._inverse_root @ self._inverse_root, self._K.T @ W @ self._inverse_root
         D = 2 * self.singular_values
         d = len(D)
@@ -141,8 +144,9 @@ class Manifold:
         """One-point convexity and smoothness of L + R near the manifold (paper B, Eqs. 3 and 4; our constants).
 
         With sigma the singular values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
-        "left_right"  radius^2 = 4/5 sigma_d,                            convexity sigma_d / 2,              smoothness 5.3 sigma_1;
-        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2,  convexity sigma_d lambda_min / 2,   4.64 sigma_1 lambda_max.
+        "left_right"  radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
+        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min / 2,
+                      smoothness 4.64 sigma_1 lambda_max.
         """
         check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
@@ -160,7 +164,8 @@ def of(problem: Regression) -> Manifold:
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     """The manifold that n samples predict: Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^{-1} (least squares).
 
-    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that are not finite.
+    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that are not
+    finite.
     """
     n, d = X.shape
     if len(Y) != n:
@@ -168,7 +173,7 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     if not (np.isfinite(X).all() and np.isfinite(Y).all()):
         raise ValueError("X and Y must be finite")
     if n < d:
-        raise ValueError(f"X holds n = {n} samples of dimension d = {d}: with n < d the empirical covariance is singular")
+        raise ValueError(f"X holds n = {n} samples of dimension d = {d}: with n < d their covariance is singular")
     Sigma = X.T @ X / n
     return Manifold(Sigma, np.linalg.solve(Sigma, X.T @ Y / n).T)
 
@@ -176,7 +181,8 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A_0 (k, d) and B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated manifold.
 
-    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^ Sigma^^{1/2} = U^ D^ V^^T.
+    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^ Sigma^^{1/2} = U^ D^
+    V^^T.
     """
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
@@ -200,7 +206,8 @@ def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> n
 def identity_5(problem: Regression, Z: np.ndarray, Z_pi: np.ndarray) -> np.ndarray:
     """The right side of paper B's Eq. 5, equal to grad(L + R) for every Z_pi on the manifold:
 
-    1/2 Sbar (Z Sigma Z^T - Z_pi Sigma Z_pi^T) Sbar Z Sigma + 1/2 Sbar Zt Sigma Zt^T Sbar Z Sigma, Zt = (A_pi; -B_pi).
+    1/2 Sbar (Z Sigma Z^T - Z_pi Sigma Z_pi^T) Sbar Z Sigma + 1/2 Sbar Zt Sigma Zt^T Sbar Z Sigma,
+    Zt = (A_pi; -B_pi).
     """
     Sbar, Sigma = extended(problem.Sigma, problem.k), problem.Sigma
     Zt = mirrored(Z_pi, problem.k)

@@ -1,5 +1,6 @@
-"""Paper B's experiments as data: the setting of its Appendix A, the ablation, the scaling law, and what is measured on them."""
+"""Paper B's experiments as data: the setting of Appendix A, ablation, scaling law, and what is measured on them."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ Start = tuple[np.ndarray, np.ndarray]
 class Experiment:
     """One problem, data set and pair of starts per seed.
 
-    X (seeds, n, d), Y (seeds, n, k), covariance (seeds, d, d) = X^T X / n; starts A_0 (seeds, k, d), B_0 (seeds, d, d).
+    X (seeds, n, d), Y (seeds, n, k), covariance (seeds, d, d) = X^T X / n; starts A_0 (seeds, k, d), B_0
+    (seeds, d, d).
     """
 
     problems: list[Regression]
@@ -46,7 +48,8 @@ def _stacked(pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ablation(data: Experiment, step_size: float) -> tuple[dict[str, Rule], dict[str, Start]]:
-    """All eight combinations of start, preconditioner and regulariser: rules and starts by name, "spectral, P, R" to "random".
+    """All eight combinations of start, preconditioner and regulariser: rules and starts by name, "spectral, P,
+    R" to "random".
 
     "spectral, P, R" is Algorithm 1, "random" is SGD.
     """
@@ -71,20 +74,38 @@ def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
 
 
 def first_below(iterations: np.ndarray, excess: np.ndarray, level: float) -> np.ndarray:
-    """First recorded iteration at which excess (seeds, K) is at most `level`, infinity where it never is, (seeds,)."""
+    """First recorded iteration whose excess (seeds, K) is at most `level`, infinity where there is none, (seeds,)."""
     reached = excess <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
+
+
+def optimisers() -> dict[str, Callable]:
+    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names as relatives."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about progress bars that are never drawn
+        from pytorch_optimizer import SOAP, Shampoo
+
+    return {
+        "Algorithm 1": Rule,
+        "SGD": preconditioning.sgd,
+        "Adam": preconditioning.library(torch.optim.Adam),
+        "Muon": preconditioning.library(torch.optim.Muon, weight_decay=0.0),
+        "SOAP": preconditioning.library(SOAP, weight_decay=0.0),
+        "Shampoo": preconditioning.library(Shampoo, preconditioning_compute_steps=10),
+    }
 
 
 def conditioning(
     floors: Sequence[float], build: Callable[[float], Experiment], step_size: float, batch: int, steps: int,
     of_seeds: Sequence[int], level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
-    """Condition numbers of Sigma (floors, seeds) and iterations to (L - L*)/L* <= level from the random start, by rule.
+    """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
 
-    `build` makes the experiment for one `floor` of the eigenvalues; times (floors, seeds) are infinite where not reached.
+    All from the random start. `build` makes the experiment for one `floor` of the eigenvalues; times (floors, seeds)
+    are infinite where the level is not reached.
     """
-    rules = {"R only": Rule(step_size, "none"), "P and R": Rule(step_size), "two-sided P and R": Rule(step_size, "left_right")}
+    kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
+    rules = {name: Rule(step_size, preconditioner) for name, preconditioner in kinds.items()}
     record, numbers, times = np.arange(0, steps + 1, 10), [], {name: [] for name in rules}
     for floor in floors:
         data = build(floor)
@@ -105,8 +126,8 @@ def tune(
 ) -> dict[str, float]:  # fmt: skip
     """The best step size of each maker (step size -> rule) on these seeds, from the random start.
 
-    Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every seed also ends there;
-    where there is none, the smallest last excess, median of seeds.
+    Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every seed also
+    ends there; where there is none, the smallest last excess, median of seeds.
     """
     best = {}
     record = np.arange(0, steps + 1, 10)
@@ -125,12 +146,15 @@ def tune(
     return best
 
 
-def worst_curvature(problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0) -> tuple[float, float]:
+def worst_curvature(
+    problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0
+) -> tuple[float, float]:
     """The worst curvature that a search finds at distance `fraction` of the radius from the manifold.
 
-    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max ||grad|| / ||Delta|| over the
-    smoothness constant (theory: <= 1), by L-BFGS from `starts` random directions each. Around Z_pi at R = I, which is no
-    restriction: rotations are isometries in "left_right", and in "left" the start R is drawn at random.
+    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max ||grad|| /
+    ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random directions each.
+    Around Z_pi at R = I, which is no restriction: rotations are isometries in "left_right", and in "left" the
+    start R is drawn at random.
     """
     space, rng = manifold.of(problem), np.random.default_rng(seed)
     constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
@@ -194,7 +218,9 @@ def gradient_bias(problem: Regression, sizes, draws: int, repeats: int, seed: in
     return bias
 
 
-def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float, above: float = 10.0) -> tuple[float, float]:
+def geometric_phase(
+    iterations: np.ndarray, excess: np.ndarray, floor: float, above: float = 10.0
+) -> tuple[float, float]:
     """Slope of log excess (K,) per iteration and R^2 of the line, from the first record down to `above` x floor."""
     reached = excess <= above * floor
     end = reached.argmax() if reached.any() else len(excess)
@@ -207,9 +233,9 @@ def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float, ab
 def tail_excess(problem: Regression, history: History, since: int) -> np.ndarray:
     """Excess loss to which a run on an estimated oracle settles, freed of the estimate's noise, (seeds,).
 
-    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over the later half of the
-    records from iteration `since` on; half the inner product of the two means has no share of independent noise, where
-    half a squared norm would have.
+    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over the later
+    half of the records from iteration `since` on; half the inner product of the two means has no share of
+    independent noise, where half a squared norm would have.
     """
     late = history.iterations >= since
     maps = history.A[:, late] @ problem.Sigma @ history.B[:, late].swapaxes(-1, -2)  # (seeds, records, k, d)
@@ -220,10 +246,11 @@ def tail_excess(problem: Regression, history: History, since: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), its `floor` (sizes, seeds), theory's factors.
+    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,) and its `floor` (sizes, seeds).
 
-    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what excess loss shrinks by in
-    an iteration along the slowest mode, guarantee = 1 - (convexity / smoothness)^2 what the one-point constants promise.
+    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what excess loss
+    shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity / smoothness)^2 what the
+    one-point constants promise.
     """
 
     sizes: np.ndarray
@@ -236,11 +263,13 @@ class Floors:
 
 
 def scaling(
-    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int], preconditioner: str = "left"
-) -> Floors:
-    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along its slowest mode.
+    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int],
+    preconditioner: str = "left",
+) -> Floors:  # fmt: skip
+    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along the slowest mode.
 
-    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a worst-case rate is met.
+    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a worst-case
+    rate is met.
     """
     space, k = manifold.of(problem), problem.k
     rates, directions = preconditioning.modes(problem, preconditioner)

@@ -1,7 +1,7 @@
 """Paper B's Algorithm 1 and what it is compared with: gradient sources, update rules, one training loop.
 
-A source is a function of (t, A, B) that returns gradients of the loss for all runs at once; layers are torch tensors
-A (rules, seeds, k, d) and B (rules, seeds, d, d), on any device.
+A source is a function of (t, A, B) that returns gradients of the loss for all runs at once; layers are torch
+tensors A (rules, seeds, k, d) and B (rules, seeds, d, d), on any device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,9 @@ Source = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.T
 class Rule:
     """A <- A - eta g_A P_r,  B <- B - eta P_l g_B P_r with g = grad(L^ + R^) or, not regularised, grad L^.
 
-    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r = Sigma^^{-1} as well, gradient
-    descent in the coordinates of the "left_right" norm; "none": both I. Raises ValueError for an unknown one.
+    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r = Sigma^^{-1}
+    as well, gradient descent in the coordinates of the "left_right" norm; "none": both I. Raises ValueError
+    for an unknown one.
     """
 
     step_size: float
@@ -73,7 +74,7 @@ class History:
 
 
 def minibatches(X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int], device: str = "cpu") -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples drawn without replacement in each iteration, the same for all rules.
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration and the same for all rules.
 
     X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not within 1..n.
     """
@@ -102,12 +103,13 @@ def population(problem: Regression) -> Source:
 
 
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
-    """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), estimated without bias from `draws` fresh batches.
+    """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), estimated from `draws` of them, without bias.
 
-    All queries of a batch have one law, so one query per batch has the right mean; the noise eps enters linearly and is
-    averaged out exactly. Control variates with known means are the same gradient for infinitely many keys, whose mean is
-    grad L, and its first-order change with the other keys, whose mean is zero: what is left to estimate is of order 1/n,
-    like the bias grad L^ - grad L itself. Raises ValueError unless n, draws >= 1.
+    All queries of a batch have one law, so one query per batch has the right mean; the noise eps enters
+    linearly and is averaged out exactly. Control variates with known means are the same gradient for
+    infinitely many keys, whose mean is grad L, and its first-order change with the other keys, whose mean is
+    zero: what is left to estimate is of order 1/n, like the bias grad L^ - grad L itself. Raises ValueError
+    unless n, draws >= 1.
     """
     if min(n, draws) < 1:
         raise ValueError(f"n and draws must be at least 1, not {n} and {draws}")
@@ -126,10 +128,10 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """An estimate of E grad L^ - grad L, mean over draws of: gradient - its limit - its first-order change with the keys.
+    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its first-order change with the keys.
 
-    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the query, logits g^T u; under
-    the weights e^{g^T u} a key has mean u and covariance I.
+    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the query, logits
+    g^T u; under the weights e^{g^T u} a key has mean u and covariance I.
     """
     root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
     g = torch.randn(problem.d, draws, n, generator=stream, dtype=A.dtype)
@@ -172,9 +174,10 @@ def descend(
 ) -> dict[str, History]:
     """Train every rule from its start on every seed, `steps` iterations, all on the gradients of `source`.
 
-    starts: per rule A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance (seeds, d, d) is the Sigma^ of regulariser and
-    preconditioner. A run that diverges stops there and says so in its History; the others go on.
-    Raises ValueError for a missing start, an iteration to record outside 0..steps, or a singular covariance.
+    starts: per rule A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance (seeds, d, d) is the Sigma^ of
+    regulariser and preconditioner. A run that diverges stops there and says so in its History; the others go
+    on. Raises ValueError for a missing start, an iteration to record outside 0..steps, or a singular
+    covariance.
     """
     record = np.unique(record)
     if record[0] < 0 or record[-1] > steps:
@@ -202,7 +205,7 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place; own rules as one batched formula, library optimisers on views of A and B."""
+    """Applies every rule's step in place: own rules as one formula, library optimisers on views of A and B."""
 
     def __init__(self, rules, A, B, covariance):
         self.A, self.B = A, B
@@ -214,7 +217,8 @@ class _Update:
                 matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
                 self.library.append((r, matrices, rule.make(matrices)))
         self.Sigma = torch.as_tensor(covariance, dtype=A.dtype, device=A.device)
-        inverse = torch.stack([torch.from_numpy(np.linalg.inv(_regular(S))) for S in np.asarray(covariance)]).to(A.device)
+        inverse = np.stack([np.linalg.inv(_regular(S)) for S in np.asarray(covariance)])
+        inverse = torch.as_tensor(inverse, dtype=A.dtype, device=A.device)
         eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(inverse)
         chosen = [rules[r] for r in own]
         self.left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
@@ -245,18 +249,19 @@ def _regular(Sigma):
 
 
 def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
-    """Rates lambda (modes,), ascending, and directions (modes, k + d, d) of P grad(L + R) linearised at the minimum R = I.
+    """Rates lambda (modes,), ascending, and directions (modes, k + d, d) of P grad(L + R) around a minimum.
 
-    The d (d - 1) / 2 rotations, of rate zero, are left out. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an
-    iteration on the population loss, so the excess loss falls in the end like (1 - eta lambda_min)^{2t}.
-    Raises ValueError for an unknown preconditioner.
+    The d (d - 1) / 2 rotations, of rate zero, are left out. With step eta a mode of Z_t - Z_pi shrinks by 1 -
+    eta lambda an iteration on the population loss, so the excess loss falls in the end like (1 - eta
+    lambda_min)^{2t}. Raises ValueError for an unknown preconditioner.
     """
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")
     k, d = problem.k, problem.d
     Z, reach = manifold.of(problem).point(), 1e-5
     basis = np.eye((k + d) * d).reshape(-1, k + d, d)
-    slope = (manifold.gradient(problem, Z + reach * basis) - manifold.gradient(problem, Z - reach * basis)) / (2 * reach)
+    above, below = (manifold.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
+    slope = (above - below) / (2 * reach)
     inverse = np.linalg.inv(problem.Sigma)
     if preconditioner != "none":
         slope[:, k:] = inverse @ slope[:, k:]

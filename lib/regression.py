@@ -1,8 +1,9 @@
 """Paper B's problem: one softmax self-attention layer trained to do linear regression.
 
-Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B) has the value matrix
-A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j is x_j^T B x_i. Matrices may carry leading
-axes of runs; losses and gradients take numpy arrays or torch tensors and return what they were given.
+Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B) has the
+value matrix A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j is x_j^T B x_i.
+Matrices may carry leading axes of runs; losses and gradients take numpy arrays or torch tensors and return
+what they were given.
 """
 
 import math
@@ -24,8 +25,8 @@ SELF_MOMENT = 1.0  # A3 as taken here: this moment of e^{x^T B x} is finite on t
 class Regression:
     """The law of the data: Sigma (d, d), M (k, d), noise (standard deviation of eps, in the units of y).
 
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank) hold. Where A3
-    fails it warns with the number: paper B needs it for a proof, no formula here does.
+    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank)
+    hold. Where A3 fails it warns with the number: paper B needs it for a proof, no formula here does.
     """
 
     Sigma: np.ndarray
@@ -80,16 +81,16 @@ class Regression:
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}): E e^{c x^T B x} is finite on the whole manifold for all c below it, and for none above.
+        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite on the whole manifold of minima.
 
-        E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and sigma_1^{1/2} is the largest
-        such eigenvalue on the manifold. A3 is taken as largest_moment > 1, i.e. sigma_1 < 1/4 (our constant; paper B's
-        is blank).
+        E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and sigma_1^{1/2} is
+        the largest such eigenvalue on the manifold. A3 is taken as largest_moment > 1, i.e. sigma_1 < 1/4 (our
+        constant; paper B's is blank).
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """What A1-A3 measure, and whether they hold: {"A1": (lambda_min(Sigma), holds), "A2": (sigma_d, ..), "A3": (c, ..)}."""
+        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d, largest_moment."""
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -112,15 +113,17 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
         raise ValueError(f"{name} is not symmetric: largest |Sigma - Sigma^T| is {np.abs(Sigma - Sigma.T).max():.3g}")
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:
-        raise ValueError(f"{name} is singular or indefinite: its smallest eigenvalue is {values[0]:.3g}; A1 needs > 0")
+        raise ValueError(f"{name} is singular or indefinite: smallest eigenvalue {values[0]:.3g}; A1 needs > 0")
     return (vectors * np.sqrt(values)) @ vectors.T
 
 
-def random_regression(seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold (paper B, Appendix A; the scaling is ours).
+def random_regression(
+    seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
+) -> Regression:
+    """A problem from two Gaussian matrices, scaled so that A1-A3 hold (paper B, Appendix A; our scaling).
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at most 1/floor;
-    M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at most
+    1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
@@ -137,10 +140,10 @@ def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndar
 
 
 def population_loss(problem: Regression, A, B):
-    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2 (paper B, Theorem 1), shape (...).
+    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2 (paper B, Theorem 1).
 
-    It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), whose ratio is Sigma B^T x. A (..., k, d),
-    B (..., d, d).
+    It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), whose ratio is Sigma B^T x. A (...,
+    k, d), B (..., d, d).
     """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
@@ -157,7 +160,10 @@ def _residual(problem, A, B):
 
 
 def population_gradients(problem: Regression, A, B):
-    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma, E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}."""
+    """grad_A L = E Sigma^{1/2} B Sigma and grad_B L = Sigma^{1/2} E^T A Sigma (ours).
+
+    E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss.
+    """
     E, Sigma, root = _residual(problem, A, B)
     return E @ root @ B @ Sigma, root @ _T(E) @ A @ Sigma
 
@@ -165,8 +171,8 @@ def population_gradients(problem: Regression, A, B):
 def regulariser(Sigma, A, B):
     """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
 
-    Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is blank; this is the one
-    with which grad(L + R) takes the form of Eqs. 5 and 6.
+    Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is blank; this
+    is the one with which grad(L + R) takes the form of Eqs. 5 and 6.
     """
     G = _T(A) @ A - _T(B) @ Sigma @ B
     return ((Sigma @ G) * _T(Sigma @ G)).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
@@ -197,7 +203,7 @@ def empirical_loss(X, Y, A, B):
 
 
 def empirical_gradients(X, Y, A, B):
-    """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, queries and keys both X (..., m, d).
+    """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, the samples being queries and keys.
 
     With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
     grad_A = 1/m sum_j e_j c_j^T,  grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T.
@@ -224,11 +230,11 @@ def _compiled(X, Y, A, B):
     sets = X.shape[:-2]
     if Y.shape[:-2] != sets:
         raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
-    set_of_run = np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead).ravel()
+    set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
     def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
-        value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
-        return np.ascontiguousarray(value, dtype=float).reshape(-1, *value.shape[-2:])
+        value = np.broadcast_to(value, (*shape, *value.shape[-2:]))  # read-only, a type of its own to the compiler
+        return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 
     sums = regression_kernel.gradients(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
     return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
@@ -265,7 +271,9 @@ def _T(value):
 
 
 def _like(value, other):
-    return torch.as_tensor(value, dtype=other.dtype, device=other.device) if isinstance(other, torch.Tensor) else value
+    if not isinstance(other, torch.Tensor):
+        return value
+    return torch.as_tensor(value, dtype=other.dtype, device=other.device)
 
 
 def _tensors(*values):

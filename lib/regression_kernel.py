@@ -1,7 +1,7 @@
 """Closed-form gradients of the in-sample softmax attention loss, compiled: four queries at a time, keys in cache.
 
-Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does not depend on the
-number of threads.
+Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does not depend
+on the number of threads.
 """
 
 import numba
@@ -11,15 +11,16 @@ from lib import kernel
 
 BLOCK = 128  # queries of one piece of work
 SAFE = 300.0  # bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be found
-PARALLEL = 4_000_000  # attention weights from which on several threads pay
+PARALLEL = 200_000  # attention weights from which on several threads pay
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
 def gradients(X, Y, A, B, set_of_run):
-    """grad_A (runs, k, d) and grad_B (runs, d, d), of the sum over queries; run r uses X[set_of_run[r]] (m, d) and Y."""
+    """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples set_of_run[r] of X, Y."""
     sets, m, d = X.shape
-    keys = np.zeros((sets, d + -d % 4, m))  # (sets, D, m), padded so that four coordinates are taken at a time
-    keys[:, :d] = X.swapaxes(1, 2)
+    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are taken at a time
+    keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
+    keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
     radius = np.sqrt((X * X).sum(-1).max(-1))
     pieces = -(-m // BLOCK)
     partial_A = np.zeros((len(A), pieces, *A.shape[1:]))
@@ -39,9 +40,8 @@ def _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B):
     for task in numba.prange(runs * pieces):
         run, piece = task // pieces, task % pieces
         s = set_of_run[run]
-        _piece(
-            X[s], keys[s], radius[s], Y[s], A[run], B[run], piece * BLOCK, partial_A[run, piece], partial_B[run, piece]
-        )  # fmt: skip
+        sum_A, sum_B = partial_A[run, piece], partial_B[run, piece]
+        _piece(X[s], keys[s], radius[s], Y[s], A[run], B[run], piece * BLOCK, sum_A, sum_B)
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy")
@@ -49,7 +49,7 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
     (m, d), k, D = X.shape, len(A), len(keys)
     logits, e = np.empty((4, m)), np.empty((4, m))
     w, v, c, h = np.zeros((4, D)), np.zeros((4, D)), np.empty((4, D)), np.empty((4, D))
-    bound, total, vc, error = np.empty(4), np.empty(4), np.empty(4), np.empty(k)
+    total, error = np.empty(4), np.empty(k)
     last = min(first + BLOCK, m)
     for j in range(first, last, 4):
         for lane in range(4):
@@ -61,35 +61,32 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
                     t += x[p] * B[p, q]
                 w[lane, q] = t
                 length += t * t
-            bound[lane] = radius * np.sqrt(length)  # of |x^T B x_i|
-        _combine(w, keys, bound, logits)
+            w[lane, d] = -radius * np.sqrt(length)  # from the bound of |x^T B x_i|: no logit is above zero
+        _combine(w, keys, logits)
         for lane in range(4):
-            if not bound[lane] <= SAFE:
+            if not -w[lane, d] <= SAFE:
                 logits[lane] -= logits[lane].max()
         kernel.exp(logits.reshape(-1), e.reshape(-1))
         _moments(e, keys, c)
         for lane in range(4):
-            t = 0.0
-            for i in range(m):
-                t += e[lane, i]
-            total[lane] = t
-            for q in range(D):
-                c[lane, q] /= t
+            total[lane] = c[lane, d]
+            for q in range(d):
+                c[lane, q] /= total[lane]
             counts = 1.0 if j + lane < last else 0.0
             for p in range(k):
                 t = -Y[min(j + lane, last - 1), p]
                 for q in range(d):
                     t += A[p, q] * c[lane, q]
                 error[p] = t * counts
-            vc[lane] = 0.0
+            v[lane, d] = 0.0
             for q in range(d):
                 t = 0.0
                 for p in range(k):
                     t += error[p] * A[p, q]
                     sum_A[p, q] += error[p] * c[lane, q]
                 v[lane, q] = t
-                vc[lane] += t * c[lane, q]
-        _combine(v, keys, vc, logits)
+                v[lane, d] -= t * c[lane, q]
+        _combine(v, keys, logits)
         for lane in range(4):
             for i in range(m):
                 e[lane, i] *= logits[lane, i]
@@ -103,10 +100,9 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy")
-def _combine(w, keys, shift, out):
-    """out (4, m) = w (4, D) keys (D, m) - shift (4,)."""
-    for lane in range(4):
-        out[lane] = -shift[lane]
+def _combine(w, keys, out):
+    """out (4, m) = w (4, D) keys (D, m)."""
+    out[:] = 0.0
     o0, o1, o2, o3 = out[0], out[1], out[2], out[3]
     for q in range(0, len(keys), 4):
         k0, k1, k2, k3 = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]

@@ -114,7 +114,8 @@ for t in range(plain_steps):
 # %% [markdown]
 # ## The dimension
 #
-# Seconds for one NGD iteration, after the basis is built, with $n$ and $T$ fixed and the noise tokens' norm fixed.
+# Seconds for one NGD iteration, after the basis is built, with $n$, $T$ and the noise tokens' norm fixed. Times depend on
+# the machine and what else it does, so they are shown here and held to a bound by `make bench` alone.
 
 # %%
 micros, set_up, megabytes = [], [], []
@@ -157,7 +158,6 @@ table = claims.Table([
     claims.at_least("rate.gd", "GD: exponent in the last decade, slower than any power", "paper A, Theorem 6", last["GD"].min(), -0.2),
     claims.close("sharp.NGD", "NGD: slope of log(1 - p_opt), over eta/||W_mm||", ours, growth[np.abs(growth - 1).argmax()], 1.0, 1e-3),
     claims.at_least("plain", f"plain float64 at t = {plain_steps}: error over the exact one", ours, plain_final / exact_final, 10),
-    claims.at_most("dimension.time", "time at the largest d over time at d = 1000", ours, micros[-1] / micros[1], 1.5),
     claims.at_most("dimension.memory", "memory at the largest d over that at d = 1000", ours, megabytes[-1] / megabytes[1], 1.0),
 ])  # fmt: skip
 table

@@ -40,7 +40,7 @@ opt_first = 3
 steps = 10_000
 gd_step = 1.0
 ngd_step = 0.3
-exponent = 2 / 3
+exponent = 0.6666666666666666  # 2/3
 
 # %%
 from dataclasses import replace

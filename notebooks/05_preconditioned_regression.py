@@ -29,12 +29,12 @@
 
 # %% tags=["parameters"]
 scale = "demo"
-seeds = 3
+seeds = 2
 d, k, n, batch = 5, 20, 10_000, 256
 signal, noise, floor, start_std = 0.2, 0.045, 0.35, 1.0
 steps = 2000
 step_size = 0.1
-best_steps = {"Algorithm 1": 0.1, "SGD": 0.4, "Adam": 0.1, "Muon": 0.03, "SOAP": 0.03, "Shampoo": 1.0}
+best_steps = {"Algorithm 1": 0.1, "SGD": 0.4, "Adam": 0.1, "Muon": 0.01, "SOAP": 0.03, "Shampoo": 1.0}
 tuning_seeds, tuning_grid = 0, [0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0]
 condition_floors = [0.35, 0.1, 0.03]
 small_d, small_k = 2, 4
@@ -45,24 +45,19 @@ monte_carlo, searches = 200_000, 1
 
 # %%
 import numpy as np
-import pytorch_optimizer
-import torch
 
-from lib import claims, manifold, paper_b, paper_b_data, plots, preconditioning, regression, results
+from lib import claims, paper_b, paper_b_data, plots, preconditioning, regression, results
 
 run = results.Run(
-    notebook="05_preconditioned_regression",
-    paper="B",
-    scale=scale,
-    seeds=range(seeds),
+    notebook="05_preconditioned_regression", paper="B", scale=scale, seeds=range(seeds),
     parameters=dict(
         scale=scale, seeds=seeds, d=d, k=k, n=n, batch=batch, signal=signal, noise=noise, floor=floor,
         start_std=start_std, steps=steps, step_size=step_size, best_steps=best_steps, tuning_seeds=tuning_seeds,
         tuning_grid=tuning_grid, condition_floors=condition_floors, small_d=small_d, small_k=small_k, sizes=sizes,
         oracle_steps=oracle_steps, draws=draws, start_sizes=start_sizes, repeats=repeats, monte_carlo=monte_carlo,
         searches=searches,
-    ),  # fmt: skip
-)
+    ),
+)  # fmt: skip
 plots.set_style()
 
 # %% [markdown]
@@ -73,8 +68,13 @@ plots.set_style()
 # text at hand: **these are our settings**. So is the constant of A3: the self-logit $x^\top B x$ of an in-sample query
 # must have $\mathbb E e^{c\,x^\top Bx} < \infty$ on the whole manifold of minima for $c = 1$.
 
+
 # %%
-data = paper_b_data.experiment(range(seeds), d, k, n, signal, noise, floor, start_std)
+def build(floor, of_seeds=range(seeds)):
+    return paper_b_data.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
+
+
+data = build(floor)
 optimum = data.problems[0].optimal_loss
 for seed, problem in enumerate(data.problems):
     held = problem.assumptions()
@@ -110,20 +110,7 @@ algebra
 # end there on each of three other seeds (100 to 102).
 
 # %%
-makers = {
-    "Algorithm 1": preconditioning.Rule,
-    "SGD": preconditioning.sgd,
-    "Adam": preconditioning.library(torch.optim.Adam),
-    "Muon": preconditioning.library(torch.optim.Muon, weight_decay=0.0),
-    "SOAP": preconditioning.library(pytorch_optimizer.SOAP, weight_decay=0.0),
-    "Shampoo": preconditioning.library(pytorch_optimizer.Shampoo, preconditioning_compute_steps=10),
-}
-
-
-def build(floor, of_seeds=range(seeds)):
-    return paper_b_data.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
-
-
+makers = paper_b_data.optimisers()
 if tuning_seeds:
     others = range(100, 100 + tuning_seeds)
     tuned = paper_b_data.tune(makers, tuning_grid, build(floor, others), batch, steps, others, level=0.1)
@@ -139,8 +126,12 @@ source = preconditioning.minibatches(data.X, data.Y, batch, range(seeds))
 histories = preconditioning.descend(source, rules, starts, data.covariance, steps, record)
 excess = {name: history.excess(data.problems) / optimum for name, history in histories.items()}  # (seeds, K) each
 for name, history in histories.items():
-    print(f"{name:16} (L - L*)/L* at the end: {np.median(excess[name][:, -1]):8.4f}, diverged: {(history.diverged >= 0).sum()}")
-conditions, times = paper_b_data.conditioning(condition_floors, build, step_size, batch, steps, range(seeds), level=0.15)
+    print(
+        f"{name:16} (L - L*)/L* at the end: {np.median(excess[name][:, -1]):8.4f}, diverged: {(history.diverged >= 0).sum()}"
+    )
+conditions, times = paper_b_data.conditioning(
+    condition_floors, build, step_size, batch, steps, range(seeds), level=0.15
+)
 
 # %% [markdown]
 # ## The scaling law
@@ -159,9 +150,13 @@ law
 effects = {mark: paper_b_data.factor_effect(excess, mark) for mark in "PR"}
 figure_1 = paper_b.figure_1(excess, "spectral, P, R", "random")
 figure_2 = paper_b.figure_2(excess, "random, P, R", "random")
-ablated = [*paper_b.ablation(excess, effects["P"], effects["R"]), paper_b.conditioning(times)]
+ablated = [*paper_b.ablation(excess, effects["P"], effects["R"]), paper_b.conditioning(times, steps)]
 ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
-compared = [claims.at_most("other.sgd", "Algorithm 1: last excess over that of SGD, each with its best step, median", "ours", ratio, 1.0)]
+compared = [
+    claims.at_most(
+        "other.sgd", "Algorithm 1: last excess over that of SGD, each with its best step, median", "ours", ratio, 1.0
+    )
+]
 training = claims.Table([*figure_1, *figure_2, *ablated, *compared])
 training
 
@@ -216,7 +211,9 @@ def compare(ours, label):
 
 
 # %%
-numbers = dict(start=at("spectral, P, R", 0), end=at("spectral, P, R", -1), sgd_start=at("random", 0), sgd_end=at("random", -1))
+numbers = dict(
+    start=at("spectral, P, R", 0), end=at("spectral, P, R", -1), sgd_start=at("random", 0), sgd_end=at("random", -1)
+)
 figure = compare("spectral, P, R", "Algorithm 1, spectral start")
 save(figure, "precond_fig1", "Figure 1", setting("Figure 1"), figure_1, numbers)
 
@@ -226,11 +223,12 @@ figure = compare("random, P, R", "Algorithm 1, same random start")
 save(figure, "precond_fig2", "Figure 2", setting("Figure 2"), figure_2, numbers)
 
 # %% [markdown]
-# From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss stalls. The
-# preconditioner starts to matter when $\Sigma$ is ill conditioned (right), and then the two-sided one, gradient descent in
-# the coordinates where the problem is plain matrix factorisation, hardly feels the conditioning at all: **ours, not the
-# paper's**. From the spectral start nothing is left to do but to stay, and all four rules do; the plateau is minibatch
-# noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
+# From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss stalls. On our
+# well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so that its claim holds or fails by chance. It
+# matters where $\Sigma$ is ill conditioned (right), and there the two-sided one, gradient descent in the coordinates in
+# which the problem is plain matrix factorisation, hardly feels the conditioning at all: **ours, not the paper's**. From
+# the spectral start nothing is left to do but to stay, and all four rules do; the plateau is minibatch noise and the
+# $O(1/m)$ bias of a minibatch of $m$ keys.
 
 # %%
 figure, axes = plots.panels(1, 3, height=2.7)
@@ -240,9 +238,19 @@ for axis, start in zip(axes, ("spectral", "random"), strict=False):
         plots.band(axis, record, excess[start + parts], text, colour, linestyle=line)
     time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$")
 for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
-    plots.band(axes[2], conditions.mean(1), np.minimum(times[name], 1.2 * steps).T, name, colour, marker="o", markersize=3)
+    plots.band(
+        axes[2], conditions.mean(1), np.minimum(times[name], 1.2 * steps).T, name, colour, marker="o", markersize=3
+    )
 axes[2].axhline(steps, linestyle=":", color="0.4")
-axes[2].set(title="Iterations to within 15 % of $L^*$", xscale="log", xlabel="condition number of $\\Sigma$", ylim=(0, 1.3 * steps))
+axes[2].set(
+    title="Iterations to within 15 % of $L^*$",
+    xscale="log",
+    xlabel="condition number of $\\Sigma$",
+    ylim=(0, 1.3 * steps),
+)
+axes[2].minorticks_off()
+axes[2].set_xticks(conditions.mean(1), [f"{number:.0f}" for number in conditions.mean(1)])
+axes[0].set_ylim(1e-4, 1e-1)
 axes[2].text(conditions.mean(1).min(), 1.06 * steps, "not reached", fontsize="small", color="0.4")
 axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
 plots.legend(figure, axes[1])
@@ -254,18 +262,26 @@ save(figure, "precond_ablation", "ablation", about, ablated, numbers)
 # %%
 figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
 for j, colour in enumerate(plots.sns.color_palette("viridis", len(sizes))):
-    plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", colour)
+    plots.band(
+        path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$" if j in (0, len(sizes) - 1) else "_", colour
+    )
 path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
 theory = floors.exact[0] * floors.factor**floors.iterations
 path.plot(floors.iterations, theory, ":", color=ORANGE, linewidth=2.5, label=r"$(1-\eta\lambda_{min})^{2t}$")
-path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$", ylim=(floors.floor.min() / 30, None))
+path.set(
+    title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$", ylim=(floors.floor.min() / 30, None)
+)
 plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
-for power, height in ((-1, np.median(floors.floor[0])), (-2, np.median(floors.floor[0]))):
+for power, height in ((-1, np.median(floors.floor[0])), (-2, np.median(floors.floor[0]) / 4)):
     plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
+    bottom.text(
+        sizes[1], height * (sizes[1] / sizes[0]) ** power * (3 if power == -1 else 0.1), f"$n^{{{power}}}$", color="0.3"
+    )
 plots.band(powers, start_sizes, distances, "start", GREEN, marker="o", markersize=3)
 plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
 for axis, title in ((bottom, "Floor of the excess loss"), (powers, "Spectral start and gradient bias")):
     axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
+powers.set_ylim(bias.min() / 4, None)
 plots.legend(figure, path)
 
 # %%
@@ -274,20 +290,30 @@ exponents = dict(floor=paper_b_data.power_fit(sizes, floors.floor.T), start=pape
 for axis, name, what, place in ((bottom, "floor", "measured", (0.05, 0.06)), (powers, "start", "distance of start", (0.3, 0.9)),
                                 (powers, "bias", "gradient bias", (0.05, 0.06))):  # fmt: skip
     value, error = exponents[name]
-    axis.text(*place, f"{what}: $n^{{{value:.2f} \\pm {error:.2f}}}$", transform=axis.transAxes, fontsize="small",
+    axis.text(*place, f"{what}: $n^{{{value:.2f} \\pm {error:.1g}}}$", transform=axis.transAxes, fontsize="small",
               color={"floor": BLUE, "start": GREEN, "bias": PINK}[name])  # fmt: skip
 numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()} | {"factor": floors.factor}
-about = f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, {seeds} seeds, float64"
+about = (
+    f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, {seeds} seeds, float64"
+)
 save(figure, "precond_scaling", "Theorem 2", about, law, numbers, tolerance=0.02)
 
 # %% [markdown]
-# With its own best step SGD does reach the optimum on most seeds, later than Algorithm 1. Adam, Muon and SOAP with
-# their best steps come within 10 % of $L^*$ **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$, but
-# settle at a higher floor. The two-sided preconditioner has both.
+# With its own best step SGD comes within 10 % of $L^*$ late and on some seeds only. Adam, Muon and SOAP with their best
+# steps get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$, but settle at a higher floor.
+# The two-sided preconditioner (ours) is soonest and ends as low as Algorithm 1.
 
 # %%
 figure, (path, reached) = plots.panels(1, 2, height=2.9)
-colours = {"Algorithm 1": BLUE, "two-sided": PINK, "SGD": "black", "Adam": GREEN, "Muon": ORANGE, "SOAP": "#56B4E9", "Shampoo": "#E69F00"}
+colours = {
+    "Algorithm 1": BLUE,
+    "two-sided": PINK,
+    "SGD": "black",
+    "Adam": GREEN,
+    "Muon": ORANGE,
+    "SOAP": "#56B4E9",
+    "Shampoo": "#E69F00",
+}
 numbers = {}
 for row, (name, colour) in enumerate(colours.items()):
     values = excess[f"best {name}"]
@@ -299,7 +325,11 @@ for row, (name, colour) in enumerate(colours.items()):
 time_axis(path, "From the random start: $(L - L^*)/L^*$")
 path.set_ylim(2e-3, 3e4)
 reached.axvline(steps, linestyle=":", color="0.4")
-reached.set(title="Iterations to within 10 % of $L^*$", xlabel="iteration $t$ (beyond the line: not reached)", xlim=(0, 1.3 * steps))
+reached.set(
+    title="Iterations to within 10 % of $L^*$",
+    xlabel="iteration $t$ (beyond the line: not reached)",
+    xlim=(0, 1.3 * steps),
+)
 reached.set_yticks(range(len(colours)), [f"{name}, {best_steps.get(name, step_size):g}" for name in colours])
 reached.invert_yaxis()
 about = setting("Other optimisers, each with its best step (named)").replace(f", step size {step_size:g}", "")

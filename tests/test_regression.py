@@ -198,7 +198,7 @@ def test_spectral_start_is_on_the_estimated_manifold_and_exact_without_error():
 
 
 def test_largest_moment_is_where_integrability_ends():
-    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the worst point of the manifold."""
+    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the manifold's worst point."""
     _, _, V = SPACE._svd
     B = SPACE.point(V.T)[5:]
     S = PROBLEM.root @ B @ PROBLEM.root

@@ -9,8 +9,9 @@ from statistics import median
 
 import numba
 import numpy as np
+import torch
 
-from lib import coordinates, dynamics, engine, kernel, results, rules, svm, tokens
+from lib import coordinates, dynamics, kernel, regression, results, rules, svm, tokens
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
 
@@ -193,10 +194,30 @@ def dimension() -> Entry:
     return times.entry("dimension", 1.2, note, "at most")
 
 
+def minibatch_gradient() -> Entry:
+    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against autograd."""
+    problem = regression.random_regression(0, d=10, k=10)
+    samples = problem.sample(500, np.random.default_rng(0))
+    layer = regression.gaussian_start(0, 10, 10, 0.3)
+    tensors = [torch.from_numpy(value) for value in (*samples, *layer)]
+    pairs = zip(regression.empirical_gradients(*samples, *layer), plain.regression_gradients(*tensors), strict=True)
+    for part, (ours, expected) in zip("AB", pairs, strict=True):
+        gate(f"minibatch_gradient: grad_{part}", ours, expected, 1e-12)
+    times = in_turns(
+        lambda: regression.empirical_gradients(*samples, *layer), lambda: plain.regression_gradients(*tensors)
+    )  # fmt: skip
+    return times.entry("minibatch_gradient", 3, "one call each, float64")
+
+
+def minibatch_memory() -> Entry:
+    """Peak memory of that gradient with 20,000 samples, which has 400 million attention weights."""
+    return _memory("minibatch", 2000)
+
+
 ENTRIES = {
     entry.__name__: entry
     for entry in (
-        dimension_memory, svm_memory, ngd_single, ngd_runs, ngd_joint, svm_per_constraint, svm_vectorised,
-        svm_lp_low, svm_lp_high, dimension,
+        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, svm_per_constraint,
+        svm_vectorised, svm_lp_low, svm_lp_high, dimension, minibatch_gradient,
     )
 }  # fmt: skip

@@ -2,7 +2,9 @@
 
 import sys
 
-from lib import coordinates, dynamics, results, rules, svm, tokens
+import numpy as np
+
+from lib import coordinates, dynamics, regression, results, rules, svm, tokens
 
 
 def dimension():
@@ -18,7 +20,15 @@ def large_svm():
     assert max(solution.gap.max(), solution.violation.max()) <= svm.ACCURACY
 
 
-WORKLOADS = {"dimension": dimension, "svm": large_svm}
+def minibatch():
+    """Paper B's in-sample gradient and loss on 20,000 samples, d = k = 10."""
+    problem = regression.random_regression(0, d=10, k=10)
+    samples, layer = problem.sample(20_000, np.random.default_rng(0)), regression.gaussian_start(0, 10, 10, 0.3)
+    assert all(np.isfinite(part).all() for part in regression.empirical_gradients(*samples, *layer))
+    assert np.isfinite(regression.empirical_loss(*samples, *layer))
+
+
+WORKLOADS = {"dimension": dimension, "svm": large_svm, "minibatch": minibatch}
 
 if __name__ == "__main__":
     WORKLOADS[sys.argv[1]]()

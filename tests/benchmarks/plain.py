@@ -76,6 +76,14 @@ def train_joint(model: Model, step_size: float, steps: int, record, target: np.n
     return np.array(history)
 
 
+def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
+    """grad_A and grad_B of paper B's in-sample loss (Eq. 1), queries and keys both X."""
+    A, B = (matrix.clone().requires_grad_() for matrix in (A, B))
+    prediction = torch.softmax(X @ B @ X.T, -1) @ X @ A.T
+    loss = ((Y - prediction) ** 2).sum() / (2 * len(X))
+    return tuple(gradient.numpy() for gradient in torch.autograd.grad(loss, (A, B)))
+
+
 def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     """W_mm (d, d_z) from the primal, one constraint per pair of tokens."""
     X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
