@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lib import results
-from lib.jobs import Job, execute, publish, store
+from lib.jobs import Job, execute, publish, stand_in, store
 from lib.plan import UsageError, plan, reason
 from lib.results import folder
 
@@ -76,6 +76,8 @@ def run(todo: list[Job], args: argparse.Namespace) -> list[str]:
             note = f"  ({os.path.relpath(job.copy)})" if error or job.custom else ""
             if error:
                 failed.append(job.notebook)
+            elif not job.custom and stand_in(job):
+                note = f"  (embedded data, not the real ones: the figures stay in {os.path.relpath(job.home)}/figures)"
             elif not job.custom and not publish(job, seconds):
                 note = "  (no figure saved)"
             said = f"{'FAIL' if error else 'ok  '} {job.notebook}  {seconds:.1f} s" + (f": {error}" if error else "")
@@ -127,6 +129,8 @@ def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
 def report(job: Job, old: Mapping[str, Mapping]) -> bool:
     """Print a line per figure of a finished job; False when a number, or a claim that held, was not reproduced."""
     good = True
+    if not job.custom and not job.marker.exists():
+        return good  # nothing was published
     # The marker names what this run made; an older figure may lie beside it.
     files = [path.name for path in job.figures.glob("*")] if job.custom else _read(job.marker)["figures"]
     for path in (job.figures / name for name in sorted(files) if name.endswith(".json")):

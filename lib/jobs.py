@@ -67,6 +67,7 @@ def _surroundings(job: Job, threads: int):
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
+        "OMP_WAIT_POLICY": "PASSIVE",  # on a busy machine, threads that wait actively take the cores from each other
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
     }
     before = dict(os.environ)
@@ -145,6 +146,16 @@ def execute(job: Job, threads: int | None, timeout: float | None) -> tuple[float
         except Exception as exception:  # any failure of one notebook must leave the others alone
             error = _words(exception)
     return time.monotonic() - start, error
+
+
+def stand_in(job: Job) -> bool:
+    """Whether a figure of a larger scale was made from embedded data, for want of the real ones.
+
+    Such a figure must not take the place of the real one: it stays staged, and the job never counts as up to date.
+    """
+    records = (job.home / "figures" / job.scale).glob("*.json")
+    rows = [row for path in records for row in json.loads(path.read_text(encoding="utf-8"))["data"]]
+    return job.scale != "demo" and any(row["source"] == "demo" for row in rows)
 
 
 def publish(job: Job, seconds: float) -> list[str]:

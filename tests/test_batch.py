@@ -1,5 +1,6 @@
 """lib.batch on a small repository of its own: what runs, what is skipped and why, what failures leave."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -448,3 +449,14 @@ def test_parameters_are_literals(cell, words):
 def test_parameters_cell_is_found_once():
     with pytest.raises(ValueError, match="exactly one cell tagged parameters, has 0"):
         plan.defaults("# %%\nseeds = 5\n")
+
+
+@pytest.mark.parametrize(("scale", "source", "expected"), [
+    ("desk", "demo", True), ("desk", "data_dir", False), ("desk", "synthetic", False), ("demo", "demo", False),
+])  # fmt: skip
+def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, expected):
+    job = dataclasses.replace(job, scale=scale)
+    staged = job.home / "figures" / scale
+    staged.mkdir(parents=True)
+    (staged / "one.json").write_text(json.dumps({"data": [{"name": "digits", "source": source}]}))
+    assert jobs.stand_in(job) is expected
