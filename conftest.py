@@ -11,3 +11,4 @@ def pytest_configure(config):
     for name in ("FIGURES_DIR", "RUNS_DIR", "IPYTHONDIR"):
         os.environ[name] = os.path.join(base.name, name.lower())
     os.environ["TQDM_DISABLE"] = "1"
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # kernels as `lib.jobs` starts them
