@@ -11,4 +11,6 @@ def pytest_configure(config):
     for name in ("FIGURES_DIR", "RUNS_DIR", "IPYTHONDIR"):
         os.environ[name] = os.path.join(base.name, name.lower())
     os.environ["TQDM_DISABLE"] = "1"
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # kernels as `lib.jobs` starts them
+    # One thread, as in a batch on two cores: at test sizes a second one gains little and on a busy machine costs a lot.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
