@@ -274,7 +274,7 @@ def test_committed_numbers_are_compared_by_their_own_tolerance(repository, first
     done = repository.batch("01_good")
     assert done.status == 1
     assert "01_good: 0 of 1 numbers reproduced; slope is 5, committed 7.0 ± 1.5; held" in done.output
-    assert "Numbers that are not reproduced: 01_good." in done.lines
+    assert "Numbers or claims that are not reproduced: 01_good." in done.lines
 
     repository.commit_record(parameters={"seeds": 100})
     done = repository.batch("01_good")
@@ -460,3 +460,12 @@ def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, exp
     staged.mkdir(parents=True)
     (staged / "one.json").write_text(json.dumps({"data": [{"name": "digits", "source": source}]}))
     assert jobs.stand_in(job) is expected
+
+
+def test_a_claim_that_held_and_fails_is_not_reproduced():
+    def record(holds):
+        return {"parameters": {}, "data": [], "numbers": {}, "claims": [{"id": "lemma", "holds": holds}]}
+
+    assert batch._reproduced(record(True), record(True)) == ("0 of 0 numbers reproduced", True)
+    assert batch._reproduced(record(False), record(False))[1]  # a finding stays a finding
+    assert batch._reproduced(record(False), record(True)) == ("0 of 0 numbers reproduced; lemma held before", False)
