@@ -155,7 +155,7 @@ def panels_of(history):
     return (
         ("Loss gap, $\\log_{10}(L - L^*)$", history.log_gap / np.log(10), dict(ylim=(-30, 1))),
         ("Norm $\\|W_t\\|$", history.norm, dict(yscale="log")),
-        ("Mean softmax weight of opt token", history.opt_score, dict()),
+        ("Mean weight of the opt token", history.opt_score, dict()),
         ("Alignment with $W_{mm}$", history.alignment["W_mm"], dict()),
         ("Direction error", history.direction_error["W_mm"], dict(yscale="log")),
         ("Missing weight, $\\log_{10}(1 - p_{opt})$", history.log_miss.max(-1) / np.log(10), dict(ylim=(-30, 1))),
