@@ -111,7 +111,7 @@ histories = {
 # What theory predicts beside what was measured; each row is the worst over all seeds (and samples, and iterations).
 # One row fails: with antipodal means (Figure 5) and NGD, one sample of one of the twenty draws loses a little of its
 # $p_{opt}$ on the way up. Lemma 5 is proved for nearly orthogonal tokens (Assumption 1), and the paper extends it to
-# antipodal ones in a footnote; at $d = 300$ our tokens meet the assumption only roughly.
+# antipodal ones in a footnote. Whether this draw meets the assumption was not checked, so the cause is open.
 
 
 # %%
