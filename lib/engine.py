@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+import numba
 import numpy as np
 
 from lib import attention, coordinates, kernel
@@ -71,7 +72,8 @@ def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> 
     raw = _empty(len(rules) * runs, n, T, times.size)
     every = len(rules), 1, 1
     raw.status[:], raw.ended[:] = kernel.train(
-        np.tile(np.arange(runs), len(rules)), problem.K, problem.G,
+        numba.get_num_threads(), np.tile(np.arange(runs), len(rules)),
+        kernel.pack(problem.K, n), kernel.pack(problem.G, n),
         np.tile(problem.margins, every), np.tile(problem.scores, every),
         problem.head_fixed, problem.loss == "logistic", np.repeat(numbers, runs, 0), times,
         raw.margins, raw.scores, raw.alpha, raw.b, raw.logs,

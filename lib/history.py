@@ -8,7 +8,7 @@ import numpy as np
 from lib import attention, kernel
 from lib.engine import Raw, Reduced
 
-CHUNK = 2**20  # numbers held at a time while directions are measured
+CHUNK = 2**17  # numbers held at a time while directions are measured: more would have to be fetched from the system
 STATUS = {kernel.COMPLETED: "completed", kernel.STALLED: "stalled", kernel.DIVERGED: "diverged"}
 
 
@@ -53,7 +53,7 @@ class History:
 
     def weights(self, k: int) -> np.ndarray:
         """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them."""
-        return self._weights(slice(k, k + 1))[:, 0]
+        return np.swapaxes(self._weights(slice(k, k + 1))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
         """u at record k in minimal coordinates, (runs, r)."""
@@ -65,7 +65,10 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
 
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
-        return W_0[:, None] + np.moveaxis(pulled, 1, -1) @ problem.z[:, None]  # (runs, k, r, q)
+        runs, n, k, r = pulled.shape
+        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)  # (runs, q, k r): one large product
+        moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
+        return np.add(np.swapaxes(W_0, 1, 2)[:, None], moved, order="C")  # W^T, (runs, k, q, r)
 
     def head(part):
         coefficients = raw.b[:, part].reshape(len(u), -1, problem.signed[0, ..., 0].size)  # (runs, k, nT)
@@ -74,7 +77,8 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
         log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
         log_miss = -np.logaddexp(0.0, -log_odds)
-    norm, error, alignment = _directions(weights, times.size, outside, targets)
+    flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
+    norm, error, alignment = _directions(weights, times.size, outside, flipped)
     if problem.head_fixed:
         empty = np.full_like(norm, np.nan)
         head_norm, head_error, head_alignment = empty, {}, {}

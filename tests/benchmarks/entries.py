@@ -65,24 +65,24 @@ def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
 
 
 @numba.njit
-def _products(K, c, out, count):
+def _products(K, run, c, out, count):
     for _ in range(count):
-        kernel._multiply(K, c, out)
+        kernel.multiply(K, run, c, out)
         c[0] = 1e-300 * out[0]  # so that no compiler moves the product out of the loop
 
 
 @numba.njit(parallel=True)
-def _floor(Ks, out, count):
-    for run in numba.prange(len(Ks)):
-        _products(Ks[run], np.ones(len(out[run])), out[run], count)
+def _floor(K, out, count):
+    for run in numba.prange(len(K)):
+        _products(K, run, np.ones(out.shape[1]), out[run], count)
 
 
-def floor(*grams) -> float:
+def floor(n, *grams) -> float:
     """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all cores."""
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
-    for K in grams:
+    for K in (kernel.pack(gram, n) for gram in grams):
         c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
-        work = partial(_products, K[0], c, out[0], count) if len(K) == 1 else partial(_floor, K, out, count)
+        work = partial(_products, K, 0, c, out[0], count) if len(K) == 1 else partial(_floor, K, out, count)
         work()
         total += min(seconds(work) for _ in range(50)) / count / len(K)
     return total
@@ -115,7 +115,7 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     if joint:
         flat = reduced.X.reshape(runs, -1, reduced.X.shape[-1])
         grams.append(flat @ np.swapaxes(flat, 1, 2))
-    least = floor(*grams)
+    least = floor(reduced.y.shape[1], *grams)
     return times.entry(
         name, bar,
         f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram matrices "
