@@ -99,7 +99,7 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
                     sum_B[p, q] += t * h[lane, q]
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy")
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
 def _combine(w, keys, out):
     """out (4, m) = w (4, D) keys (D, m)."""
     out[:] = 0.0
@@ -118,7 +118,7 @@ def _combine(w, keys, out):
             o3[i] += w30 * x0 + w31 * x1 + w32 * x2 + w33 * x3
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy")
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
 def _moments(e, keys, out):
     """out (4, D) = e (4, m) keys^T (m, D)."""
     e0, e1, e2, e3 = e[0], e[1], e[2], e[3]

@@ -19,7 +19,6 @@ EVERY = 100  # both sides record at iterations 0, 100, 200, ...: the same cost p
 AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
 
 
-# Before everything that needs memory: Linux lets a new process inherit the peak of the one that started it.
 def dimension_memory() -> Entry:
     """Peak memory of tokens, basis and training at d = 100,000."""
     return _memory("dimension", 1500)
