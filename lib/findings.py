@@ -34,6 +34,7 @@ class Finding:
         """
         numbers = record.get("numbers", {})
         text = QUOTED.sub(lambda match: _value(match, numbers), self.text)
+        text = re.sub(r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", text)  # links into the repository lead nowhere else
         return re.sub(r"[;,.]?\s*\**\d+/\d+(?: claims hold)?\**$", "", text).strip()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import findings, results
+from lib import findings, ledger, results
 from lib.claims import number
 from lib.findings import Finding
 from lib.results import folder
@@ -19,6 +19,13 @@ PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": ("Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning", "2603.01514"),
     "C": ("Optimizing Attention with Mirror Descent: Generalized Max-Margin Token Selection", "2410.14581"),
+}
+SOURCES = {  # of data, as a reader would say it
+    "synthetic": "synthetic",
+    "data_dir": "real",
+    "data": "real",
+    "hub": "real, from the hub",
+    "demo": "small embedded stand-in",
 }
 KINDS = {  # what a record of today's schema holds
     "paper": str,
@@ -69,9 +76,11 @@ class Figure:
         return [claim for claim in self.claims if claim["holds"] is not True]
 
     @property
-    def sources(self) -> list[str]:
-        """Where the data came from, each source once: "synthetic", "data_dir" and so on."""
-        return list(dict.fromkeys(str(row["source"]) for row in self.record["data"]))
+    def data(self) -> list[str]:
+        """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
+        words = {str(row["source"]): SOURCES.get(row["source"], row["source"]) for row in self.record["data"]}
+        names = [(row["name"], row["source"]) for row in self.record["data"]]
+        return list(dict.fromkeys(words[s] if s == "synthetic" else f"{name} ({words[s]})" for name, s in names))
 
     @property
     def alt(self) -> str:
@@ -210,10 +219,9 @@ def statements(shown: list[Figure]) -> list[dict]:
 
     A ledger beside a record (figures/<scale>/<slug>.md) says more of the same claims and takes their place.
     """
-    from lib import ledger
-
     found = []
-    for figure in shown:
+    # Whole ledgers first: sorting is stable, so each paper's figures keep their order behind it.
+    for figure in sorted(shown, key=lambda f: (f.record["paper"] or "~", not (f.folder / f"{f.slug}.md").exists())):
         path = figure.folder / f"{figure.slug}.md"
         rows = ledger.read(path.read_text(encoding="utf-8")) if path.exists() else []
         for row in rows or [_row(claim, figure) for claim in figure.claims]:

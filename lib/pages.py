@@ -11,10 +11,10 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from lib import tex
+from lib.jobs import without_widget
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN = ["text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain"]
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
     for cell in cells:
         if cell.cell_type == "code":
             _describe(cell, figures)
-            cell.outputs = [_without_widget(output) for output in cell.outputs]
+            cell.outputs = [without_widget(output) for output in cell.outputs]
     heading = re.search(r"^# +(.+)", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
     body, _ = _exporter().from_notebook_node(notebook)
     return Page(heading[1] if heading else path.stem, _accessible(linked(body, links)), tuple(troubles))
@@ -72,14 +72,6 @@ def _describe(cell, figures):
                 output.metadata.setdefault(kind, {}).setdefault("alt", text)
 
 
-def _without_widget(output):
-    """A widget needs a kernel; here stands where it works instead."""
-    if WIDGET not in output.get("data", {}):
-        return output
-    text = "Controls stand here in JupyterLab and Voila; a page without a kernel cannot show them."
-    return nbformat.v4.new_output("display_data", {"text/markdown": f"*{text}*"})
-
-
 def _exporter():
     config = Config({"NbConvertBase": {"display_data_priority": SHOWN}})
     return HTMLExporter(
@@ -107,8 +99,15 @@ def linked(html: str, beside: Iterable[str]) -> str:
 
 
 def _accessible(html: str) -> str:
-    """Tables that scroll on a small screen, also by keyboard, and a text for every picture."""
+    """Tables that scroll on a small screen, also by keyboard, and a text for every picture; nothing that runs or loads."""
     soup = bs4.BeautifulSoup(html, features="html.parser")
+    for element in soup.find_all(["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]):
+        element.decompose()
+    for element in soup.find_all(True):
+        for name in [name for name in element.attrs if name.startswith("on")]:
+            del element[name]
+        if element.name != "a" and re.match(r"\s*(https?:)?//", element.get("src") or ""):
+            element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
     for table in soup.find_all("table"):
         around = {"class": "wide", "tabindex": "0", "role": "region", "aria-label": "table"}
         table.wrap(soup.new_tag("div", attrs=around))

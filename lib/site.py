@@ -24,13 +24,6 @@ ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient descent turns to the "
     "max-margin token selection, and a measured number stands beside every statement."
 )
-SOURCES = {  # how a reader would say it
-    "synthetic": "synthetic",
-    "data_dir": "real",
-    "data": "real",
-    "hub": "real, from the hub",
-    "demo": "small embedded stand-in",
-}
 
 
 def _sentence(figure: gallery.Figure) -> Markup:
@@ -38,7 +31,7 @@ def _sentence(figure: gallery.Figure) -> Markup:
     if figure.finding is None:
         return Markup.escape(figure.record["caption"] or "Nothing is known of this figure.")
     text = figure.finding.sentence(figure.record)
-    return Markup(pages.linked(tex.inline(text[:1].upper() + text[1:]), ()) + ".")
+    return Markup(tex.inline(text[:1].upper() + text[1:]) + ".")
 
 
 def _size(figure: gallery.Figure) -> tuple[int, int]:
@@ -64,7 +57,7 @@ class Site:
         )
         self.templates.globals |= {
             "papers": gallery.PAPERS,
-            "sources": SOURCES,
+            "sources": gallery.SOURCES,
             "measured": gallery.measured,
             "sentence": _sentence,
             "size": _size,
