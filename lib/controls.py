@@ -1,5 +1,7 @@
 """The explorer's controls: a widget per part of a setting, a picture that follows them, and the same in words."""
 
+from html import escape
+
 import ipywidgets as widgets
 
 from lib import explorer
@@ -35,7 +37,7 @@ def said(trajectory: explorer.Trajectory) -> str:
     """The end of a trajectory in words, beside the picture and for whoever cannot see it."""
     setting = trajectory.setting
     return (
-        f"After {setting.steps} iterations of {setting.rule}: direction error {trajectory.direction_error[-1]:.3g}, "
+        f"After {trajectory.iterations[-1]} iterations of {setting.rule}: direction error {trajectory.direction_error[-1]:.3g}, "
         f"log10 of the loss gap {trajectory.loss_gap[-1]:.3g}, softmax weight of the opt token at least "
         f"{trajectory.opt_scores[-1].min():.3g}."
     )
@@ -60,7 +62,7 @@ class Panel(widgets.VBox):
         try:
             trajectory = explorer.explore(Setting(**{name: widget.value for name, widget in self.controls.items()}))
         except (ValueError, RuntimeError) as error:
-            self.words.value, self.picture.layout.visibility = f"No picture: {error}", "hidden"
+            self.words.value, self.picture.layout.visibility = f"No picture: {escape(str(error))}", "hidden"
             return
         self.board.show(trajectory)
         self.words.value, self.picture.value = said(trajectory), self.board.png()

@@ -47,9 +47,9 @@ setting = explorer.Setting(model, n, T, d, signal, noise, rule, step_size, seed,
 # %% [markdown]
 # ## The explorer
 #
-# Things to try: `GD`, whose direction crawls; `Polyak` with 10,000 iterations; a step size so large that NGD circles
-# around its goal at first; `unit sphere`, where the other tokens' scores differ and the theorem's assumption fails; a
-# dimension `d` too small for any $W$ to separate the opt tokens.
+# Things to try: `GD`, whose direction crawls; `Polyak` with 10,000 iterations; step sizes far from the default;
+# `unit sphere`, where the other tokens' scores differ and the theorem's assumption fails; a dimension `d` too small for
+# any $W$ to separate the opt tokens.
 
 # %%
 controls.Panel(setting)
