@@ -190,6 +190,8 @@ def store(job: Job) -> None:
     import jupytext
     import nbformat
 
+    from lib import door
+
     source = jupytext.reads(job.text, fmt="py:percent")
     executed = nbformat.read(job.copy, as_version=4)
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
@@ -199,5 +201,6 @@ def store(job: Job) -> None:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = list(map(without_widget, ran.outputs)), ran.execution_count
         notebook.cells.append(cell)
+    notebook.cells = door.opened(notebook.cells)
     nbformat.validate(notebook)
     results.write(job.notebooks_folder / f"{job.notebook}.ipynb", (nbformat.writes(notebook) + "\n").encode())

@@ -11,6 +11,7 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from lib import tex
+from lib.door import is_door
 from lib.jobs import without_widget
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -35,7 +36,7 @@ def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
     """
     try:
         notebook = nbformat.read(path, as_version=4)
-        cells = notebook.cells
+        cells = notebook.cells = [cell for cell in notebook.cells if not is_door(cell)]
     except Exception as error:  # nbformat raises errors of many kinds for a damaged file
         return Page(path.stem, "", (f"The executed copy cannot be read: {type(error).__name__}.",))
     troubles = failures(cells)
