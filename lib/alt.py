@@ -28,7 +28,11 @@ def _panel(axes) -> str:
     what = ", ".join(part for part in (title, y) if part)
     against = f" against {x}" if x else ""
     log = [name for name, scale in (("x", axes.get_xscale()), ("y", axes.get_yscale())) if scale == "log"]
-    return f"{kind}{what}{against}" + (f" (logarithmic in {' and '.join(log)})" if log and what else "") if what or x else ""
+    return (
+        f"{kind}{what}{against}" + (f" (logarithmic in {' and '.join(log)})" if log and what else "")
+        if what or x
+        else ""
+    )
 
 
 def _names(artist) -> list[str]:

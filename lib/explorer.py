@@ -138,7 +138,10 @@ def _limits(trajectory):
         (time, (-_round_up(-trajectory.loss_gap.min()), 1.0)),
         (time, (10 ** np.floor(np.log10(smallest)), 2.0)),
         (time, (-0.03, 1.03)),
-        ((-_round_up(-along.min()) if along.min() < -0.1 else 0.0, _round_up(along.max())), (0.0, _round_up(off.max()))),
+        (
+            (-_round_up(-along.min()) if along.min() < -0.1 else 0.0, _round_up(along.max())),
+            (0.0, _round_up(off.max())),
+        ),
     )
 
 

@@ -184,7 +184,9 @@ def read(text: str) -> list[dict[str, str]]:
     table = [line for line in text.splitlines() if line.startswith("| ")]
     if len(table) < 2:
         return []
-    columns, *lines = ([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table)
+    columns, *lines = (
+        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table
+    )
     found, says = [], {}
     for cells in lines:
         if len(cells) == len(columns) and (title := re.fullmatch(r"\*\*(.+?)\*\*\s*(.*)", cells[0])):

@@ -80,7 +80,9 @@ board = explorer.Board(runs["NGD"])
 for name in ("NGD", "GD"):
     board.show(runs[name])
     print(controls.said(runs[name]))
-    display(Image(board.png(), alt=f"{name}: loss gap, direction error, softmax weights of the opt tokens, path of W_t"))
+    display(
+        Image(board.png(), alt=f"{name}: loss gap, direction error, softmax weights of the opt tokens, path of W_t")
+    )
 
 # %% [markdown]
 # How long a move of a slider takes on this machine, training and drawing together (the aim is under 200 ms):
