@@ -1,4 +1,4 @@
-"""A figure in words, for readers who do not see it: its panels with their axes, and what its lines and marks stand for."""
+"""A figure in words, for whoever cannot see it: its panels with their axes, what its lines and marks stand for."""
 
 import re
 

@@ -35,9 +35,9 @@ def controls(setting: Setting) -> dict[str, widgets.Widget]:
 
 def said(trajectory: explorer.Trajectory) -> str:
     """The end of a trajectory in words, beside the picture and for whoever cannot see it."""
-    setting = trajectory.setting
     return (
-        f"After {trajectory.iterations[-1]} iterations of {setting.rule}: direction error {trajectory.direction_error[-1]:.3g}, "
+        f"After {trajectory.iterations[-1]} iterations of {trajectory.setting.rule}: "
+        f"direction error {trajectory.direction_error[-1]:.3g}, "
         f"log10 of the loss gap {trajectory.loss_gap[-1]:.3g}, softmax weight of the opt token at least "
         f"{trajectory.opt_scores[-1].min():.3g}."
     )

@@ -50,8 +50,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One run at `iterations` (k,), up to its end: loss_gap log10(L - L*) (k,), error of the direction (k,), opt_scores the softmax
-    weight of each sample's opt token (k, n), and path (k, 2): the parts of W_t along W_mm and off it.
+    """One run at `iterations` (k,), up to its end.
+
+    loss_gap log10(L - L*) (k,); direction_error against W_mm (k,); opt_scores the softmax weight of each sample's opt
+    token (k, n); path (k, 2) the parts of W_t along W_mm and off it.
     """
 
     setting: Setting

@@ -100,7 +100,7 @@ def linked(html: str, beside: Iterable[str]) -> str:
 
 
 def _accessible(html: str) -> str:
-    """Tables that scroll on a small screen, also by keyboard, and a text for every picture; nothing that runs or loads."""
+    """Tables that scroll on a small screen, also by keyboard; a text for every picture; nothing that runs or loads."""
     soup = bs4.BeautifulSoup(html, features="html.parser")
     for element in soup.find_all(["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]):
         element.decompose()
