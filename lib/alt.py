@@ -23,7 +23,8 @@ def describe(figure) -> str:
 
 
 def _panel(axes) -> str:
-    title, x, y = (plain(text) for text in (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()))
+    title = " ".join(filter(None, (axes.get_title(loc=place) for place in ("left", "center", "right"))))
+    title, x, y = (plain(text) for text in (title, axes.get_xlabel(), axes.get_ylabel()))
     kind = "coloured cells of " if axes.images else ""
     what = ", ".join(part for part in (title, y) if part)
     against = f" against {x}" if x else ""

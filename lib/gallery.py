@@ -169,7 +169,7 @@ def _is_data(row):
 
 
 def _is_number(row):
-    return isinstance(row, dict) and _plain(row.get("value", "")) and _plain(row.get("tolerance", ""))
+    return isinstance(row, dict) and _plain(row.get("value", "")) and _plain(row.get("tolerance"))
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ BEGIN, END = "<!-- made by python -m lib.reproducing -->", "<!-- end -->"
 COLUMNS = ("figure", "claim", "command", "expected, within", "claims that hold", "minutes")
 
 
-def expected(value: float | None, tolerance: float) -> str:
-    """ "0.0243 ± 0.0001": the value with one digit more than the tolerance can tell apart."""
+def expected(value: float | None, tolerance: float | None) -> str:
+    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell apart."""
     if value is None:
         return "no value"
+    if tolerance is None:
+        return f"{value:g}"
     if tolerance == 0:
         return f"{value:g} exactly"
     places = 1 - math.floor(math.log10(tolerance))

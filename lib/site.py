@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 from PIL import Image
 
-from lib import gallery, pages, results, tex
+from lib import gallery, pages, reproducing, results, tex
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient descent turns to the "
@@ -59,6 +59,7 @@ class Site:
             "papers": gallery.PAPERS,
             "sources": gallery.SOURCES,
             "measured": gallery.measured,
+            "expected": reproducing.expected,
             "sentence": _sentence,
             "size": _size,
             "inline": lambda text: Markup(tex.inline(text)),

@@ -79,7 +79,7 @@ def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
     assert "the claim holds" in found.text and "scale: demo" in found.text and "data: synthetic" in found.text
     assert found.img["alt"].startswith("Figure 1, paper A. One panel") and (place / "site" / found.img["src"]).exists()
     page = pages["figures/good-demo.html"]
-    assert "a < b & c" in page.text and "0.125" in page.text and "± 0.01" in page.text
+    assert "a < b & c" in page.text and "0.125 ± 0.01" in page.text
     assert "make figures ARGS=01" in page.text and results.versions()["numpy"] in page.footer.text
     assert page.find("a", href="../notebooks/01_x-demo.html")
 
