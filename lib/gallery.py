@@ -6,7 +6,7 @@ says in words what cannot.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from lib import findings, ledger, results
@@ -180,7 +180,7 @@ class Copy:
     scale: str
     path: Path
     committed: bool
-    troubles: tuple[str, ...] = field(default=())
+    troubles: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -197,9 +197,7 @@ def copies() -> list[Copy]:
             if path.exists():
                 found.append(Copy(source.stem, scale, path, False, tuple(_unfinished(path, source))))
             elif scale == "demo":
-                path = source.with_suffix(".ipynb")
-                lost = () if path.exists() else ("It was never run: there is no executed copy and no .ipynb.",)
-                found.append(Copy(source.stem, scale, path, True, lost))
+                found.append(Copy(source.stem, scale, source.with_suffix(".ipynb"), True))
     return found
 
 

@@ -34,6 +34,8 @@ def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
     links: the pages beside this one, to which its links to other notebooks lead; other links into the repository
     become plain text, since the site does not hold those files.
     """
+    if not path.exists():
+        return Page(path.stem, "", ("It was never run: there is no executed copy and no .ipynb.",))
     try:
         notebook = nbformat.read(path, as_version=4)
         cells = notebook.cells = [cell for cell in notebook.cells if not is_door(cell)]

@@ -167,6 +167,13 @@ def test_a_copy_of_an_older_source_says_so(place):
     assert "01_x-demo: The notebook has changed since this run." in built(place)[1]
 
 
+def test_a_notebook_that_was_never_run_says_so(place):
+    (place / "notebooks" / "01_x.ipynb").unlink()
+    pages, troubles = built(place)
+    assert "It was never run" in pages["notebooks/01_x-demo.html"].text and troubles.count("never run") == 1
+    assert "It was never run" in pages["index.html"].text
+
+
 @pytest.mark.parametrize("content", ["{", '{"cells": 3}', ""])
 def test_a_damaged_copy_leaves_the_site_standing(place, content):
     write(place / "notebooks" / "01_x.ipynb", content)
