@@ -1,20 +1,14 @@
-"""What there is to show: every figure with its record, every notebook with its executed copies, all troubles said.
+"""The figures that there are to show, each with its record and what the README found, and their claims as one table."""
 
-Nothing here raises for a record that is missing, damaged or of another schema: what can be read is kept, and `troubles`
-says in words what cannot.
-"""
-
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import findings, ledger, results
+from lib import findings, ledger, records, results
 from lib.claims import number
 from lib.findings import Finding
 from lib.results import folder
 
-SCHEMA = 1
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": ("Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning", "2603.01514"),
@@ -27,24 +21,11 @@ SOURCES = {  # of data, as a reader would say it
     "hub": "real, from the hub",
     "demo": "small embedded stand-in",
 }
-KINDS = {  # what a record of today's schema holds
-    "paper": str,
-    "figure": str,
-    "caption": str,
-    "notebook": str,
-    "parameters": dict,
-    "seeds": list,
-    "data": list,
-    "claims": list,
-    "numbers": dict,
-    "provenance": dict,
-}
-OF_CLAIM = ("id", "statement", "source", "measured", "bound", "holds")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale; `record` holds every key of KINDS, empty where the file has nothing usable."""
+    """One figure at one scale; `record` holds every key of `records.KINDS`, empty where the file has nothing usable."""
 
     slug: str
     scale: str
@@ -120,96 +101,10 @@ def largest(shown: list[Figure]) -> list[Figure]:
 
 
 def _figure(place: Path, slug: str, finding: Finding | None) -> Figure:
-    record, troubles = _record(place / f"{slug}.json")
+    record, troubles = records.read(place / f"{slug}.json")
     if not (place / f"{slug}.png").exists():
         troubles.append(f"There is no picture figures/{place.name}/{slug}.png.")
     return Figure(slug, place.name, record, finding, place, tuple(troubles))
-
-
-def _record(path: Path) -> tuple[dict, list[str]]:
-    """The record with every key of KINDS, and what is wrong with it."""
-    name = f"figures/{path.parent.name}/{path.name}"
-    empty = {key: kind() for key, kind in KINDS.items()}
-    if not path.exists():
-        return empty, [f"There is no record {name}; running its notebook makes it."]
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return empty, [f"The record {name} cannot be read: {type(error).__name__}."]
-    if not isinstance(read, dict):
-        return empty, [f"The record {name} is not a record."]
-    record = {key: read[key] if isinstance(read.get(key), kind) else kind() for key, kind in KINDS.items()}
-    record["alt"] = read.get("alt") if isinstance(read.get("alt"), str) else ""
-    lacking = [key for key, kind in KINDS.items() if not isinstance(read.get(key), kind)]
-    troubles = []
-    for key, readable in (("claims", _is_claim), ("data", _is_data)):
-        whole = [row for row in record[key] if readable(row)]
-        lacking += [f"{len(record[key]) - len(whole)} of {len(record[key])} {key}"] if whole != record[key] else []
-        record[key] = whole
-    whole = {name: row for name, row in record["numbers"].items() if _is_number(row)}
-    lacking += [name for name in record["numbers"] if name not in whole]
-    record["numbers"] = whole
-    if read.get("schema") != SCHEMA or lacking:
-        schema = f"schema {read.get('schema', 'none')}" + ("" if read.get("schema") == SCHEMA else f", not {SCHEMA}")
-        gone = f"; missing or unreadable: {', '.join(lacking)}" if lacking else ""
-        troubles.append(f"The record {name} has {schema}{gone}.")
-    return record, troubles
-
-
-def _plain(value):
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _is_claim(row):
-    return isinstance(row, dict) and all(key in row for key in OF_CLAIM) and _plain(row["measured"])
-
-
-def _is_data(row):
-    return isinstance(row, dict) and {"name", "source"} <= row.keys()
-
-
-def _is_number(row):
-    return isinstance(row, dict) and _plain(row.get("value", "")) and _plain(row.get("tolerance"))
-
-
-@dataclass(frozen=True)
-class Copy:
-    """One executed copy of a notebook: its file, its scale and in words what is wrong with it."""
-
-    notebook: str
-    scale: str
-    path: Path
-    committed: bool
-    troubles: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """How its page is called, without its ending."""
-        return f"{self.notebook}-{self.scale}"
-
-
-def copies() -> list[Copy]:
-    """Every notebook at every scale at which it was run: from runs/, at demo scale else the committed .ipynb."""
-    found = []
-    for source in sorted(folder("notebooks").glob("*.py")):
-        for scale in results.SCALES:
-            path = folder("runs") / scale / f"{source.stem}.ipynb"
-            if path.exists():
-                found.append(Copy(source.stem, scale, path, False, tuple(_unfinished(path, source))))
-            elif scale == "demo":
-                found.append(Copy(source.stem, scale, source.with_suffix(".ipynb"), True))
-    return found
-
-
-def _unfinished(path: Path, source: Path) -> list[str]:
-    """What the marker beside an executed copy says against it."""
-    try:
-        marker = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ["This run did not finish: there is no mark of success beside it."]
-    now = results.sha256(source.read_bytes())
-    changed = not isinstance(marker, dict) or marker.get("source") != now
-    return ["The notebook has changed since this run."] if changed else []
 
 
 def statements(shown: list[Figure]) -> list[dict]:

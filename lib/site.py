@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 from PIL import Image
 
-from lib import gallery, pages, reproducing, results, tex
+from lib import copies, gallery, pages, reproducing, results, tex
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient descent turns to the "
@@ -94,11 +94,11 @@ def build(folder: Path) -> list[str]:
 def _pages(site: Site) -> list[str]:
     for name in ("site.css", "table.js"):
         site.copy(pages.TEMPLATES / name, name)
-    figures, copies = gallery.figures(), gallery.copies()
+    figures, ran = gallery.figures(), copies.copies()
     cards = gallery.largest(figures)
     for figure in figures:
-        _figure(site, figure, figures, copies)
-    shown = [(copy, _notebook(site, copy, figures, copies)) for copy in copies]
+        _figure(site, figure, figures, ran)
+    shown = [(copy, _notebook(site, copy, figures, ran)) for copy in ran]
     _ledger(site, cards)
     troubles = _benchmarks(site)
     groups = [(paper, list(group)) for paper, group in groupby(cards, key=lambda figure: figure.record["paper"])]
@@ -112,24 +112,24 @@ def _pages(site: Site) -> list[str]:
     return troubles + [f"{copy.name}: {text}" for copy, page in shown for text in copy.troubles + page.troubles]
 
 
-def _figure(site, figure, figures, copies):
+def _figure(site, figure, figures, ran):
     files = [figure.folder / f"{figure.slug}{suffix}" for suffix in (".png", ".pdf", ".json", ".md")]
     names = [site.copy(path, f"figures/{figure.name}{path.suffix}") for path in files if path.exists()]
     page = f"{figure.record['notebook']}-{figure.scale}"
     site.write(
         f"figures/{figure.name}.html", "figure", f"{figure.title}, {figure.scale}", figure.record["caption"] or ABOUT,
-        figure=figure, files=names, page=page if page in [copy.name for copy in copies] else None,
+        figure=figure, files=names, page=page if page in [copy.name for copy in ran] else None,
         others=[other for other in figures if other.slug == figure.slug and other is not figure],
     )  # fmt: skip
 
 
-def _notebook(site, copy, figures, copies):
+def _notebook(site, copy, figures, ran):
     own = [figure for figure in figures if (figure.record["notebook"], figure.scale) == (copy.notebook, copy.scale)]
-    page = pages.page(copy.path, {figure.slug: figure.alt for figure in own}, [other.name for other in copies])
+    page = pages.page(copy.path, {figure.slug: figure.alt for figure in own}, [other.name for other in ran])
     site.write(
         f"notebooks/{copy.name}.html", "notebook", f"{page.title}, {copy.scale}", page.title,
         copy=copy, page=page, figures=own,
-        others=[other for other in copies if other.notebook == copy.notebook and other is not copy],
+        others=[other for other in ran if other.notebook == copy.notebook and other is not copy],
     )  # fmt: skip
     return page
 
