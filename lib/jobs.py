@@ -13,6 +13,7 @@ from lib import results
 from lib.results import folder
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
 # Environment, working folder and log of a run belong to the whole worker process.
 _one_notebook_per_process = threading.Lock()
 
@@ -174,10 +175,22 @@ def publish(job: Job, seconds: float) -> list[str]:
     return list(files)
 
 
+def without_widget(output):
+    """An output as it can be kept: a widget needs its kernel, so a line stands in its place."""
+    if WIDGET not in output.get("data", {}):
+        return output
+    import nbformat
+
+    words = "*A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown.*"
+    return nbformat.v4.new_output("display_data", {"text/markdown": words, "text/plain": words.strip("*")})
+
+
 def store(job: Job) -> None:
     """Write the executed cells of the demo run, with their outputs, into the .ipynb beside the .py."""
     import jupytext
     import nbformat
+
+    from lib import door
 
     source = jupytext.reads(job.text, fmt="py:percent")
     executed = nbformat.read(job.copy, as_version=4)
@@ -186,9 +199,8 @@ def store(job: Job) -> None:
         cell.id = f"cell-{place:02d}"
         cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
-            for output in cell.outputs:
-                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            cell.outputs, cell.execution_count = list(map(without_widget, ran.outputs)), ran.execution_count
         notebook.cells.append(cell)
+    notebook.cells = door.opened(notebook.cells)
     nbformat.validate(notebook)
     results.write(job.notebooks_folder / f"{job.notebook}.ipynb", (nbformat.writes(notebook) + "\n").encode())

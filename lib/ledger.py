@@ -1,6 +1,7 @@
 """The ledger: every numbered statement of paper A (2402.05738) beside what was measured for it."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,6 +174,26 @@ def markdown(ledger: Iterable[Row], heading: str) -> str:
         cells = title, row.setting, *values, str(row.seeds or ""), verdict(row), row.remark
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def read(text: str) -> list[dict[str, str]]:
+    """The rows of `markdown`'s table, a dict per row by column; "says" is the statement in one line, in all its rows.
+
+    Text without such a table gives no rows.
+    """
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    if len(table) < 2:
+        return []
+    columns, *lines = (
+        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table
+    )
+    found, says = [], {}
+    for cells in lines:
+        if len(cells) == len(columns) and (title := re.fullmatch(r"\*\*(.+?)\*\*\s*(.*)", cells[0])):
+            name = title[1]
+            says.setdefault(name, title[2])
+            found.append({**dict(zip(columns, cells)), "statement": name, "says": says[name]})
+    return found
 
 
 def save(ledger: Iterable[Row], slug: str, scale: str, heading: str) -> Path:

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 import lib
+from lib import alt
 from lib.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -231,6 +232,7 @@ class Run:
             "paper": self.paper,
             "figure": number,
             "caption": caption,
+            "alt": alt.describe(figure),
             "notebook": self.notebook,
             "scale": self.scale,
             "parameters": dict(self.parameters),

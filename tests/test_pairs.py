@@ -6,7 +6,7 @@ import jupytext
 import nbformat
 import pytest
 
-from lib import plan, results
+from lib import door, plan, results
 
 FOLDER = results.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
@@ -22,13 +22,19 @@ def stored(source):
 
 
 def cells(path):
-    read = jupytext.read(path).cells
+    read = [cell for cell in jupytext.read(path).cells if not door.is_door(cell)]
     return [(cell.cell_type, cell.source.strip(), sorted(cell.metadata.get("tags", []))) for cell in read]
 
 
 @each
 def test_pair_has_the_same_cells(source):
     assert cells(source) == cells(stored(source)), f"{source.stem}.ipynb differs from {source.name}: {MEND}"
+
+
+@each
+def test_stored_notebook_installs_the_project_where_it_is_absent(source):
+    own = nbformat.read(stored(source), 4).cells
+    assert [cell.source for cell in own] == [cell.source for cell in door.opened(own)], "run `python -m lib.door`"
 
 
 @each

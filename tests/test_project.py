@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lib import gallery
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,9 +38,24 @@ def test_conda_environment_reads_the_lock():
     assert PROJECT["requires-python"] == ">=3.11" and "python=3.11" in environment["dependencies"]
 
 
-def test_citation_names_the_three_papers():
+def test_citation_has_what_its_format_requires():
+    """What the Citation File Format 1.2.0 requires of a file, of a person or entity, and of a reference."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["cff-version"] == "1.2.0" and citation["license"] == PROJECT["license"]
-    assert citation["version"] == PROJECT["version"]
-    urls = {reference["url"] for reference in citation["references"]}
-    assert urls == {f"https://arxiv.org/abs/{number}" for number in ("2402.05738", "2603.01514", "2410.14581")}
+    assert citation["cff-version"] == "1.2.0"
+    assert all(isinstance(citation[name], str) and citation[name] for name in ("message", "title"))
+    assert citation["type"] in ("software", "dataset")
+    assert all(isinstance(word, str) for word in citation["keywords"])
+    for part in (citation, *citation["references"]):
+        assert part["authors"] and all(
+            "name" in a or {"family-names", "given-names"} <= a.keys() for a in part["authors"]
+        )
+    for reference in citation["references"]:
+        assert reference["type"] == "article" and reference["title"]
+        assert isinstance(reference["year"], int) and reference["url"].startswith("https://")
+
+
+def test_citation_is_of_this_project_and_the_three_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["license"] == PROJECT["license"] and citation["version"] == PROJECT["version"]
+    cited = {reference["url"]: reference["title"] for reference in citation["references"]}
+    assert cited == {f"https://arxiv.org/abs/{number}": title for title, number in gallery.PAPERS.values()}

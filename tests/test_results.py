@@ -46,11 +46,12 @@ def test_record_has_the_layout_of_every_figure(figures):
     assert path == figures / "demo" / "fastrates_fig2.json"
     record = results.load("fastrates_fig2", scale="demo")
     assert list(record) == [
-        "schema", "slug", "paper", "figure", "caption", "notebook", "scale", "parameters", "seeds", "data",
-        "claims", "numbers", "provenance",
+        "schema", "slug", "paper", "figure", "caption", "alt", "notebook", "scale", "parameters", "seeds",
+        "data", "claims", "numbers", "provenance",
     ]  # fmt: skip
     assert (record["schema"], record["figure"], record["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert record["parameters"] == {"seeds": 3}
+    assert record["alt"] == "One panel: margin against iteration. Lines and marks: alpha_opt."
     assert record["numbers"] == {
         "error": {"value": 0.021, "tolerance": 0.002},
         "lost": {"value": None, "tolerance": 0.0},
