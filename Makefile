@@ -23,7 +23,7 @@ figures: setup
 	@$(PY) -m lib.batch --scale $(SCALE) $(ARGS)
 
 test: setup
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: setup
 	@$(PY) -m tests.benchmarks $(ARGS)
