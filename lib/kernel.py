@@ -22,11 +22,11 @@ _log_step = numba.njit(rules.log_step)
 
 @numba.njit(fastmath=_REORDER)
 def _multiply(K, c, out):
-    """out = K c, four rows at a time; K (m, m)."""
-    m = c.size
+    """out = K c, four rows at a time; K (m, D), c (D,)."""
+    m = out.size
     for i in range(0, m - m % 4, 4):
         a, b, d, e = 0.0, 0.0, 0.0, 0.0
-        for j in range(m):
+        for j in range(c.size):
             a += K[i, j] * c[j]
             b += K[i + 1, j] * c[j]
             d += K[i + 2, j] * c[j]
