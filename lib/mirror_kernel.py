@@ -61,6 +61,12 @@ def log(x, factor, out):
         out[i] = value if size >= 1e-300 else -math.inf
 
 
+@numba.njit
+def _plus(log_value, log_scale):
+    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
+    return log_value + log_scale if log_value > -math.inf else -math.inf
+
+
 @numba.njit(error_model="numpy")
 def power(x, exponent, work, out):
     """out = |x|^exponent, exponent > 0; (m,) each, `work` too. Returns the log of the largest; above LONGEST, no `out`.
@@ -148,12 +154,10 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
         log_gap, scale, push_scale = kernel._slopes(
             margins, scores, logistic, not joint, recording, c, push, work, sample
         )
-        log_factor, log_norm = _direction(A, flat_c, q, powers, down)
-        log_norm += scale if log_norm > -math.inf else 0.0
-        log_factor_v, log_norm_v = -math.inf, -math.inf
+        log_factor, log_size = _direction(A, flat_c, q, powers, down)
+        log_factor_v, log_size_v = -math.inf, -math.inf
         if joint:
-            log_factor_v, log_norm_v = _direction(signed, flat_push, q, powers_v, down_v)
-            log_norm_v += push_scale if log_norm_v > -math.inf else 0.0
+            log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
 
         loss = 0.0
         for i in range(n):  # sample[5] = f, sample[6] = log |l'(f)|
@@ -164,15 +168,13 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
 
         if recording:
             path[record], head_path[record] = W, v
-            logs[record] = (log_gap, log_norm, log_norm_v)
+            logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
             record += 1
-        if log_norm == -math.inf and log_norm_v == -math.inf:
+        if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # eta A^T c, or eta A^T c / ||A^T c||_q; 0/0 = 0: no gradient, no step
-        step = math.log(eta) + log_factor + scale - (log_norm if normalised else 0.0) if log_norm > -math.inf else -math.inf
-        step_v = -math.inf
-        if log_norm_v > -math.inf:
-            step_v = math.log(eta) + log_factor_v + push_scale - (log_norm_v if normalised else 0.0)
+        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else would survive.
+        step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
+        step_v = math.log(eta) + _plus(log_factor_v, -log_size_v if normalised else push_scale)
         if not (step < LONGEST and step_v < LONGEST):  # false for NaN
             return DIVERGED, t, rise
         top = _move(math.exp(step), down, exponent, U, W, powers)
