@@ -1,7 +1,7 @@
-"""The geometry of l_p mirror descent: potential, mirror map, Bregman divergence (paper C, Section 2 and Definition 1).
+"""The geometry of l_p mirror descent: potential, mirror map, Bregman divergence (paper C, Definition 1).
 
-The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with 1/p + 1/q = 1. Everything is entrywise, so arrays here are
-flat: the last axis holds the entries of W, all others are batch axes.
+The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with 1/p + 1/q = 1. Everything is entrywise, so arrays here
+are flat: the last axis holds the entries of W, all others are batch axes.
 """
 
 import numpy as np
@@ -47,9 +47,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first and the iterate W second (paper C, Section 5).
 
-    Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W (..., k, D) a path, V (..., D) or with its own leading
-    axes that broadcast against W's; one call takes a whole path. NaN where W = 0, which has no direction; errors of
-    order 1e-15. Raises ValueError for a V that is zero or not finite.
+    Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W (..., k, D) is a path, V (..., D) broadcasts against
+    it; one call takes a whole path. NaN where W = 0, which has no direction; errors of order 1e-15. Raises ValueError
+    for a V that is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

@@ -44,9 +44,9 @@ class MirrorHistory:
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), (runs, k); p default the rule's.
+        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), as (runs, k).
 
-        D_psi(target/||target||, W/||W||) (paper C, Section 5); NaN where W = 0.
+        D_psi(target/||target||, W/||W||) (paper C, Section 5), by default with the rule's p; NaN where W = 0.
         """
         flat = self.W.reshape(*self.W.shape[:2], -1)
         return mirror.directional_bregman(flat, target.reshape(len(flat), 1, -1), p or self.rule.p)
@@ -90,13 +90,13 @@ def train(
 ) -> MirrorHistory | dict[str, MirrorHistory]:
     """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) over W, or over W and v, by l_p mirror descent.
 
-    rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and the result is one history
-    or a dict of them. steps: number of updates, one for all or by name. start: W_0 (runs, d, d_z), default zero. head:
-    "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself). record: iterations
-    to record, ascending, cut at each rule's steps (default about 100, evenly spaced in log t, with 0 and the last).
+    rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and the result is one
+    history or a dict of them. steps: number of updates, one for all or by name. start: W_0 (runs, d, d_z), default
+    zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself).
+    record: iterations to record, ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
 
-    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative. Raises ValueError for a
-    start of the wrong shape, unknown loss or head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
+    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative. Raises ValueError for
+    a start of the wrong shape, unknown loss or head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
     """
     attention.check_loss(loss)
     if head not in ("fixed", "joint"):

@@ -80,7 +80,7 @@ def _empty(jobs, k, D, d):
 def run_compiled(problem: Rows, rules: Sequence[Rule], times: Sequence[np.ndarray], W, v) -> list[Raw]:
     """Train every run with every rule on all cores; W (runs, D) and v (runs, d) the start, times one array a rule.
 
-    A rule's neighbours in the list of jobs are the other rules of its run, so that each core gets its share of long ones.
+    In the list of jobs a run's rules stand together, so that each core gets its share of the long ones.
     """
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(own, (0, k - len(own)), constant_values=-1) for own in times])

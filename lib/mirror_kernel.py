@@ -129,7 +129,7 @@ def _move(step, direction, exponent, U, W, work):
 
 @numba.njit
 def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, head_path, logs):
-    """Train one run in place; fills its records and returns (status, iteration at which it ended, first rise of the loss).
+    """Train one run in place; fills its records and returns (status, last iteration, first rise of the loss).
 
     A (m, D) rows of the margins, signed (n T, d) rows y_i x_{i,t} of the scores, the reference token first; U and V the
     mirror images of W (D,) and of the head v (d,). rule: (p, step_size, 1.0 if normalised). times: what to record,
@@ -189,7 +189,7 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
 def train(A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
-    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times: one array per rule, its end padded with -1, (rules, k);
+    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule, padded with -1;
     U, W (jobs, D), V, v (jobs, d). Returns status, last iteration and first rise of the loss, (jobs,) each.
     """
     jobs, kinds = len(U), len(rules)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 WIDTH = 7.0  # inches, a page's text width
 
-# One colour per update rule, the same in every figure (Okabe-Ito: told apart by colour-blind readers and in grey).
+# One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by colour-blind readers and in grey).
 COLOURS = {
     "GD": "#000000",
     "SGD": "#000000",
@@ -22,6 +22,9 @@ COLOURS = {
     "Polyak, no cap": "#E69F00",
     "SPS": "#D55E00",
     "Adam": "#009E73",
+    "p = 1.75": "#D55E00",
+    "p = 2": "#000000",
+    "p = 3": "#0072B2",
 }
 
 

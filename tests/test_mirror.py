@@ -49,7 +49,7 @@ def test_p_2_is_normalised_gradient_descent():
 
 def exact(data, rule, steps, W):
     """The same iteration in 50 digits, from the definition: run 0, logistic loss, fixed head."""
-    mp, (_, n, T, d) = mpmath.mp, data.shape
+    mp, (_, n, _, d) = mpmath.mp, data.shape
     digits = np.vectorize(mpmath.mpf, otypes=[object])
     X, z, y, v, W = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0], W))
     p, power = mp.mpf(rule.p), np.vectorize(lambda x, a: mp.sign(x) * abs(x) ** a, otypes=[object])
