@@ -10,6 +10,7 @@ import numpy as np
 from lib import attention, svm
 from lib.claims import Claim, at_least, at_most
 from lib.mirror_descent import MirrorHistory, selected_tokens
+from lib.seeds import stream
 from lib.svm import MaxMargin
 from lib.tokens import TokenSet, token_set
 
@@ -19,6 +20,7 @@ REFERENCE = {
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
     3: {1.75: 0.0932, 2: 0.0488, 3: 0.0059},
 }
+REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
@@ -54,7 +56,11 @@ def table(found: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, 
 
 
 def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means within a factor 1.5 of REFERENCE; no run ended early."""
+    """Own exponent nearest in every row and in every run; means as in REFERENCE; no run ended early.
+
+    As in REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our runs, drawn at
+    random, since a run that changes its selection late is rare and far off.
+    """
     last, claims = table(found), []
     for p in histories:
         nearest = min(last[p, q] / last[p, p] for q in histories if q != p)
@@ -66,14 +72,27 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
             at_least(f"bregman.runs.{p:g}", f"p = {p:g}: fraction of runs nearest to their own SVM", source + " (ours)",
                      (found[p, p][:, -1] < others).mean(), 1.0),
         ]  # fmt: skip
-        factors = [last[p, q] / REFERENCE[p][q] for q in histories if q in REFERENCE.get(p, {})]
-        if factors:
+        if p in REFERENCE and set(histories) <= set(REFERENCE):
+            factors = [last[p, q] / REFERENCE[p][q] for q in histories]
             worst = max(max(f, 1 / f) for f in factors)
-            statement = f"p = {p:g}: largest factor between a mean and the independent reproduction's"
-            claims.append(at_most(f"bregman.table.{p:g}", statement, "papers' reference runs", worst, 1.5))
+            inside = [_in_range(found[p, q][:, -1], REFERENCE_SEEDS[p], REFERENCE[p][q]) for q in histories]
+            claims += [
+                at_most(f"bregman.table.{p:g}", f"p = {p:g}: largest factor between a mean and the reference's",
+                        "an independent reproduction", worst, 1.5),
+                at_least(f"bregman.range.{p:g}",
+                         f"p = {p:g}: reference means in the 95 % range of {REFERENCE_SEEDS[p]} seeds, fraction",
+                         "an independent reproduction (ours)", np.mean(inside), 1.0),
+            ]  # fmt: skip
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
     claims.append(at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0))
     return claims
+
+
+def _in_range(values, count, reference):
+    """Whether `reference` lies in the middle 95 % of the means of `count` of the values, drawn without replacement."""
+    draw = stream(0, "split")
+    means = [draw.permutation(values)[:count].mean() for _ in range(2000)]
+    return np.quantile(means, 0.025) <= reference <= np.quantile(means, 0.975)
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
@@ -106,14 +125,15 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMar
         chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
             same = np.mean(chosen == SELECTED_JOINTLY[p])
-            claims.append(at_least(f"joint.tokens.{p:g}", f"p = {p:g}: fraction of samples that select the paper's token",
-                                   source, same, 1.0))  # fmt: skip
+            statement = f"p = {p:g}: fraction of samples that select the paper's token"
+            claims.append(at_least(f"joint.tokens.{p:g}", statement, source, same, 1.0))
         last = max(history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1])
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
         claims += [
-            at_most(f"joint.directions.{p:g}", f"p = {p:g}: last divergence of W or v from its l_p SVM", source, last, 1e-3),
+            at_most(f"joint.directions.{p:g}", f"p = {p:g}: last divergence of W or v from its l_p SVM",
+                    source + " (our bound)", last, 1e-3),
             at_least(f"joint.softmax.{p:g}", f"p = {p:g}: smallest softmax weight of a selected token at t = 15",
                      source + " (our bound)", weight, 0.98),
             at_least(f"joint.logistic.{p:g}", f"p = {p:g}: smallest probability of the label at t = 30",
@@ -128,8 +148,10 @@ def path_claims(histories, ends) -> list[Claim]:
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
-        claims.append(at_least(f"path.nearest.{p:g}", f"p = {p:g}: second smallest divergence over that from its own SVM",
-                               "paper C, Section 5", nearest, 1.0))  # fmt: skip
-        claims.append(at_most(f"path.end.{p:g}", f"p = {p:g}: last divergence from its own SVM",
-                              "paper C, Section 5 (our bound)", last[p], 1e-2))  # fmt: skip
+        claims += [
+            at_least(f"path.nearest.{p:g}", f"p = {p:g}: second smallest divergence over that from its own SVM",
+                     "paper C, Section 5", nearest, 1.0),
+            at_most(f"path.end.{p:g}", f"p = {p:g}: last divergence from its own SVM",
+                    "paper C, Section 5 (our bound)", last[p], 1e-2),
+        ]  # fmt: skip
     return claims

@@ -43,7 +43,7 @@ first = 100
 # %%
 import numpy as np
 
-from lib import claims, mirror, mirror_descent, paper_c, plots, results, svm, tokens
+from lib import claims, mirror_descent, paper_c, plots, results, svm, tokens
 
 run = results.Run(
     notebook="07_mirror_descent",
@@ -104,12 +104,12 @@ def draw(found, axes, label):
     for axis, p in zip(axes, exponents, strict=True):
         for q in exponents:
             time = histories[p].iterations[1:]
-            plots.band(axis, time, found[p, q][:, 1:], f"q = {q:g}", plots.COLOURS.get(f"p = {q:g}"))
+            plots.band(axis, time, found[p, q][:, 1:], f"q = {q:g}", plots.COLOURS.get(f"p = {q:g}"), 0.8)
         axis.set(xscale="log", yscale="log", ylim=(1e-4, 3), title=f"training with p = {p:g}")
     axes[0].set_ylabel(f"divergence\n{label}")
 
 
-about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; bands from smallest to largest"
+about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; bands hold 80 %"
 figure, axes = plots.panels(2, 3, height=2.0)
 draw(same, axes[:3], "same tokens for all q")
 draw(own, axes[3:], "tokens of training with q")
@@ -126,7 +126,7 @@ figure
 # %% [markdown]
 # ## The paths
 #
-# One data set, $W_0 = 0$, two entries of $W$, as in the paper; dashed: the directions of the three SVMs.
+# One data set, $W_0 = 0$, two entries of $W$, as in the paper; broken lines: the directions of the three SVMs.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -145,10 +145,12 @@ figure, axes = plots.panels(1, 3, height=2.4)
 for axis, p in zip(axes, exponents, strict=True):
     W = paths[p].W[0]
     axis.plot(W[:, 0, 1], W[:, 2, 3], ".-", color=plots.COLOURS.get(f"p = {p:g}"), markersize=3, label="path")
-    for q in exponents:
-        V = path_ends[p][q].W[0]
-        ray = V * paths[p].norm[0, -1] / mirror.norm(V.ravel(), p)
-        axis.plot([0, ray[0, 1]], [0, ray[2, 3]], "--", color=plots.COLOURS.get(f"p = {q:g}"), label=f"SVM, q = {q:g}")
+    for q, dashes in zip(exponents, ((4, 2), (4, 2, 1, 2), (1, 1)), strict=True):
+        ray = path_ends[p][q].W[0][[0, 2], [1, 3]]
+        ray *= 1.1 * np.hypot(W[-1, 0, 1], W[-1, 2, 3]) / np.hypot(*ray)
+        axis.plot(
+            [0, ray[0]], [0, ray[1]], dashes=dashes, color=plots.COLOURS.get(f"p = {q:g}"), label=f"SVM, q = {q:g}"
+        )
     axis.set(title=f"training with p = {p:g}", xlabel="$W_{12}$")
     axis.legend(fontsize="x-small")
 axes[0].set_ylabel("$W_{34}$")
