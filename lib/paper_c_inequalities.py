@@ -4,8 +4,6 @@ Matrices are flat: the last axis holds the entries, the others are batch axes. T
 allows; constants that the text at hand lost are derived, and marked ours.
 """
 
-import numpy as np
-
 from lib.mirror import bregman, dual_exponent, norm, to_mirror
 
 
