@@ -11,13 +11,13 @@ from lib.tokens import TokenSet
 STATEMENTS = {  # number: (topic, the statement in one line)
     "Lemma 4": ("increments of the norm", "‖W(k+1)‖^(p-1) ≤ ‖W(k)‖^(p-1) + η ‖∇L‖_qq, at most linear growth"),
     "Lemma 12": ("ℓp and Frobenius norm", "p ≥ 2: d^(2/p-1) ‖W‖_F ≤ ‖W‖_pp ≤ ‖W‖_F; p < 2: the ends switched"),
-    "Lemma 13": ("divergence and distance", "unit norms, Δ = W_1 - W_2: D ≥ ‖Δ‖_pp^p / (p 2^p), p ≥ 2; ≥ c ‖Δ‖_F², p < 2"),
+    "Lemma 13": ("divergence, distance", "unit norms, Δ = W_1 - W_2: D ≥ ‖Δ‖_pp^p / (p 2^p), p ≥ 2; ≥ c ‖Δ‖_F², p < 2"),
     "Lemma 14": ("differences of powers", "x ≥ y ≥ 0, r = x^(p-1) - y^(p-1): y r ≤ (p-1)/p (x^p - y^p) ≤ x r"),
     "Lemma 15": ("powers and tangents", "x ≥ y ≥ 0, p ≥ 2: y^(p-2) ≤ (x^(p-1) - y^(p-1)) / ((p-1) (x-y)) ≤ x^(p-2)"),
     "Lemma 16": ("loss is bounded", "L_min ≤ L(W) ≤ L_max"),
     "Lemma 17": ("gradient", "∇L(W) = 1/n Σ l'_i X_i^T softmax'(a_i) γ_i z_i^T"),
     "Lemma 18": ("gradient is bounded", "‖∇L(W)‖_qq ≤ G for every W"),
-    "Lemma 19": ("margins inside the cone", "in S with μ_0: margins of support tokens in [1/2, 3/2], the others δ above"),
+    "Lemma 19": ("margins inside the cone", "in S with μ_0: margins of support tokens in [1/2, 3/2], others δ above"),
     "Lemma 20": ("gradient inside the cone", "W, V in the cone: ⟨-∇L(W), V⟩ ≥ c exp(-(1 + δ/2) ‖W‖/‖W_mm‖) > 0"),
     "Lemma 21": ("gradient favours $W_{mm}$", "for every π there is R_π: ⟨-∇L, W/‖W‖⟩ ≤ (1+π) ⟨-∇L, W_mm/‖W_mm‖⟩"),
     "Lemma 22": ("norm grows", "‖W(k+1)‖^(p-1) ≥ ‖W(k)‖^(p-1) + η ⟨-∇L, W(k)⟩ / ‖W(k)‖"),
@@ -112,15 +112,15 @@ def on_steps(data: TokenSet, seeds, p: float, step_size: float, steps: int) -> l
 def in_cones(of: paper_c_cones.Selection, multiples, draws: int, steps: int) -> list[Row]:
     """Lemmas 19-21 on the edge of the cone of mu_0; Lemmas 27, 28 and 30 along training from inside it.
 
-    For Lemma 28 ||W_0|| = 50,000 ||W_mm|| / `nearness`, since SVM direction and minimiser of the loss on the sphere differ
-    by about ||W_mm|| / ||W||; a step turns W by less than the cone is wide, and all together by much more.
+    For Lemma 28 a step turns the mirror image of W by less than the cone is wide, all together by much more, and
+    ||W_0|| is so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away, lies in the cone.
     """
     count, mu = len(of.direction), paper_c_cones.radius(of)
+    width = mu ** max(1 / 2, (of.p - 1) / of.p)  # of the cone, in the mirror image: D is its power 2, or p/(p-1)
     start = paper_c_cones.on_the_edge(of, mu / 4, 1, seed=4)[0].reshape(of.solution.W.shape)
-    far, near = (start * (size * of.solution.norm)[:, None, None] for size in (5e4 / paper_c_cones.nearness(of), 10))
-    small = 0.1 * np.sqrt(mu.min())
-    history = train(of.tokens, paper_c_rates.relative_rule(far, of.p, small), steps, far)
-    short = train(of.tokens, paper_c_rates.relative_rule(near, of.p, 0.005), 400, near, record=_pairs(400))
+    far, near = (start * (size * of.solution.norm)[:, None, None] for size in (100 / width, 50))
+    history = train(of.tokens, paper_c_rates.relative_rule(far, of.p, 0.1 * width.min()), steps, far)
+    short = train(of.tokens, paper_c_rates.relative_rule(near, of.p, 0.0002), 400, near, record=_pairs(400))
     plain = train(of.tokens, Rule(of.p, 1.0, normalised=False), steps * 10, of.solution.W)
     checked = {
         "Lemma 19": paper_c_cones.lemma19(of, draws),
@@ -130,7 +130,8 @@ def in_cones(of: paper_c_cones.Selection, multiples, draws: int, steps: int) -> 
         "Lemma 28": [paper_c_cones.lemma28(of, history, mu)],
         "Lemma 30": paper_c_descent.lemma30(plain, of.solution.norm, steps / 10),
     }
-    settings = {"Lemma 27": "from D = μ_0/4, ‖W_0‖ = 10 ‖W_mm‖, normalised", "Lemma 28": "from D = μ_0/4, far out, normalised",
+    settings = {"Lemma 27": "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised",
+                "Lemma 28": "from D = μ_0/4, far out, normalised",
                 "Lemma 30": "plain, η = 1, from W_mm"}  # fmt: skip
     return [row for name, claims in checked.items()
             for row in _rows(name, settings.get(name, "edge of the cone of μ_0"), count, claims)]  # fmt: skip

@@ -94,8 +94,8 @@ def path_against_descent(
 ) -> dict:
     """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from W_0 = 0.
 
-    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap": log(L - L*) of the path
-    (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
+    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap": log(L - L*) of the
+    path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
     """
     of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
     history = train(tokens, Rule(p), steps)
@@ -133,8 +133,8 @@ def claims_on_parents(
                  np.median(pairs["share"]), 0.95),
         at_most("parents.rank.bound", "largest mean rank of a nuclear-norm solution over min(n, d)", source,
                 worst_rank, 1.0),
-        at_least("parents.several", f"several tokens, d = {max(several)}: median alignment with their SVM", source, highest,
-                 0.95),
+        at_least("parents.several", f"several tokens, d = {max(several)}: median alignment with their SVM", source,
+                 highest, 0.95),
         at_least("parents.several.d", f"that over the one at d = {min(several)}", source, highest / lowest, 1.0),
         at_most("parents.path", "regularisation path: largest divergence from the opt tokens' SVM at the last R",
                 "paper C, Theorem on the regularisation path", ends, 1e-2),

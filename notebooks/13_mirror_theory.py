@@ -135,6 +135,7 @@ for axis, p in zip(axes, rate_exponents, strict=True):
     bound = r**a * np.log(r) ** b
     axis.plot(r, bound * np.median(values[:, 0]) / bound[0], "--", color="0.3", label=text)
     axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slopes[p]:.2f}}}$", xlabel=r"$r = \|W\|_{p,p}$")
+    axis.xaxis.set_minor_formatter("")
     axis.legend(fontsize="x-small", loc="lower left")
 axes[0].set_ylabel("divergence $D$")
 about = f"Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
@@ -211,7 +212,7 @@ figure, axes = plots.panels(2, 2, height=2.3)
 for (what, norm), colour in zip(
     [k for k in pairs if isinstance(k, tuple)], ("NGD", "GD", "Polyak", "Adam"), strict=True
 ):
-    plots.band(axes[0], record, pairs[what, norm], f"{what}: {norm}", plots.COLOURS[colour])
+    plots.band(axes[0], record, pairs[what, norm], f"{what}: {norm.capitalize()}", plots.COLOURS[colour])
 axes[0].set(xscale="log", title="alignment with the two SVMs", xlabel="iteration $t$", ylim=(-0.1, 1.05))
 axes[0].legend(fontsize="x-small")
 for (size, length), rank in by_dimension.items():
