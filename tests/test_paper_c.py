@@ -41,10 +41,14 @@ def test_bregman_claims():
     assert not wrong["bregman.completed"]
 
 
-def test_own_selection_differs_off_the_diagonal_alone():
-    own = paper_c.divergences(Trained.histories, Trained.ends, own=True)
-    differs = {pair: not np.array_equal(own[pair], Trained.found[pair]) for pair in own}
-    assert not any(differs[p, p] for p in STEPS) and any(differs.values())
+def test_own_selection_takes_the_svm_of_the_other_training():
+    ends = Trained.ends | {
+        3: Trained.ends[3] | {3: Trained.ends[2][2]}
+    }  # as if training with 3 had found something else
+    own = paper_c.divergences(Trained.histories, ends, own=True)
+    np.testing.assert_array_equal(own[1.75, 3], Trained.found[1.75, 2])
+    np.testing.assert_array_equal(own[2, 2], Trained.found[2, 2])
+    assert paper_c.divergences(Trained.histories, ends)[1.75, 3][0, -1] == Trained.found[1.75, 3][0, -1]
 
 
 def test_path_claims():
