@@ -98,9 +98,9 @@ print("runs whose tokens are locally optimal:", "  ".join(f"p = {p:g}: {settled[
 print(table.summary())
 
 # %% [markdown]
-# A mean is mostly the few runs that settled late and are still turning: with 100 seeds (desk scale) three of them double
-# the mean of $p = 2$ and put it a factor 2.0 above the reference's, whose 8 seeds had none; that claim does not hold
-# there. Runs whose tokens are not locally optimal have not settled at all.
+# A mean is mostly the few runs that settled late and are still turning: with 100 seeds (desk scale) three of them nearly
+# double the mean of $p = 2$ and put it a factor 2.0 above that of the reference, which had 8 seeds; that claim does not
+# hold there. Runs whose tokens are not locally optimal have not settled at all.
 #
 # Every run of every exponent ends nearest to the SVM of its own exponent, as long as all SVMs select the same tokens. The
 # paper compared with SVMs of the tokens that training *with the other exponent* had selected; then different tokens add

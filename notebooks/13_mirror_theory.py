@@ -28,7 +28,7 @@ n, T, d = 6, 8, 10
 find_steps = 4000
 rate_exponents = [1.5, 1.75, 2, 2.5, 3]
 rate_steps = 20000
-rate_step = 0.05
+rate_step = 0.01
 exponents = [1.75, 2, 3]
 cones = [1e-5, 0.001, 0.01, 0.1, 0.2, 0.4, 0.7, 1.0]
 multiples = [1, 10, 100]
@@ -122,8 +122,8 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.2f}; Lemma 29 promises r^{paper_c_rates.theory(p)[0]:g} up to logarithms")
 
 # %% [markdown]
-# $D$ falls about twice as fast as Lemma 29 promises, as $r^{-2\min(p-1, 1)}$: the direction turns at the promised rate, and
-# $D$ is quadratic in its error.
+# $D$ falls with twice the exponent that Lemma 29 promises, as $r^{-2\min(p-1, 1)}$: the error of the direction falls at the
+# promised rate, and $D$ is quadratic in it.
 
 # %%
 figure, axes = plots.panels(1, len(rate_exponents), height=2.4)
