@@ -172,7 +172,7 @@ def _slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sc
     T, lanes = scores.shape
     level, anchor, mean_D, f, top = lane[0], lane[1], lane[2], lane[3], lane[4]
     small, over_Z, rest, log_slope, factor = lane[5], lane[6], lane[7], lane[8], lane[9]
-    log_pull, share = rest, 1.0 / n
+    logs, share = rest, 1.0 / n
     for i in range(lanes):  # the selected token's logit and score; token 0 is the reference, whose logit is 0
         top[i], level[i] = 0.0, scores[0, i]
     for t in range(T - 1):
@@ -218,18 +218,20 @@ def _slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sc
         for i in range(lanes):
             log_slope[i] = -f[i]
     for i in range(lanes):
-        log_pull[i] = log_slope[i] + anchor[i]
-    _take_out_scales(log_pull, n, scales[0])
-    exp(log_pull, factor)
+        logs[i] = log_slope[i] + anchor[i]
+    _take_out_scales(logs, n, scales[0])
+    exp(logs, factor)
     for i in range(lanes):
         factor[i] *= share * over_Z[i]
     for t in range(T - 1):
         for i in range(lanes):
             lag = D[t + 1, i]
             c[t, i] = factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
+    for i in range(lanes):
+        logs[i] = log_slope[i]
+    _take_out_scales(logs, n, scales[1])
     if not head_fixed:
-        _take_out_scales(log_slope, n, scales[1])
-        exp(log_slope, factor)
+        exp(logs, factor)
         for i in range(lanes):
             factor[i] *= share * over_Z[i]
         for t in range(T):

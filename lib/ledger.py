@@ -1,11 +1,15 @@
-"""The ledger: every numbered statement of paper A (2402.05738) beside what was measured for it."""
+"""The ledger: every numbered statement of a paper beside what was measured for it; here also paper A's (2402.05738)."""
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib import plots
 from lib.claims import Claim, number
 from lib.results import folder, write
 
@@ -101,8 +105,8 @@ STATEMENTS = {  # number: (topic, the statement in one line)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the ledger: a statement (a key of STATEMENTS), its setting, the number of seeds, and the
-    checked claim.
+    """One line of the ledger: a statement (a key of `paper`, like STATEMENTS), its setting, the number of seeds, and
+    the checked claim.
 
     Without a claim `remark` says why there is none; with one it may explain the outcome.
     """
@@ -112,22 +116,26 @@ class Row:
     seeds: int | None
     claim: Claim | None
     remark: str = ""
+    paper: Mapping = field(default_factory=lambda: STATEMENTS, repr=False)
 
     def __post_init__(self):
-        if self.statement not in STATEMENTS:
+        if self.statement not in self.paper:
             raise ValueError(f"{self.statement!r} is not a statement of the ledger")
         if self.claim is None and not self.remark:
             raise ValueError(f"{self.statement} has no claim; its remark must say why it cannot be checked")
 
 
-def rows(statement: str, setting: str, seeds: int | None, *checked: Claim, remark: str = "") -> list[Row]:
+def rows(
+    statement: str, setting: str, seeds: int | None, *checked: Claim, remark: str = "", paper: Mapping = STATEMENTS
+) -> list[Row]:
     """One row per claim checked for a statement, in a setting, over a number of seeds; the setting joins its id."""
-    return [Row(statement, setting, seeds, replace(claim, id=f"{claim.id} ({setting})"), remark) for claim in checked]
+    named = (replace(claim, id=f"{claim.id} ({setting})") for claim in checked)
+    return [Row(statement, setting, seeds, claim, remark, paper) for claim in named]
 
 
-def unchecked(statement: str, why: str) -> Row:
+def unchecked(statement: str, why: str, paper: Mapping = STATEMENTS) -> Row:
     """The row of a statement that no computation can check, with the reason."""
-    return Row(statement, "", None, None, why)
+    return Row(statement, "", None, None, why, paper)
 
 
 def verdict(row: Row) -> str:
@@ -136,9 +144,34 @@ def verdict(row: Row) -> str:
 
 
 def in_order(ledger: Iterable[Row]) -> list[Row]:
-    """The rows in the order of STATEMENTS: theorems, lemmas, equations, remarks."""
-    order = list(STATEMENTS)
-    return sorted(ledger, key=lambda row: order.index(row.statement))
+    """The rows in the order of their paper's statements: theorems, lemmas, equations, remarks."""
+    return sorted(ledger, key=lambda row: list(row.paper).index(row.statement))
+
+
+def draw(ledger: Iterable[Row]) -> Figure:
+    """A mark per claim, statement by statement from top to bottom: how many times over its bound is met."""
+    ledger = list(ledger)
+    shown = list(dict.fromkeys(row.statement for row in ledger))
+    topics = {row.statement: row.paper[row.statement][0] for row in ledger}
+    figure, (axis,) = plots.panels(1, 1, height=0.19 * len(shown) + 1)
+    marks = {"holds": [], "holds more than 1000 times over": [], "does not hold": []}
+    for row in ledger:
+        place = shown.index(row.statement)
+        if row.claim is None:
+            axis.text(1.15, place, "cannot be checked by computing", fontsize=7, va="center")
+        else:
+            kind = 2 if not row.claim.holds else 1 if row.claim.margin > 1000 else 0
+            marks[list(marks)[kind]].append((np.clip(row.claim.margin, 0.3, 1000), place))
+    for (label, points), marker, colour in zip(marks.items(), "o>X", ("NGD", "NGD", "Polyak"), strict=True):
+        points = np.reshape(points, (-1, 2)).T
+        label = f"{label} ({points.shape[1]})"
+        axis.plot(*points, marker, color=plots.COLOURS[colour], alpha=0.6, markersize=4.5, label=label)
+    axis.axvline(1, color="0.3", linewidth=0.8)
+    axis.set(xscale="log", xlim=(0.25, 1300), ylim=(len(shown) - 0.5, -0.5))
+    axis.set_xlabel("how many times over the bound is met")
+    axis.set_yticks(range(len(shown)), [f"{name}: {topics[name]}" for name in shown], fontsize=7)
+    plots.legend(figure, axis)
+    return figure
 
 
 def _margin(claim):
@@ -167,7 +200,7 @@ def markdown(ledger: Iterable[Row], heading: str) -> str:
     lines += ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     seen = set()
     for row in ledger:
-        title = f"**{row.statement}**" + ("" if row.statement in seen else f" {STATEMENTS[row.statement][1]}")
+        title = f"**{row.statement}**" + ("" if row.statement in seen else f" {row.paper[row.statement][1]}")
         seen.add(row.statement)
         c = row.claim
         values = ("", "", "", "") if c is None else (c.statement, c.bound, number(c.measured), _margin(c))

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 WIDTH = 7.0  # inches, a page's text width
 
-# One colour per update rule, the same in every figure (Okabe-Ito: told apart by colour-blind readers and in grey).
+# One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by colour-blind readers and
+# in grey).
 COLOURS = {
     "GD": "#000000",
     "SGD": "#000000",
@@ -22,6 +23,9 @@ COLOURS = {
     "Polyak, no cap": "#E69F00",
     "SPS": "#D55E00",
     "Adam": "#009E73",
+    "p = 1.75": "#D55E00",
+    "p = 2": "#000000",
+    "p = 3": "#0072B2",
 }
 
 
@@ -57,13 +61,17 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
 
-def band(ax, x, runs, label: str, colour: str | None = None, **line) -> None:
-    """Draw the median over runs with the band from smallest to largest; `x` (points,), `runs` (runs, points)."""
+def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0, **line) -> None:
+    """Draw the median over runs with a band that holds the middle `share` of them, by default smallest to largest.
+
+    `x` (points,), `runs` (runs, points).
+    """
     runs = np.atleast_2d(runs)
     colour = colour or COLOURS.get(label)
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, color=colour, **line)
     if len(runs) > 1:
-        ax.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=drawn.get_color(), alpha=0.15, linewidth=0)
+        edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
+        ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
 
 
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:

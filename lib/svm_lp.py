@@ -116,7 +116,8 @@ def _power(a, exponent):
     return np.sign(a) * np.abs(a) ** exponent
 
 
-def norm(w: np.ndarray, p: float) -> float:
-    """||w||_p of a vector, without overflow or underflow at large p."""
-    largest = np.abs(w).max()
-    return largest * ((np.abs(w) / largest) ** p).sum() ** (1 / p) if largest > 0 else 0.0
+def norm(w: np.ndarray, p: float) -> np.ndarray:
+    """||w||_p over the last axis, without overflow or underflow at large p."""
+    largest = np.abs(w).max(-1, keepdims=True)
+    unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
+    return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)

@@ -312,27 +312,7 @@ phase
 # ## Figures
 
 # %%
-shown = list(dict.fromkeys(row.statement for row in table))
-place = {statement: k for k, statement in enumerate(shown)}
-figure, (axis,) = plots.panels(1, 1, height=0.19 * len(shown) + 1)
-marks = {"holds": [], "holds more than 1000 times over": [], "does not hold": []}
-for row in table:
-    if row.claim is None:
-        axis.text(1.15, place[row.statement], "cannot be checked by computing", fontsize=7, va="center")
-    else:
-        kind = 2 if not row.claim.holds else 1 if row.claim.margin > 1000 else 0
-        marks[list(marks)[kind]].append((np.clip(row.claim.margin, 0.3, 1000), place[row.statement]))
-for (label, points), marker, colour in zip(marks.items(), "o>X", ("NGD", "NGD", "Polyak"), strict=True):
-    points = np.reshape(points, (-1, 2)).T
-    label = f"{label} ({points.shape[1]})"
-    axis.plot(*points, marker, color=plots.COLOURS[colour], alpha=0.6, markersize=4.5, label=label)
-axis.axvline(1, color="0.3", linewidth=0.8)
-axis.set(xscale="log", xlim=(0.25, 1300), ylim=(len(shown) - 0.5, -0.5))
-axis.set_xlabel("how many times over the bound is met")
-axis.set_yticks(range(len(shown)), [f"{name}: {ledger.STATEMENTS[name][0]}" for name in shown], fontsize=7)
-plots.legend(figure, axis)
-
-# %%
+figure = ledger.draw(table)
 about = f"all statements of paper A, a mark per claim; our settings and constants; synthetic, ≥ {seeds} seeds, float64"
 plots.caption(figure, about)
 rows = [{"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"} for name in (*problems, "(DM)")]

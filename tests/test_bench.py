@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lib import coordinates, dynamics, rules, svm, tokens
+from lib import coordinates, dynamics, mirror_descent, rules, svm, tokens
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure, plain
 
@@ -25,6 +25,15 @@ def test_plain_training_equals_the_library(head):
     np.testing.assert_allclose(reference[:, 0], np.exp(ours.log_gap[0]), rtol=1e-10)
     np.testing.assert_allclose(reference[:, 1:-1].T, norms, rtol=1e-10)
     np.testing.assert_allclose(reference[1:, -1], ours.direction_error["W_mm"][0, 1:], rtol=1e-8)
+
+
+@pytest.mark.parametrize("p", [1.75, 2, 3])
+def test_plain_mirror_descent_equals_the_library(p):
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    start, target = mirror_descent.gaussian_start(data, [0]), svm.token_svm(data, norm=p).W
+    ours = mirror_descent.train(data, mirror_descent.Rule(p, 0.3), 10, start, record=RECORD)
+    reference = plain.train_mirror(plain.Model(data), p, 0.3, 10, RECORD, start[0], target[0])
+    np.testing.assert_allclose(reference[:, 1:].T, (ours.norm[0], ours.divergence(target)[0]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("solve", [plain.svm_per_constraint, plain.svm_vectorised])

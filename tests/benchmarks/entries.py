@@ -11,7 +11,19 @@ import numba
 import numpy as np
 import torch
 
-from lib import coordinates, dynamics, kernel, networks, regression, results, rules, svm, tokens, training
+from lib import (
+    coordinates,
+    dynamics,
+    kernel,
+    mirror_descent,
+    networks,
+    regression,
+    results,
+    rules,
+    svm,
+    tokens,
+    training,
+)  # fmt: skip
 from lib.optimizers import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
@@ -155,6 +167,31 @@ def _token_svm(name, bar, data, reference, p=2, agree=1e-6):
     return times.entry(name, bar, f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel")
 
 
+def mirror_runs() -> Entry:
+    """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one call."""
+    name, steps, reference_steps, seeds, exponents = "mirror_runs", 2000, 500, range(100), (1.75, 2, 3)
+    data = tokens.unit_tokens(seeds, n=6, T=8, d=10)
+    start, model = mirror_descent.gaussian_start(data, seeds), plain.Model(data)
+    targets = {p: svm.token_svm(data, norm=p).W for p in exponents}
+    rule = {p: mirror_descent.Rule(p, 0.1) for p in exponents}
+
+    def ours(steps=steps, every=EVERY):
+        histories = mirror_descent.train(data, rule, steps, start, record=np.arange(0, steps + 1, every))
+        return {p: (history, history.divergence(targets[p])) for p, history in histories.items()}
+
+    def reference(steps=reference_steps, every=EVERY):
+        record = range(0, steps + 1, every)
+        return {p: plain.train_mirror(model, p, 0.1, steps, record, start[0], targets[p][0]) for p in exponents}
+
+    expected = reference(100, 20)
+    for p, (history, divergence) in ours(100, 20).items():
+        gate(f"{name}, p = {p}: norm of W", history.norm[0], expected[p][:, 1], AGREE)
+        gate(f"{name}, p = {p}: divergence", divergence[0], expected[p][:, 2], AGREE)
+    times = in_turns(ours, reference, units=300 * steps, reference_units=3 * reference_steps)
+    note = f"per run and iteration; {steps} x 100 runs x 3 p (reference {reference_steps} x 1 x 3)"
+    return times.entry(name, 100, f"{note}, recording every {EVERY}")
+
+
 def svm_per_constraint() -> Entry:
     """Token SVM of n=T=20, d=30 against one cvxpy constraint per pair."""
     data = tokens.unit_tokens(0, n=20, T=20, d=30)
@@ -278,8 +315,8 @@ def polyak_loop() -> Entry:
 ENTRIES = {
     entry.__name__: entry
     for entry in (
-        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, svm_per_constraint,
-        svm_vectorised, svm_lp_low, svm_lp_high, dimension, minibatch_gradient,
+        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, mirror_runs,
+        svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension, minibatch_gradient,
         normalized_step, polyak_step, normalized_loop, polyak_loop,
     )
 }  # fmt: skip

@@ -76,6 +76,30 @@ def train_joint(model: Model, step_size: float, steps: int, record, target: np.n
     return np.array(history)
 
 
+def train_mirror(model: Model, p: float, step_size: float, steps: int, record, start, target) -> np.ndarray:
+    """lp-AttGD, normalised (paper C), logistic loss; start and target (d, d).
+
+    Records (k, 3): L, ||W||_{p,p}, directional Bregman divergence.
+    """
+    W, V, q = torch.from_numpy(start).clone().requires_grad_(), torch.from_numpy(target), p / (p - 1)
+    V = V / V.abs().pow(p).sum() ** (1 / p)
+    record, history = set(record), []
+    for t in range(steps + 1):
+        logits = torch.bmm(model.X, (model.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
+        loss = torch.nn.functional.softplus(-(torch.softmax(logits, -1) * model.scores).sum(-1)).mean()
+        (gradient,) = torch.autograd.grad(loss, W)
+        with torch.no_grad():
+            if t in record:
+                norm = W.abs().pow(p).sum() ** (1 / p)
+                unit = W / norm
+                divergence = 1 - (unit.sign() * unit.abs().pow(p - 1) * V).sum()
+                history.append((loss.item(), norm.item(), divergence.item()))
+            gradient = gradient / gradient.abs().pow(q).sum() ** (1 / q)
+            mirrored = W.sign() * W.abs().pow(p - 1) - step_size * gradient
+            W.copy_(mirrored.sign() * mirrored.abs().pow(1 / (p - 1)))
+    return np.array(history)
+
+
 def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
     """grad_A and grad_B of paper B's in-sample loss (Eq. 1), queries and keys both X."""
     A, B = (matrix.clone().requires_grad_() for matrix in (A, B))
