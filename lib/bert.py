@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,17 +35,13 @@ FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safete
 
 @dataclass(frozen=True)
 class Weights:
-    """A folder with a pretrained BERT encoder; `source` is bert_dir, hub or package, `layers` x `width` its size."""
+    """A folder with a pretrained BERT encoder of `layers` layers; `source` is bert_dir, hub or package."""
 
     folder: Path
     name: str
     source: str
     revision: str
     layers: int
-    width: int
-
-    def __str__(self) -> str:
-        return f"pretrained {self.name} ({self.layers} layers, width {self.width}, {self.source})"
 
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
@@ -117,27 +114,34 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     if source == "package":
         with contextlib.suppress(PackageNotFoundError):
             revision = f"{PACKAGE} {version(PACKAGE)}, {revision}"
-    return Weights(folder, name, source, revision, config["num_hidden_layers"], config["hidden_size"])
+    return Weights(folder, name, source, revision, config["num_hidden_layers"])
 
 
 @dataclass(frozen=True)
 class Tokens:
     """Texts as numbers: `inputs` int32 (N, 2, T), token ids and then segment ids, `labels` int64 (N,).
 
-    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them the ids are 0.
+    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them the ids are 0. `groups`
+    bool (N, k) are those of the texts, or None.
     """
 
     inputs: Tensor
     labels: Tensor
     lengths: Tensor
+    groups: np.ndarray | None = None
 
     def take(self, rows: Tensor) -> "Tokens":
         """The rows with these numbers, in this order."""
-        return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
+        groups = None if self.groups is None else self.groups[rows.numpy()]
+        return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows], groups)
 
 
-def tokenise(weights: Weights, data: "TextSet", length: int) -> Tokens:
-    """The texts of `data`, or its pairs, cut to `length` tokens, with the tokenizer that belongs to `weights`."""
+def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> Tokens:
+    """The texts of `data`, or its pairs, as tokens of the tokenizer that belongs to `weights`.
+
+    Longer rows than `length` tokens are cut, or with `whole` left out. Raises ValueError for a length outside
+    3 ... 512, or if no row is short enough.
+    """
     from tokenizers import Tokenizer
 
     if not 3 <= length <= 512:
@@ -147,23 +151,33 @@ def tokenise(weights: Weights, data: "TextSet", length: int) -> Tokens:
     tokenizer.enable_padding(length=length, pad_id=0, pad_token="[PAD]")
     rows = data.texts if data.pairs is None else list(zip(data.texts, data.pairs, strict=True))
     encoded = tokenizer.encode_batch(rows)
+    kept = [k for k, row in enumerate(encoded) if not (whole and row.overflowing)]
+    if not kept:
+        raise ValueError(f"no text of {data.name} has at most {length} tokens; choose a larger length")
+    encoded, labels = [encoded[k] for k in kept], torch.from_numpy(data.labels[kept])
     ids = torch.tensor([row.ids for row in encoded], dtype=torch.int32)  # (N, T)
     segments = torch.tensor([row.type_ids for row in encoded], dtype=torch.int32)
     lengths = torch.tensor([sum(row.attention_mask) for row in encoded])
-    return Tokens(torch.stack([ids, segments], dim=1), torch.from_numpy(data.labels), lengths)  # (N, 2, T)
-
-
-def trim(inputs: Tensor) -> Tensor:
-    """Batch (b, 2, T) without the columns that are padding in every row."""
-    return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
+    groups = None if data.groups is None else data.groups[kept]
+    return Tokens(torch.stack([ids, segments], dim=1), labels, lengths, groups)  # inputs (N, 2, T)
 
 
 class Classifier(nn.Module):
     """A BERT encoder with the usual head on its first token: inputs int (b, 2, T) to logits (b, classes)."""
 
-    def __init__(self, network: nn.Module):
+    def __init__(self, network: nn.Module, origin: str):
         super().__init__()
-        self.network = network
+        self.network, self.origin = network, origin
+
+    @property
+    def layers(self) -> int:
+        """Layers of the encoder."""
+        return self.network.config.num_hidden_layers
+
+    def describe(self) -> str:
+        """Weights and size in words, for a caption."""
+        millions = sum(p.numel() for p in self.parameters()) / 1e6
+        return f"{self.origin}, {self.layers} layers, width {self.network.config.hidden_size}, {millions:.1f} M weights"
 
     def forward(self, inputs: Tensor, **options):
         """Logits; with output_attentions=True also the attention of each layer, (b, heads, T, T)."""
@@ -203,7 +217,27 @@ def classifier(weights: Weights, classes: int, layers: int | None = None) -> Cla
             attn_implementation="sdpa",
             **size,
         )
-    return Classifier(network)
+    return Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
+
+
+def small_classifier(weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4) -> Classifier:
+    """A small BERT from a random start, for the tokenizer of `weights`: what runs where time is short.
+
+    `width` is a multiple of `heads`, else ValueError.
+    """
+    from transformers import BertConfig, BertForSequenceClassification
+
+    vocabulary = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=2 * width,
+        num_labels=classes,
+        attn_implementation="sdpa",
+    )
+    return Classifier(BertForSequenceClassification(config), "small BERT from a random start")
 
 
 @contextlib.contextmanager
