@@ -45,7 +45,7 @@ class Weights:
 
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
-        return {"name": self.name, "source": self.source, "revision": self.revision}
+        return {"kind": "weights", "name": self.name, "source": self.source, "revision": self.revision}
 
 
 def weights(*, demo: bool = False) -> Weights:

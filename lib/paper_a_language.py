@@ -8,6 +8,8 @@ from lib import claims, comparison, results
 from lib.comparison import Histories, Race
 from lib.training_record import running_mean
 
+FEWER = np.nextafter(1.0, 0.0)  # a ratio of steps below 1: as many steps are not fewer
+
 
 def last_values(histories: Histories, window: int) -> tuple[dict[str, float], dict[str, float]]:
     """Training loss (mean of the last `window` batches) and test accuracy at the end: medians over seeds."""
@@ -43,7 +45,7 @@ def table(
     if real:
         for rule in ("SNGD", "SPS", "Adam"):
             words = f"{rule}: steps to SGD's last loss over SGD's, slowest seed"
-            rows.append(claims.at_most(f"faster.{rule}", words, f"paper A, {figure}", race.ratio[rule].max(), 1))
+            rows.append(claims.at_most(f"faster.{rule}", words, f"paper A, {figure}", race.ratio[rule].max(), FEWER))
         for rule, values in entropy_ratio(histories, layers).items():
             words = f"{rule}: attention entropy, last over first, largest seed"
             rows.append(claims.at_most(f"entropy.{rule}", words, "paper A, Thm. 1 (our reading)", values.max(), 1))
