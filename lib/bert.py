@@ -7,10 +7,10 @@ comes with a model is run.
 
 import contextlib
 import hashlib
-import io
 import json
 import logging
 import os
+import warnings
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -186,19 +186,16 @@ class Classifier(nn.Module):
         return (out.logits, out.attentions) if options.get("output_attentions") else out.logits
 
 
-def classifier(weights: Weights, classes: int, layers: int | None = None) -> Classifier:
+def classifier(weights: Weights, classes: int) -> Classifier:
     """The encoder of `weights` with a fresh head for `classes` labels, drawn from torch's generator.
 
-    `layers` keeps only the first layers of the encoder, all of them for None. Raises ValueError for fewer than
-    two classes, more layers than there are, or weights that carry a head for another number of labels.
+    Raises ValueError for fewer than two classes, damaged weights, or weights that carry a head for another number
+    of labels.
     """
     from safetensors import SafetensorError, safe_open
-    from transformers import BertForSequenceClassification
 
     if classes < 2:
         raise ValueError(f"classes must be 2 or more, got {classes}")
-    if layers is not None and not 1 <= layers <= weights.layers:
-        raise ValueError(f"layers must lie between 1 and the {weights.layers} there are, got {layers}")
     try:
         with safe_open(weights.folder / "model.safetensors", "pt") as file:
             names = set(file.keys())
@@ -207,15 +204,13 @@ def classifier(weights: Weights, classes: int, layers: int | None = None) -> Cla
         raise ValueError(f"{weights.folder}/model.safetensors is damaged: fetch it again ({error})") from error
     if head != classes:
         raise ValueError(f"{weights.folder} carries a head for {head} labels; the data have {classes}")
-    size = {} if layers is None else {"num_hidden_layers": layers}
-    with _quiet():
-        network = BertForSequenceClassification.from_pretrained(
+    with _quiet() as transformers:
+        network = transformers.BertForSequenceClassification.from_pretrained(
             weights.folder,
             num_labels=classes,
             use_safetensors=True,
             local_files_only=True,
             attn_implementation="sdpa",
-            **size,
         )
     return Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
@@ -225,32 +220,35 @@ def small_classifier(weights: Weights, classes: int, layers: int = 2, width: int
 
     `width` is a multiple of `heads`, else ValueError.
     """
-    from transformers import BertConfig, BertForSequenceClassification
-
     vocabulary = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=2 * width,
-        num_labels=classes,
-        attn_implementation="sdpa",
-    )
-    return Classifier(BertForSequenceClassification(config), "small BERT from a random start")
+    with _quiet() as transformers:
+        config = transformers.BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=2 * width,
+            num_labels=classes,
+            attn_implementation="sdpa",
+        )
+        network = transformers.BertForSequenceClassification(config)
+    return Classifier(network, "small BERT from a random start")
 
 
 @contextlib.contextmanager
 def _quiet():
-    """Without the loading report, which lists the fresh head as missing, and without its progress bar."""
+    """The package transformers without its loading report, which calls the fresh head missing, and progress bars."""
+    with warnings.catch_warnings():
+        # It pulls in tqdm's notebook bar, which asks for a package that nothing here uses.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import transformers
     from transformers.utils import logging as reports
 
     level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
     reports.set_verbosity(logging.ERROR)
     reports.disable_progress_bar()
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
+        yield transformers
     finally:
         reports.set_verbosity(level)
         if bars:

@@ -34,16 +34,16 @@
 scale = "demo"
 seeds = 2
 pretrained = False
-train_rows = 1800
-held_out_rows = 200
-test_rows = 200
+train_rows = 1500
+held_out_rows = 100
+test_rows = 100
 length = 32
 batch = 16
-steps = 160
+steps = 140
 evaluations = 4
 precision = "float32"
 checkpoint_every = 0
-tune_steps = 40
+tune_steps = 30
 sgd_rates = [0.1, 0.3]
 adam_rates = [1e-3, 3e-3]
 sps_caps = [0.3, 1.0]
@@ -80,7 +80,8 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # Real MultiNLI where `DATA_DIR` or `data/` holds it (or, beyond demo scale, from the hub); otherwise pairs
 # generated from templates, whose label follows from how they were made. Pairs of more than `length` tokens are
 # left out, so that no text is cut. The network is a pretrained BERT encoder with a fresh classifier on its
-# first token; at demo scale a small BERT from a random start, with the same tokenizer.
+# first token; at demo scale a small BERT from a random start, with the same tokenizer. The six-layer encoder
+# that stands in for the paper's BERT-base learned sentence embeddings on pairs that include MultiNLI's.
 
 # %%
 demo = scale == "demo"

@@ -175,7 +175,13 @@ def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
     first, second = (training.initialised(lambda: bert.classifier(weights, 3), seed) for seed in (0, 1))
     for (name, a), b in zip(first.named_parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b) != ("classifier.weight" in name), name
-    assert bert.classifier(weights, 3, layers=1).layers == 1
+
+
+def test_a_small_network_for_the_same_tokens(weights):
+    model = bert.small_classifier(weights, 3)
+    tokens = bert.tokenise(weights, pairs(), 40)
+    assert model(tokens.inputs[:5]).shape == (5, 3) and model.layers == 2
+    assert "from a random start, 2 layers, width 64" in model.describe()
 
 
 def test_batches_take_every_row_once_and_waste_little(weights):

@@ -15,8 +15,9 @@ def history(loss, **metrics):
     loss = np.asarray(loss, dtype=float)
     points = np.array([0, len(loss)])
     norm = np.full(len(loss), 2.0)
-    return History(loss, np.full(len(loss), 0.1), norm, np.arange(1.0, len(loss) + 1), points,
-                   {name: np.array(values) for name, values in metrics.items()}, "finished", "cpu", drift=np.zeros(2))  # fmt: skip
+    found = {name: np.array(values) for name, values in metrics.items()}
+    arrays = (loss, np.full(len(loss), 0.1), norm, np.arange(1.0, len(loss) + 1), points)
+    return History(*arrays, found, "finished", "cpu", drift=np.zeros(2))
 
 
 def test_race_against_the_last_loss_of_sgd():
