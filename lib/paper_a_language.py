@@ -53,11 +53,24 @@ def table(
 
 
 def numbers(
-    histories: Histories, race: Race, window: int, layers: int, accuracy_tolerance: float
+    histories: Histories,
+    race: Race,
+    grid: Mapping[str, Mapping[float, float]],
+    window: int,
+    layers: int,
+    accuracy_tolerance: float,
 ) -> dict[str, results.Number]:
-    """Test accuracy, training loss, steps ratio (mean and standard deviation) and entropy ratio of every rule."""
+    """Test accuracy, training loss, steps ratio (mean and standard deviation) and entropy ratio of every rule.
+
+    Also the held-out loss of every rate in the `grid`.
+    """
     loss, accuracy = last_values(histories, window)
-    turn, found = entropy_ratio(histories, layers), {}
+    turn = entropy_ratio(histories, layers)
+    found = {
+        f"{rule.lower()}_{rate:g}_held_out_loss": results.finite(held_out_loss, 0.15)
+        for rule, trials in grid.items()
+        for rate, held_out_loss in trials.items()
+    }
     for rule in histories:
         name, ratio = rule.lower(), race.ratio[rule]
         spread = float(np.std(ratio, ddof=1)) if len(ratio) > 1 and np.isfinite(ratio).all() else np.nan

@@ -66,9 +66,9 @@ run = results.Run(
     parameters=dict(
         scale=scale, seeds=seeds, pretrained=pretrained, train_rows=train_rows, held_out_rows=held_out_rows,
         test_rows=test_rows, length=length, batch=batch, steps=steps, evaluations=evaluations,
-        precision=precision, checkpoint_every=checkpoint_every, tune_steps=tune_steps, sgd_rates=sgd_rates, adam_rates=adam_rates,
-        sps_caps=sps_caps, sngd_rates=sngd_rates, window=window, accuracy_tolerance=accuracy_tolerance,
-        threads=threads,
+        precision=precision, checkpoint_every=checkpoint_every, tune_steps=tune_steps, sgd_rates=sgd_rates,
+        adam_rates=adam_rates, sps_caps=sps_caps, sngd_rates=sngd_rates, window=window,
+        accuracy_tolerance=accuracy_tolerance, threads=threads,
     ),
 )  # fmt: skip
 plots.set_style()
@@ -163,18 +163,19 @@ print(f"{len(language.RULES)} rules, {rest.classes} labels")
 # %%
 figure = language_figure.draw(histories, race, window, network().layers)
 stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
+count = len(tokens["train"].labels)
 about = (
-    f"Figure 1, our setting, reduced: {stamp}{identity['name']} ({identity['source']}), {len(tokens['train'].labels):,}"
-    f" training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens;\n{network().describe()};"
-    f" batch {batch}, {steps:,} steps ({steps * batch / len(tokens['train'].labels):.1f} epochs), {seeds} seeds,"
-    f" {precision}; constant rates\nchosen on held-out training rows: "
-    + ", ".join(f"{rule} {rate:g}" for rule, rate in rates.items())
-    + f"; loss: mean of {window} batches; bars: mean and standard deviation over seeds"
+    f"Figure 1, our setting, reduced: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
+    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens;\n"
+    f"{network().describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs), {seeds} seeds,"
+    f" {precision};\nconstant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
+    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())};\nlines: median and range over seeds,"
+    f" loss a mean of {window} batches; bars: mean and standard deviation over seeds; seconds on a shared processor"
 )
 plots.caption(figure, about)
 
 # %%
-numbers = paper_a_language.numbers(histories, race, window, network().layers, accuracy_tolerance)
+numbers = paper_a_language.numbers(histories, race, grid, window, network().layers, accuracy_tolerance)
 run.save(
     figure, slug="fastrates_fig1", number="Figure 1", caption=about.replace("\n", " "), claims=table,
     numbers=numbers, data=data, device=histories["SGD"][0].device, dtype=precision,

@@ -65,9 +65,9 @@ run = results.Run(
     parameters=dict(
         scale=scale, seeds=seeds, pretrained=pretrained, train_rows=train_rows, held_out_rows=held_out_rows,
         test_rows=test_rows, length=length, batch=batch, steps=steps, evaluations=evaluations,
-        precision=precision, checkpoint_every=checkpoint_every, tune_steps=tune_steps, sgd_rates=sgd_rates, adam_rates=adam_rates,
-        sps_caps=sps_caps, sngd_rates=sngd_rates, window=window, accuracy_tolerance=accuracy_tolerance,
-        threads=threads,
+        precision=precision, checkpoint_every=checkpoint_every, tune_steps=tune_steps, sgd_rates=sgd_rates,
+        adam_rates=adam_rates, sps_caps=sps_caps, sngd_rates=sngd_rates, window=window,
+        accuracy_tolerance=accuracy_tolerance, threads=threads,
     ),
 )  # fmt: skip
 plots.set_style()
@@ -81,8 +81,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # paper takes the set from WILDS, whose csv file is read where it is at hand; accuracy is then also measured in
 # the worst of its 16 groups (an identity that is mentioned, and a label). Comments of more than `length` tokens
 # are left out, so that no text is cut. The network is a pretrained BERT encoder with a fresh classifier on its
-# first token; at demo scale a small BERT from a random start, with the same tokenizer. The six-layer encoder
-# that stands in for the paper's BERT-base learned sentence embeddings on pairs that include MultiNLI's.
+# first token; at demo scale a small BERT from a random start, with the same tokenizer.
 
 # %%
 demo = scale == "demo"
@@ -166,18 +165,19 @@ print(f"{len(language.RULES)} rules, {rest.classes} labels")
 # %%
 figure = language_figure.draw(histories, race, window, network().layers)
 stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
+count, toxic = len(tokens["train"].labels), 100 * tokens["train"].labels.double().mean()
 about = (
-    f"Figure 4, our setting, reduced: {stamp}{identity['name']} ({identity['source']}), {len(tokens['train'].labels):,}"
-    f" training and {len(tokens['test'].labels):,} test comments of at most {length} tokens;\n{network().describe()};"
-    f" batch {batch}, {steps:,} steps ({steps * batch / len(tokens['train'].labels):.1f} epochs), {seeds} seeds,"
-    f" {precision}; constant rates\nchosen on held-out training rows: "
-    + ", ".join(f"{rule} {rate:g}" for rule, rate in rates.items())
-    + f"; loss: mean of {window} batches; bars: mean and standard deviation over seeds"
+    f"Figure 4, our setting, reduced: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
+    f" {count:,} training and {len(tokens['test'].labels):,} test comments of at most {length} tokens, {toxic:.0f} % toxic;\n"
+    f"{network().describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs), {seeds} seeds,"
+    f" {precision};\nconstant rates, chosen on {len(tokens['held out'].labels)} held-out training comments in {tune_steps}"
+    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())};\nlines: median and range over seeds,"
+    f" loss a mean of {window} batches; bars: mean and standard deviation over seeds; seconds on a shared processor"
 )
 plots.caption(figure, about)
 
 # %%
-numbers = paper_a_language.numbers(histories, race, window, network().layers, accuracy_tolerance)
+numbers = paper_a_language.numbers(histories, race, grid, window, network().layers, accuracy_tolerance)
 run.save(
     figure, slug="fastrates_fig4", number="Figure 4", caption=about.replace("\n", " "), claims=table,
     numbers=numbers, data=data, device=histories["SGD"][0].device, dtype=precision,

@@ -141,7 +141,8 @@ def test_claims_and_numbers_of_a_figure():
     demo = paper_a_language.table(runs, race, rates, 2, 2, "Fig. 1", real=False)
     assert {claim.id for claim in demo} == {"formula.SNGD", "formula.SPS", "learns"}
     race.ratio["Adam"][0] = math.inf
-    numbers = paper_a_language.numbers(runs, race, 2, 2, 0.05)
+    numbers = paper_a_language.numbers(runs, race, {"SGD": {0.1: 0.7, 1.0: math.nan}}, 2, 2, 0.05)
+    assert (numbers["sgd_0.1_held_out_loss"].value, numbers["sgd_1_held_out_loss"].value) == (0.7, None)
     assert numbers["adam_steps_ratio"].value is None and numbers["adam_steps_ratio_sd"].value is None
     assert numbers["sgd_test_accuracy"].value == 0.9 and numbers["sgd_entropy_ratio"].value == pytest.approx(0.8 / 1.4)
 
