@@ -53,6 +53,8 @@ accuracy_tolerance = 0.1
 threads = 1
 
 # %%
+import textwrap
+
 import numpy as np
 import torch
 
@@ -163,21 +165,22 @@ print(f"{len(language.RULES)} rules, {rest.classes} labels")
 # %%
 figure = language_figure.draw(histories, race, window, network().layers)
 stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
+reduced = "" if scale == "paper" else ", reduced"
 count = len(tokens["train"].labels)
 about = (
-    f"Figure 1, our setting, reduced: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
-    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens;\n"
+    f"Figure 1, our setting{reduced}: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
+    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens; "
     f"{network().describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs), {seeds} seeds,"
-    f" {precision};\nconstant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
-    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())};\nlines: median and range over seeds,"
+    f" {precision}; constant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
+    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())}; lines: median and range over seeds,"
     f" loss a mean of {window} batches; bars: mean and standard deviation over seeds; seconds on a shared processor"
 )
-plots.caption(figure, about)
+plots.caption(figure, textwrap.fill(about, 118))
 
 # %%
 numbers = paper_a_language.numbers(histories, race, grid, window, network().layers, accuracy_tolerance)
 run.save(
-    figure, slug="fastrates_fig1", number="Figure 1", caption=about.replace("\n", " "), claims=table,
+    figure, slug="fastrates_fig1", number="Figure 1", caption=about, claims=table,
     numbers=numbers, data=data, device=histories["SGD"][0].device, dtype=precision,
 )  # fmt: skip
 parts.clear()
