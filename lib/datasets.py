@@ -252,8 +252,8 @@ def _data_dir(name: str, splits: tuple[str, str]) -> Path:
         if (place / name).is_dir():
             return place / name
     raise FileNotFoundError(
-        f"DATA_DIR={given} has no folder {name}/; put {name}/{splits[0]}-*.parquet and {name}/{splits[1]}-*.parquet there"
-        " (data/README.md says which), or unset DATA_DIR"
+        f"DATA_DIR={given} has no folder {name}/; put {name}/{splits[0]}-*.parquet and {name}/{splits[1]}-*.parquet"
+        " there (data/README.md says which), or unset DATA_DIR"
     )
 
 
