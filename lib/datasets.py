@@ -50,6 +50,8 @@ class ImageSource:
     classes: int
     image_column: str
     label_column: str
+    splits: tuple[str, str] = ("train", "test")
+    stand_in: str = "scikit-learn's 8 x 8 digits"
 
     @property
     def command(self) -> str:
@@ -150,20 +152,12 @@ def images(name: str, split: str, *, demo: bool = False) -> ImageSet:
     source = _known(name)
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", not {split!r}')
-    where, folder = _locate(source, demo)
-    if where == "hub":
-        try:
-            folder = _download(source)
-        except OSError as error:
-            where = "demo"
-            _announce(source, f"the download broke off ({type(error).__name__})")
-    elif where == "demo" and not demo:
-        _announce(source, "the hub gave no answer")
+    where, folder = place(source, demo)
     if where == "demo":
         pictures, labels = _digits(split)
         return _image_set(pictures, labels, 10, _digits_identity())
-    pictures, labels = _read(source, _parquet(folder, split))
-    return _image_set(pictures, labels, source.classes, _identity(source, where, folder))
+    pictures, labels = _read(source, parquet_files(folder, split))
+    return _image_set(pictures, labels, source.classes, identify(source, where, folder))
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
@@ -174,8 +168,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
     be used.
     """
     source = _known(name)
-    where, folder = _locate(source, demo)
-    return _digits_identity() if where == "demo" else _identity(source, where, folder)
+    where, folder = locate(source, demo)
+    return _digits_identity() if where == "demo" else identify(source, where, folder)
 
 
 def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
@@ -210,16 +204,33 @@ def _endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
 
 
+def place(source, demo: bool) -> tuple[str, Path | None]:
+    """(data_dir | data | hub | demo, folder) of a set, downloaded if that is where it is.
+
+    `source` is an `ImageSource` or `texts.TextSource`. A stand-in that nobody asked for by `demo` is announced.
+    """
+    where, folder = locate(source, demo)
+    if where == "hub":
+        try:
+            folder = _download(source)
+        except OSError as error:
+            where, folder = "demo", None
+            _announce(source, f"the download broke off ({type(error).__name__})")
+    elif where == "demo" and not demo:
+        _announce(source, "the hub gave no answer")
+    return where, folder
+
+
 def _known(name: str) -> ImageSource:
     if name not in IMAGES:
         raise ValueError(f"unknown image set {name!r}; there is {', '.join(IMAGES)}")
     return IMAGES[name]
 
 
-def _locate(source: ImageSource, demo: bool) -> tuple[str, Path | None]:
+def locate(source, demo: bool) -> tuple[str, Path | None]:
     """(place, folder): the first place of the module's order that has the set."""
     if os.environ.get("DATA_DIR"):
-        return "data_dir", _data_dir(source.name)
+        return "data_dir", _data_dir(source.name, source.splits)
     folder = ROOT / "data" / source.name
     if folder.is_dir():
         return "data", folder
@@ -229,7 +240,7 @@ def _locate(source: ImageSource, demo: bool) -> tuple[str, Path | None]:
     return ("hub", folder) if folder or hub_reachable() else ("demo", None)
 
 
-def _data_dir(name: str) -> Path:
+def _data_dir(name: str, splits: tuple[str, str]) -> Path:
     """The folder of `name` under `$DATA_DIR`; a relative path counts from here, else from the repository."""
     given = Path(os.environ["DATA_DIR"]).expanduser()
     places = [place for place in (given.absolute(), ROOT / given) if place.is_dir()]
@@ -241,12 +252,12 @@ def _data_dir(name: str) -> Path:
         if (place / name).is_dir():
             return place / name
     raise FileNotFoundError(
-        f"DATA_DIR={given} has no folder {name}/; put {name}/train-*.parquet and {name}/test-*.parquet there"
-        " (data/README.md says which), or unset DATA_DIR"
+        f"DATA_DIR={given} has no folder {name}/; put {name}/{splits[0]}-*.parquet and {name}/{splits[1]}-*.parquet"
+        " there (data/README.md says which), or unset DATA_DIR"
     )
 
 
-def _parquet(folder: Path, split: str) -> list[Path]:
+def parquet_files(folder: Path, split: str) -> list[Path]:
     """The parquet files of `split` under `folder`, every shard that their names promise."""
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     promised = int(files[0].stem.rpartition("-of-")[2]) if files and "-of-" in files[0].stem else len(files)
@@ -258,7 +269,7 @@ def _parquet(folder: Path, split: str) -> list[Path]:
     return files
 
 
-def _open(path: Path):
+def open_parquet(path: Path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -268,13 +279,13 @@ def _open(path: Path):
         raise ValueError(f"{path} is not a readable parquet file, perhaps cut off: fetch it again ({error})") from error
 
 
-def _identity(source: ImageSource, where: str, folder: Path | None) -> dict:
+def identify(source, where: str, folder: Path | None) -> dict:
     if where == "hub":
         return {"name": source.name, "source": where, "revision": source.revision, "rows": source.rows}
     digest, rows = hashlib.sha256(), 0
-    for split in ("train", "test"):
-        for path in _parquet(folder, split):
-            with _open(path) as file:
+    for split in source.splits:
+        for path in parquet_files(folder, split):
+            with open_parquet(path) as file:
                 rows += file.metadata.num_rows
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
@@ -314,7 +325,7 @@ def _read_file(source: ImageSource, path: Path) -> tuple[np.ndarray, np.ndarray]
     import pyarrow as pa
 
     wanted = [source.image_column, source.label_column]
-    with _open(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
         missing = [column for column in wanted if column not in schema.names]
         if missing:
@@ -352,7 +363,7 @@ def _labels(source: ImageSource, path: Path, labels: list) -> np.ndarray:
     return np.array(labels, dtype=np.int64)
 
 
-def _cached(source: ImageSource) -> Path | None:
+def _cached(source) -> Path | None:
     """The folder of the pinned revision in the hub's own cache, if every file is there."""
     from huggingface_hub import try_to_load_from_cache
 
@@ -363,7 +374,7 @@ def _cached(source: ImageSource) -> Path | None:
     return Path(found[0]).parent if all(isinstance(path, str) for path in found) else None
 
 
-def _download(source: ImageSource) -> Path:
+def _download(source) -> Path:
     """Fetch the pinned files through the hub's cache and check them; their folder, or OSError."""
     from huggingface_hub import hf_hub_download
 
@@ -383,8 +394,8 @@ def _download(source: ImageSource) -> Path:
     return path.parent
 
 
-def _announce(source: ImageSource, why: str) -> None:
+def _announce(source, why: str) -> None:
     print(
         f"{source.name} is missing: DATA_DIR is not set, data/{source.name} does not exist and {why};"
-        f" on a connected machine `{source.command}` fetches it; scikit-learn's 8 x 8 digits run instead."
+        f" on a connected machine `{source.command}` fetches it; {source.stand_in} run instead."
     )

@@ -104,14 +104,19 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     real = [row for row in rows if row["source"] != "synthetic"]
     if not real:
         return []
-    from lib import datasets  # here, since most notebooks need no real data
+    from lib import bert, datasets, texts  # here, since most notebooks need no real data
 
+    finder = dict.fromkeys(datasets.IMAGES, datasets.identity) | dict.fromkeys(texts.TEXTS, texts.identity)
     words = []
     for row in real:
-        # The embedded set stands in for any other, so its record does not say which one was asked for.
-        names = [row["name"]] if row["name"] in datasets.IMAGES else list(datasets.IMAGES)
+        # The embedded digits stand in for any image set, so their record does not say which one was asked for.
+        asked = row.get("instead_of", row["name"])
+        names = [asked] if asked in finder else list(datasets.IMAGES)
         try:
-            present = [datasets.identity(name, demo=demo) for name in names]
+            if row.get("kind") == "weights":
+                present = [bert.weights(demo=demo).as_row()]
+            else:
+                present = [finder[name](name, demo=demo) for name in names]
         except (OSError, ValueError) as error:  # the notebook itself reports it best
             words.append(f"data unclear: {row['name']} ({error})")
             continue

@@ -1,0 +1,103 @@
+"""Small text sets made here: sentences from templates, whose label follows from how they were put together.
+
+They stand in where the real set is nowhere. Whoever reads them should see at once that they are not real.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib import seeds
+
+PEOPLE = ("teacher", "farmer", "doctor", "painter", "sailor", "baker", "singer", "pilot", "nurse", "writer")
+PLACES = ("library", "garden", "market", "station", "kitchen", "harbour", "museum", "school", "theatre", "office")
+ACTS = ("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat", "counts coins",
+        "waters plants", "writes a song", "cleans a window", "sorts books")  # fmt: skip
+TIMES = ("in the morning", "at noon", "in the evening", "after lunch", "on Monday", "every day")
+
+TOPICS = ("the new bridge", "the bus timetable", "the school roof", "the town budget", "the parking rules",
+          "the river path", "the recycling plan", "the market hall", "the tram line", "the swimming pool")  # fmt: skip
+POLITE = ("I disagree with the report on {}, but the figures help.", "Thank you for the clear article on {}.",
+          "Could someone explain what {} will cost?", "My neighbours and I support {}.",
+          "Two more years for {} seem long to me.", "The council should publish the numbers for {}.")  # fmt: skip
+RUDE = ("Only a fool would like {}, and you are one.", "What a stupid thing to write about {}, you clown.",
+        "Anyone who wants {} is an idiot.", "Shut up about {}, nobody cares what losers think.",
+        "Your ridiculous opinion on {} is garbage, as always.", "You people who praise {} are pathetic.")  # fmt: skip
+
+FILMS = ("film", "comedy", "drama", "thriller", "documentary", "western")
+PARTS = ("the acting", "the music", "the plot", "the dialogue", "the ending", "the camera work")
+GOOD = ("moving", "brilliant", "charming", "gripping", "wonderful", "clever")
+BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
+
+
+@dataclass(frozen=True)
+class Generator:
+    """One generated set: `row(rng, label)` gives the sentences of a row, one label after the other."""
+
+    name: str
+    classes: int
+    row: Callable[[np.random.Generator, int], tuple[str, ...]]
+    train_rows: int = 2000
+    test_rows: int = 500
+
+    def rows(self, split: str) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        """The sentences of "train" or "test" and their labels int64 (N,), every label equally often.
+
+        The same bytes every time. No row of "test" is in "train".
+        """
+        rng = seeds.stream(0, "data")
+        train, labels = self._draw(rng, self.train_rows, set())
+        if split == "train":
+            return train, labels
+        return self._draw(rng, self.test_rows, set(train))
+
+    def _draw(self, rng, count: int, taken: set) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        rows, labels = [], np.arange(count) % self.classes
+        while len(rows) < count:
+            row = self.row(rng, int(labels[len(rows)]))
+            if row not in taken:
+                rows.append(row)
+        order = rng.permutation(count)
+        return [rows[k] for k in order], labels[order]
+
+
+def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
+    return str(rng.choice([word for word in words if word != besides]))
+
+
+def _pair(rng, label: int) -> tuple[str, str]:
+    """Premise and hypothesis: 0 leaves something out, 1 adds something unsaid, 2 changes place or act."""
+    who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
+    premise = f"The {who} in the {where} {act} {when}."
+    if label == 0:
+        return premise, _pick(rng, (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}."))
+    if label == 1:
+        return premise, _pick(
+            rng, (f"The {who} {act} with a friend.", f"The tall {who} {act}.", f"The {who} {act} and is happy.")
+        )
+    other_place, other_act = _pick(rng, PLACES, where), _pick(rng, ACTS, act)
+    return premise, _pick(
+        rng, (f"The {who} is in the {other_place}.", f"The {who} only {other_act}.", f"No {who} {act}.")
+    )
+
+
+def _comment(rng, label: int) -> tuple[str]:
+    """A remark on a town topic: 0 polite, 1 an insult without any group or person in it."""
+    first = _pick(rng, RUDE if label else POLITE).format(_pick(rng, TOPICS))
+    second = _pick(rng, POLITE).format(_pick(rng, TOPICS)) if rng.random() < 0.5 else ""
+    return (f"{second} {first}".strip(),)
+
+
+def _review(rng, label: int) -> tuple[str]:
+    """Three verdicts on a film; two or three of them decide the label: 0 negative, 1 positive."""
+    mine, other = (GOOD, BAD) if label else (BAD, GOOD)
+    words = [_pick(rng, mine), _pick(rng, mine), _pick(rng, other if rng.random() < 0.5 else mine)]
+    parts = rng.permutation(PARTS)[:3]
+    verdicts = [f"{part} is {word}" for part, word in zip(parts, rng.permutation(words), strict=True)]
+    return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
+
+
+PAIRS = Generator("demo pairs", 3, _pair)
+COMMENTS = Generator("demo comments", 2, _comment)
+REVIEWS = Generator("demo reviews", 2, _review)
