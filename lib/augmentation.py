@@ -1,0 +1,72 @@
+"""Random crops and flips of whole batches, on the device that holds them; nothing but torch is needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib import seeds
+from lib.training import Batches
+
+
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
+    """Cut `images` (b, c, s, s), padded with zeros by `padding` on every side, at `top`, `left` and mirror some.
+
+    `top`, `left` int64 (b,) in 0 ... 2 padding; `mirrored` bool (b,) are turned left to right. Shape and dtype stay.
+    """
+    b, _, s, _ = images.shape
+    wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
+    steps = torch.arange(s, device=images.device)
+    rows = top[:, None] + steps  # (b, s)
+    columns = left[:, None] + torch.where(mirrored[:, None], s - 1 - steps, steps)  # (b, s)
+    picture = torch.arange(b, device=images.device)[:, None, None]
+    cut = wide.permute(0, 2, 3, 1)[picture, rows[:, :, None], columns[:, None, :]]  # (b, s, s, c)
+    return cut.permute(0, 3, 1, 2)  # (b, c, s, s)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear; `size` None keeps s."""
+
+    standardise: Callable[[Tensor], Tensor]
+    size: int | None = None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        images = self.standardise(images)
+        if self.size is None or self.size == images.shape[-1]:
+            return images
+        return F.interpolate(images, size=(self.size, self.size), mode="bilinear", align_corners=False)
+
+
+@dataclass(frozen=True)
+class AugmentedBatches(Batches):
+    """`training.Batches` whose images are cropped out of a padded border and mirrored at random, then transformed.
+
+    padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed, step) alone, so a
+    run that is taken up again sees the same pictures. Source: paper C, vision experiment (crop, resize, flip; a
+    flip after the resize is the same picture as one before).
+    """
+
+    padding: int = 4
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Images (size, ...) and labels (size,) of batch `step`."""
+        rows = self.rows(step).to(self.inputs.device)
+        images = self.inputs[rows]
+        draws = [torch.from_numpy(values).to(images.device) for values in self._draw(step, len(rows))]
+        images = crop_flip(images, *draws, self.padding)
+        return (images if self.transform is None else self.transform(images)), self.targets[rows]
+
+    def to(self, device) -> "AugmentedBatches":
+        """The same batches with the data on `device`."""
+        data = self.inputs.to(device), self.targets.to(device)
+        return AugmentedBatches(*data, self.size, self.seed, self.transform, padding=self.padding)
+
+    def _draw(self, step: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        key = int(seeds.stream(self.seed, "batches").integers(2**63))
+        rng = np.random.default_rng([key, step, 1])  # three numbers: no order of an epoch has this stream
+        top, left = rng.integers(0, 2 * self.padding + 1, (2, count))
+        return top, left, rng.random(count) < 0.5

@@ -1,0 +1,41 @@
+"""Norms and magnitudes of a network's weights, layer by layer."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+def matrices(model: nn.Module) -> dict[str, Tensor]:
+    """The weight matrices of `model` by name, in order; tokens' and positions' tables among them, no vectors."""
+    return {name: p.detach() for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
+
+
+@torch.no_grad()
+def norms(model: nn.Module) -> dict[str, float]:
+    """‖W‖_F of every weight matrix by name, summed in float64."""
+    found = matrices(model)
+    return {name: float(torch.linalg.vector_norm(W, dtype=torch.float64)) for name, W in found.items()}
+
+
+def growth(metrics: Mapping[str, np.ndarray], prefix: str = "norm.") -> dict[str, np.ndarray]:
+    """Norms over time, relative to the first: {layer: (points,)}, from a history's metrics named `prefix` + layer."""
+    return {key.removeprefix(prefix): v / v[0] for key, v in metrics.items() if key.startswith(prefix)}
+
+
+def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
+    """The share of all entries of `weights` that are larger than `threshold` in magnitude."""
+    sizes = [(np.count_nonzero(np.abs(W) > threshold), W.size) for W in weights]
+    return sum(n for n, _ in sizes) / sum(n for _, n in sizes)
+
+
+def effective_share(W: np.ndarray) -> float:
+    """How evenly the entries carry the matrix: (Σ|w|)² / (N Σ w²), 1 for equal magnitudes, 1/N for one entry alone.
+
+    It does not change when W is scaled, so that matrices of different norms can be compared; 2/π for Gaussian
+    entries. NaN for W = 0.
+    """
+    size = np.abs(np.asarray(W, dtype=np.float64))
+    with np.errstate(invalid="ignore"):
+        return float(size.sum() ** 2 / (size.size * (size**2).sum()))
