@@ -22,6 +22,9 @@ COLOURS = {
     "Polyak, no cap": "#E69F00",
     "SPS": "#D55E00",
     "Adam": "#009E73",
+    "l1.1": "#CC79A7",
+    "l2": "#000000",
+    "l3": "#0072B2",
 }
 
 
@@ -64,6 +67,18 @@ def band(ax, x, runs, label: str, colour: str | None = None, **line) -> None:
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, color=colour, **line)
     if len(runs) > 1:
         ax.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=drawn.get_color(), alpha=0.15, linewidth=0)
+
+
+def magnitudes(ax, weights, label: str, smallest: float = 1e-6, bins: int = 60) -> None:
+    """Draw how the magnitudes of all entries of `weights` (arrays) spread over decades: share of entries per bin.
+
+    Entries below `smallest`, zeros included, count in the first bin.
+    """
+    sizes = np.clip(np.concatenate([np.abs(np.asarray(W)).ravel() for W in weights]), smallest, None)
+    edges = np.geomspace(smallest, max(sizes.max(), 10 * smallest) * (1 + 1e-6), bins + 1)
+    counts, _ = np.histogram(sizes, edges)
+    ax.stairs(100 * counts / sizes.size, edges, label=label, color=COLOURS.get(label), fill=False, linewidth=1.2)
+    ax.set(xscale="log", xlabel="Magnitude of a weight", title="Share of weights (%)")
 
 
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:

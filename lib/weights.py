@@ -1,6 +1,6 @@
 """Norms and magnitudes of a network's weights, layer by layer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -19,9 +19,16 @@ def norms(model: nn.Module) -> dict[str, float]:
     return {name: float(torch.linalg.vector_norm(W, dtype=torch.float64)) for name, W in found.items()}
 
 
-def growth(metrics: Mapping[str, np.ndarray], prefix: str = "norm.") -> dict[str, np.ndarray]:
-    """Norms over time, relative to the first: {layer: (points,)}, from a history's metrics named `prefix` + layer."""
-    return {key.removeprefix(prefix): v / v[0] for key, v in metrics.items() if key.startswith(prefix)}
+def norm_metrics(model: nn.Module) -> dict[str, float]:
+    """`norms` as metrics of an evaluation: {"norm.<name>": ‖W‖_F}."""
+    return {f"norm.{name}": value for name, value in norms(model).items()}
+
+
+def growth(histories: Sequence) -> dict[str, np.ndarray]:
+    """Norms over time relative to the first: {name: (runs, points)}, from runs that recorded `norm_metrics`."""
+    names = [key for key in histories[0].metrics if key.startswith("norm.")]
+    norms = {key: np.stack([history.metrics[key] for history in histories]) for key in names}
+    return {key.removeprefix("norm."): values / values[:, :1] for key, values in norms.items()}
 
 
 def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
