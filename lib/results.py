@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import BinaryIO
 
 import lib
 from lib.claims import Claim
@@ -83,18 +85,30 @@ def dumps(value) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write `content` so that `path` holds the old bytes or all of the new ones, whatever interrupts."""
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose content becomes `path` at the end, so that `path` holds the old bytes or all of the new.
+
+    Whatever interrupts, a power cut included: the bytes are on the disk before the name points to them.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(handle, "wb") as stream:
-            stream.write(content)
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)  # mkstemp gives 0600, which would reach git and shared folders
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write `content` to `path` through `replacing`."""
+    with replacing(path) as stream:
+        stream.write(content)
 
 
 def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:

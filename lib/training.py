@@ -1,15 +1,13 @@
-"""One training loop for every network and optimiser; it records what each step did.
+"""One training loop for every network and optimiser; it records what each step did and survives being killed.
 
-The loop runs on `accelerate`, so the same call serves a CPU, a GPU or, under torchrun, several processes.
+The loop runs on `accelerate`, so the same call serves a CPU, a GPU or, under torchrun, several processes that
+share every batch. `python -m lib.training --help` trains a named network without a notebook.
 """
 
 import math
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -17,82 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib import seeds
-from lib.optimizers import gradient_norm
+from lib.batches import Batches
+from lib.checkpoints import Checkpoints
+from lib.training_record import History, Record, running_mean, steps_to_reach
+
+__all__ = [
+    "Batches", "Checkpoints", "History", "classification", "cross_entropy", "initialised", "running_mean",
+    "steps_to_reach", "train",
+]  # fmt: skip
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Shuffled mini-batches of data that lie on one device: batch k is a function of (seed, k) alone.
-
-    Every epoch has its own order, drawn from the stream "batches" of `seed`; an incomplete batch is left out.
-
-    Args:
-        inputs: (N, ...), for images uint8.
-        targets: (N,).
-        size: rows of a batch; more than N raises ValueError.
-        seed: the run's integer seed.
-        transform: applied to the rows of `inputs` that a batch takes, for example `datasets.Standardise`.
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    size: int
-    seed: int
-    transform: Callable[[Tensor], Tensor] | None = None
-
-    def __post_init__(self):
-        if len(self.inputs) != len(self.targets):
-            raise ValueError(f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree")
-        if not 0 < self.size <= len(self.inputs):
-            raise ValueError(f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}")
-
-    @property
-    def per_epoch(self) -> int:
-        """Steps of one pass over the data."""
-        return len(self.inputs) // self.size
-
-    def rows(self, step: int) -> Tensor:
-        """Row numbers of batch `step` (from 0): (size,)."""
-        epoch, place = divmod(step, self.per_epoch)
-        return _order(self.seed, epoch, len(self.inputs))[place * self.size : (place + 1) * self.size]
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs (size, ...) and targets (size,) of batch `step`."""
-        rows = self.rows(step).to(self.inputs.device)
-        inputs = self.inputs[rows]
-        return (inputs if self.transform is None else self.transform(inputs)), self.targets[rows]
-
-    def to(self, device) -> "Batches":
-        """The same batches with the data on `device`."""
-        return Batches(self.inputs.to(device), self.targets.to(device), self.size, self.seed, self.transform)
-
-
-@lru_cache(maxsize=4)
-def _order(seed: int, epoch: int, rows: int) -> Tensor:
-    key = int(seeds.stream(seed, "batches").integers(2**63))
-    return torch.from_numpy(np.random.default_rng([key, epoch]).permutation(rows))
-
-
-@dataclass(frozen=True)
-class History:
-    """What a run did, as arrays; after a divergence every entry is NaN.
-
-    `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the step size
-    taken (the learning rate for an optimiser without `last_step_size`), ‖g‖, and the training time so far
-    without evaluations. `evaluated_at` (points,): numbers of steps done; `metrics[name]` (points,): what
-    `evaluate` returned there. `status` is "finished" or "diverged at step k"; `device` says where it ran.
-    """
-
-    loss: np.ndarray
-    step_size: np.ndarray
-    gradient_norm: np.ndarray
-    seconds: np.ndarray
-    evaluated_at: np.ndarray
-    metrics: Mapping[str, np.ndarray]
-    status: str
-    device: str
+DRIFT = 1e-5  # largest difference between processes' weights, relative to the largest weight, that is let pass
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -139,62 +72,145 @@ def train(
     evaluate_at: Iterable[int] = (),
     label: str = "",
     cpu: bool = False,
+    precision: str = "float32",
+    checkpoints: Checkpoints | None = None,
 ) -> History:
     """Train `model` in place for `steps` steps and return its history.
 
     Args:
         optimizer: any torch optimiser over the model's parameters; it is called as `step(closure)`.
-        batches: step k uses `batches.batch(k)`, whatever the optimiser.
-        loss: (model, batch) to a scalar tensor.
+        batches: step k uses `batches.batch(k)`, whatever the optimiser; several processes take
+            `batches.share(k, n)` each. `batches.seed` seeds dropout, afresh at every step.
+        loss: (model, batch) to a scalar tensor, a mean over the rows.
         evaluate: the model in evaluation mode, without gradients, to named numbers.
-        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate; the end is always added.
+        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the norms of
+            the weights; the end is always added.
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
+        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the weights stay.
+        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
+            result then is, bit for bit, that of a run that was never interrupted.
 
-    A loss that is not finite ends the run: the history says so and the rest of it is NaN; nothing is raised.
-    Raises ValueError for steps below 1 or an evaluation outside 0 ... steps.
+    A loss that is not finite ends the run, unless the optimiser skips such steps: the history says so and the
+    rest of it is NaN; nothing is raised. Raises ValueError for steps below 1, an evaluation outside 0 ... steps,
+    an unknown precision, or a checkpoint of another configuration; OSError if a checkpoint cannot be written;
+    RuntimeError if the processes' weights drift apart.
     """
-    points = sorted({*evaluate_at, steps})
+    points = sorted({*map(int, evaluate_at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
         raise ValueError(
             f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at {points}"
         )
+    if precision not in ("float32", "bf16"):
+        raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}')
+    configuration = _configuration(model, optimizer, batches, steps, points, precision)
     accelerator = _accelerator(cpu)
-    record = _Record(steps, points, accelerator.device)
+    device, rank, processes = accelerator.device, accelerator.process_index, accelerator.num_processes
+    record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
     network, stepper = accelerator.prepare(model, optimizer)
-    batches = batches.to(accelerator.device)
+    model = accelerator.unwrap_model(network)
+    batches = (batches if processes == 1 else batches.share(rank, processes)).to(device)
+    dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    skips = getattr(optimizer, "check_finite", None) == "skip"
 
     def take(step: int) -> None:
         batch = batches.batch(step)
+        # By step, not one stream: a resumed run needs no generator's state, and evaluations may draw.
+        torch.manual_seed(int(np.random.SeedSequence([dropout, step, rank]).generate_state(1, np.uint64)[0]))
 
         def closure():
             stepper.zero_grad()
-            value = loss(network, batch)
+            with autocast:
+                value = loss(network, batch)
             accelerator.backward(value)
-            # The gradient is averaged over processes by itself, the loss is not, and Polyak's step needs
-            # both.
+            # The gradient is averaged over processes by itself, the loss is not, and Polyak's step needs both.
             record.loss[step] = value = accelerator.reduce(value.detach(), "mean")
             return value
 
         stepper.step(closure)
         record.note(step, optimizer)
 
+    def observe(done: int) -> None:
+        with autocast:
+            record.observe(done, model, evaluate, lambda: _drift(accelerator, model, done))
+
+    def save(done: int) -> None:
+        with record.paused():
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "record": record.state()}
+            checkpoints.save(state, configuration, done)
+
+    done = 0
+    if checkpoints:
+        configuration = {**configuration, **checkpoints.configuration}
+        done = _restore(accelerator, checkpoints, configuration, model, optimizer, record)
+    main = accelerator.is_local_main_process
     network.train()
-    with _progress(steps, label, accelerator.is_local_main_process) as bar:
-        for step in range(steps):
+    with _same_generators_afterwards(device), _progress(steps, done, label, main) as bar:
+        for step in range(done, steps):
             if step in points:
-                record.evaluate(step, network, evaluate)
+                observe(step)
             try:
                 take(step)
             except FloatingPointError:
                 record.loss[step] = math.nan  # the loss itself may still have been finite
                 break
             bar.update()
-            if step % CHECK_EVERY == 0 and not math.isfinite(record.loss[step]):
+            saving = checkpoints is not None and (step + 1) % checkpoints.every == 0 and step + 1 < steps
+            if (saving or step % CHECK_EVERY == 0) and not skips and not math.isfinite(record.loss[step]):
                 break
+            if saving and accelerator.is_main_process:
+                save(step + 1)
         else:
-            record.evaluate(steps, network, evaluate)
-    return record.history()
+            observe(steps)
+            if checkpoints and done < steps and accelerator.is_main_process:
+                save(steps)
+    return record.history(optimizer.skipped_steps if skips else None)
+
+
+def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
+    """What a checkpoint has to agree with: all that decides the result and that can be seen from here."""
+    changing = ("params", "steps", "skipped")  # of an option's group
+    groups = [{k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups]
+    return {
+        "optimizer": type(optimizer).__name__,
+        **{f"optimizer group {k}": group for k, group in enumerate(groups)},
+        "batch": {"size": batches.size, "per_epoch": batches.per_epoch},
+        "seed": batches.seed,
+        "steps": steps,
+        "evaluate_at": points,
+        "precision": precision,
+        "shape": {name: tuple(p.shape) for name, p in model.named_parameters()},
+    }
+
+
+def _restore(accelerator, checkpoints, configuration, model, optimizer, record) -> int:
+    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done so far."""
+    found = checkpoints.load(configuration)
+    done = found[0] if found else 0
+    if accelerator.num_processes > 1:
+        everyone = accelerator.gather(torch.tensor([done], device=accelerator.device)).tolist()
+        if len(set(everyone)) > 1:
+            raise ValueError(f"the processes found checkpoints after {everyone} steps; they must see the same file")
+    if found:
+        model.load_state_dict(found[1]["model"])
+        optimizer.load_state_dict(found[1]["optimizer"])
+        record.restore(found[1]["record"])
+    return done
+
+
+def _drift(accelerator, model: nn.Module, done: int) -> float:
+    """Largest difference of a weight between this and any other process; RuntimeError above `DRIFT`."""
+    if accelerator.num_processes == 1:
+        return 0.0
+    from accelerate.utils import broadcast
+
+    mine = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
+    apart = (mine - broadcast(mine.clone())).abs().max()  # from process 0
+    apart = float(accelerator.gather(apart.reshape(1)).max())
+    if not apart <= DRIFT * float(mine.abs().max()):
+        raise RuntimeError(f"after {done} steps the weights of two processes differ by {apart:.1e}")
+    return apart
 
 
 def _accelerator(cpu: bool):
@@ -205,71 +221,18 @@ def _accelerator(cpu: bool):
     return Accelerator(cpu=cpu)
 
 
-class _Record:
-    """The arrays of a history while it grows; per-step values stay on the device."""
-
-    def __init__(self, steps: int, points: list[int], device: torch.device):
-        self.loss, self.step_size, self.norm = torch.full((3, steps), math.nan, device=device)
-        self.seconds = np.full(steps, math.nan)
-        self.points, self.metrics, self.device = points, {}, device
-        self.start = time.perf_counter()
-
-    def note(self, step: int, optimizer) -> None:
-        lr = optimizer.param_groups[0].get("lr", math.nan)
-        size, norm = getattr(optimizer, "last_step_size", lr), getattr(optimizer, "last_gradient_norm", None)
-        if norm is None:
-            norm = gradient_norm(
-                [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-            )
-        self.step_size[step], self.norm[step] = size, norm
-        self.seconds[step] = time.perf_counter() - self.start
-
-    def evaluate(self, step: int, network: nn.Module, evaluate) -> None:
-        if evaluate is None:
-            return
-        begin = time.perf_counter()
-        network.eval()
-        with torch.inference_mode():
-            values = evaluate(network)
-        network.train()
-        for name, value in values.items():
-            self.metrics.setdefault(name, np.full(len(self.points), math.nan))[self.points.index(step)] = value
-        self.start += time.perf_counter() - begin
-
-    def history(self) -> History:
-        loss, step_size, norm = (values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm))
-        bad = np.flatnonzero(~np.isfinite(loss))
-        status = f"diverged at step {bad[0] + 1}" if len(bad) else "finished"
-        if len(bad):
-            for values in (loss, step_size, norm, self.seconds):
-                values[bad[0] :] = math.nan
-            for values in self.metrics.values():
-                values[np.array(self.points) > bad[0]] = math.nan
-        arrays = (loss, step_size, norm, self.seconds, np.array(self.points))
-        return History(*arrays, metrics=self.metrics, status=status, device=str(self.device))
+def _same_generators_afterwards(device: torch.device):
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
-def _progress(steps: int, label: str, main: bool):
+def _progress(steps: int, done: int, label: str, main: bool):
     from tqdm import tqdm
 
     silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0")  # tqdm itself reads it only once, at import
-    return tqdm(total=steps, desc=label, unit="step", leave=False, disable=silent or not main)
+    return tqdm(total=steps, initial=done, desc=label, unit="step", leave=False, disable=silent or not main)
 
 
-def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` entries (fewer at the start) along the last axis; the shape stays.
+if __name__ == "__main__":
+    from lib.training_runs import main
 
-    From a NaN on, every entry is NaN.
-    """
-    total = np.cumsum(values, axis=-1)
-    before = np.concatenate([np.zeros_like(total[..., :window]), total[..., :-window]], axis=-1)
-    if values.shape[-1] <= window:
-        before = np.zeros_like(total)
-    return (total - before) / np.minimum(np.arange(1, values.shape[-1] + 1), window)
-
-
-def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
-    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or inf."""
-    reached = running_mean(loss, window) <= target
-    reached[..., : window - 1] = False  # a mean over fewer entries is noisier
-    return np.where(reached.any(-1), reached.argmax(-1) + 1.0, np.inf)
+    raise SystemExit(main())

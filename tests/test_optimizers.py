@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.optimizers import NormalizedSGD, StochasticPolyak, gradient_norm, normalized_step, polyak_step
+from lib.optimizers import NormalizedSGD, StochasticPolyak, _move, gradient_norm, normalized_step, polyak_step
 
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-14}
 
@@ -263,3 +263,78 @@ def test_state_dict_continues_the_run(make):
     copy.grad = torch.full_like(copy, math.nan)
     with pytest.raises(FloatingPointError, match="step 7"):
         other.step(lambda: torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-25, 1e20])
+def test_norm_of_large_tensors(scale):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(300, 1000), (70_001,), (5,), (0,)]  # whole blocks, a rest, a small one, an empty one
+    gradients = [scale * torch.randn(shape, generator=generator) for shape in shapes]
+    gradients.append(gradients[0].t() * 2)  # not contiguous
+    expected = np.sqrt(sum((g.double().numpy() ** 2).sum() for g in gradients))
+    assert float(gradient_norm(gradients)) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_norm_of_large_tensors_shows_what_is_not_finite(bad):
+    gradient = torch.ones(100_000)
+    gradient[70_000] = bad
+    assert not math.isfinite(gradient_norm([gradient, torch.ones(3)]))
+
+
+@pytest.mark.parametrize("check_finite", [False, "skip", None])
+@pytest.mark.parametrize("make", [lambda p, **o: NormalizedSGD(p, 0.1, 0.5, **o), StochasticPolyak])
+def test_no_value_leaves_the_device_in_a_step(make, check_finite):
+    """Tensors on the device "meta" have no values: whatever asks for one raises, as it would wait on a GPU."""
+    groups = [{"params": [torch.zeros(s, device="meta", requires_grad=True)]} for s in ((300, 400), (7,))]
+    optimizer = make(groups, check_finite=check_finite)
+
+    def closure():
+        for group in groups:
+            (parameter,) = group["params"]
+            parameter.grad = torch.zeros_like(parameter)
+        return torch.zeros((), device="meta")
+
+    for _ in range(2):
+        optimizer.step(closure)
+    assert optimizer.last_step_size.is_meta and optimizer.last_gradient_norm.is_meta
+    with pytest.raises(RuntimeError, match="meta"):
+        float(optimizer.last_step_size)
+
+
+@pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, 0.1, check_finite="skip"), RULES["polyak, c=2"][0]])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_bad_steps_are_skipped_and_counted(make, bad):
+    x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0], requires_grad=True)
+    optimizer = make([{"params": [x]}, {"params": [y]}])
+    optimizer.check_finite = "skip"
+    for gradient, loss in ((1.0, 1.0), (bad, 1.0), (1.0, bad), (1.0, 1.0)):
+        before = x.detach().clone(), y.detach().clone()
+        x.grad, y.grad = torch.tensor([gradient, 1.0]), torch.ones(1)
+        optimizer.step(lambda loss=loss: torch.tensor(loss))
+        good = math.isfinite(gradient) and math.isfinite(loss)
+        assert (not torch.equal(x, before[0])) is good and (not torch.equal(y, before[1])) is good
+        assert (float(optimizer.last_step_size) > 0) is good
+    assert optimizer.skipped_steps == 2
+    other = make([{"params": [x]}, {"params": [y]}])
+    other.load_state_dict(optimizer.state_dict())
+    assert other.skipped_steps == 2
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_the_move_of_a_gpu_equals_that_of_a_cpu(bad):
+    """On a GPU the verdict is applied to the gradients instead of being read; here that path runs on a CPU."""
+    ours, expected = ([torch.ones(s, requires_grad=True) for s in ((2, 3), (4,))] for _ in range(2))
+    for parameters in (ours, expected):
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, math.inf if bad else 2.0)
+    with torch.no_grad():
+        _move(ours, torch.tensor(0.0 if bad else 0.25, dtype=torch.float64), torch.tensor(bad))
+        if not bad:
+            _move(expected, torch.tensor(0.25, dtype=torch.float64))
+    assert all(map(torch.equal, ours, expected))
+
+
+def test_bad_check_finite():
+    with pytest.raises(ValueError, match="check_finite must be"):
+        NormalizedSGD([torch.zeros(1, requires_grad=True)], 0.1, check_finite="raise")

@@ -1,14 +1,12 @@
 """The training loop: determinism, what it records, divergence, batches."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
-from lib import training
+from lib import training, training_record
 from lib.optimizers import NormalizedSGD, StochasticPolyak
 from lib.training import Batches, classification, initialised, running_mean, steps_to_reach, train
 
@@ -40,14 +38,6 @@ def test_same_seed_gives_the_same_bits(rule):
     assert torch.equal(a.weight, b.weight)
     for name in ("loss", "step_size", "gradient_norm"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-
-
-def test_another_process_gives_the_same_bits():
-    code = "from tests.test_training import run; print(run()[2].loss.tobytes().hex())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=training.__file__[:-15]
-    )
-    assert done.stdout.strip() == run()[2].loss.tobytes().hex()
 
 
 def test_another_seed_gives_another_run():
@@ -203,3 +193,72 @@ def test_a_gradient_that_blows_up_in_the_last_step_counts_as_divergence():
 
     history = run(MAKERS["SNGD"], steps=4, loss=loss)[2]
     assert history.status == "diverged at step 4"
+
+
+def test_steps_that_the_optimiser_skips_do_not_end_the_run():
+    calls = []
+
+    def loss(model, batch):
+        calls.append(1)
+        return training.cross_entropy(model, batch) * (math.nan if len(calls) in (1, 5) else 1)
+
+    model, _, history = run(lambda p: NormalizedSGD(p, 0.1, check_finite="skip"), steps=9, loss=loss)
+    assert history.status == "finished, 2 steps skipped"
+    assert np.flatnonzero(np.isnan(history.loss)).tolist() == [0, 4]
+    assert history.step_size[4] == 0 and (history.step_size[5:] > 0).all()
+    assert torch.isfinite(model.weight).all()
+
+
+def test_dropout_is_a_function_of_seed_and_step():
+    inputs, labels = clusters()
+
+    def losses(draws, **seed):
+        model = initialised(lambda: torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Dropout(0.5)), 0)
+        batches = Batches(inputs, labels, 60, **seed)  # the whole set, so that only dropout tells steps apart
+        evaluate = lambda model: {"drawn": float(torch.rand(draws).sum())}
+        optimizer = torch.optim.SGD(model.parameters(), 1e-30)
+        return train(model, optimizer, batches, 5, cpu=True, evaluate=evaluate, evaluate_at=[2]).loss
+
+    first = losses(1, seed=0)
+    assert len(set(first)) == 5
+    np.testing.assert_array_equal(first, losses(7, seed=0))
+    assert not np.isin(first, losses(1, seed=1)).any()
+
+
+def test_weight_norms_are_recorded_for_every_layer():
+    model, _, history = run(steps=6, evaluate_at=[0, 3])
+    start = initialised(lambda: torch.nn.Linear(4, 3), 0)
+    for name, values in history.weight_norms.items():
+        ends = [float(m.get_parameter(name).detach().norm()) for m in (start, model)]
+        assert values[[0, -1]].tolist() == pytest.approx(ends, rel=1e-6)
+    assert set(history.weight_norms) == {"weight", "bias"} and history.metrics == {}
+    assert history.drift.tolist() == [0, 0, 0]
+
+
+def test_bf16_computes_in_bfloat16_and_keeps_float32_weights():
+    seen = []
+
+    def loss(model, batch):
+        seen.append(model(batch[0]).dtype)
+        return training.cross_entropy(model, batch)
+
+    model, _, history = run(loss=loss, precision="bf16", evaluate=classification(*clusters()))
+    assert set(seen) == {torch.bfloat16} and model.weight.dtype == torch.float32
+    np.testing.assert_allclose(history.loss, run()[2].loss, rtol=0.05)
+    assert not np.array_equal(history.loss, run()[2].loss)
+    with pytest.raises(ValueError, match="precision must be"):
+        run(precision="fp16")
+
+
+def test_a_history_and_its_file_agree(tmp_path):
+    history = run(steps=5, evaluate=classification(*clusters()), evaluate_at=[0])[2]
+    history.save(tmp_path / "run.npz", {"rate": 0.1, "data": {"name": "clusters"}})
+    loaded, about = training_record.load(tmp_path / "run.npz")
+    assert about == {"rate": 0.1, "data": {"name": "clusters"}}
+    for name, expected in vars(history).items():
+        values = getattr(loaded, name)
+        if isinstance(expected, dict):
+            assert values.keys() == expected.keys()
+            assert all(np.array_equal(values[key], expected[key]) for key in expected)
+        else:
+            assert np.array_equal(values, expected)

@@ -1,0 +1,23 @@
+"""One of the processes of tests/test_parallel.py, started by torchrun: `-m tests.two_processes FOLDER`."""
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from lib import training_runs
+
+COMMAND = ["digits", "sps", "--steps", "12", "--evaluations", "3", "--cpu", "--out"]
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    model, _ = training_runs.run(training_runs.options([*COMMAND, str(folder / "both")]))
+    rank = torch.distributed.get_rank()
+    torch.save(model.state_dict(), folder / f"rank{rank}.pt")
+    Accelerator.reduce = lambda self, tensor, reduction: tensor  # every process its own loss
+    try:
+        training_runs.run(training_runs.options([*COMMAND, str(folder / "apart")]))
+    except RuntimeError as error:
+        (folder / f"apart{rank}.txt").write_text(str(error))
+    torch.distributed.destroy_process_group()
