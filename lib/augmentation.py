@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib import seeds
-from lib.training import Batches
+from lib.batches import Batches
 
 
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
@@ -43,7 +43,7 @@ class Resize:
 
 @dataclass(frozen=True)
 class AugmentedBatches(Batches):
-    """`training.Batches` whose images are cropped out of a padded border and mirrored at random, then transformed.
+    """`batches.Batches` whose images are cropped out of a padded border and mirrored at random, then transformed.
 
     padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed, step) alone, so a
     run that is taken up again sees the same pictures. Source: paper C, vision experiment (crop, resize, flip; a
@@ -53,20 +53,16 @@ class AugmentedBatches(Batches):
     padding: int = 4
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Images (size, ...) and labels (size,) of batch `step`."""
+        """Images (size, ...) and labels (size,) of batch `step`, or this part's rows of them."""
         rows = self.rows(step).to(self.inputs.device)
-        images = self.inputs[rows]
-        draws = [torch.from_numpy(values).to(images.device) for values in self._draw(step, len(rows))]
-        images = crop_flip(images, *draws, self.padding)
+        draws = [torch.from_numpy(values).to(self.inputs.device) for values in self._draw(step)]
+        images = crop_flip(self.inputs[rows], *draws, self.padding)
         return (images if self.transform is None else self.transform(images)), self.targets[rows]
 
-    def to(self, device) -> "AugmentedBatches":
-        """The same batches with the data on `device`."""
-        data = self.inputs.to(device), self.targets.to(device)
-        return AugmentedBatches(*data, self.size, self.seed, self.transform, padding=self.padding)
-
-    def _draw(self, step: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _draw(self, step: int) -> list[np.ndarray]:
+        """Top, left and mirrored for this part's rows; drawn for the whole batch, so that parts make no difference."""
         key = int(seeds.stream(self.seed, "batches").integers(2**63))
         rng = np.random.default_rng([key, step, 1])  # three numbers: no order of an epoch has this stream
-        top, left = rng.integers(0, 2 * self.padding + 1, (2, count))
-        return top, left, rng.random(count) < 0.5
+        top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
+        k, n = self.part
+        return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]

@@ -45,7 +45,7 @@ class Grid:
             band(ax, rates, self.losses[rule].T, rule, marker=".")
             best = self.best[rule]
             ax.plot(best, np.median(self.losses[rule][rates == best]), "o", mfc="none", mec="0.2", ms=8)
-        ax.set(xscale="log", xlabel="Learning rate (SPS: cap)")
+        ax.set(xscale="log", xlabel="Learning rate")
 
 
 def search(

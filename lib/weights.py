@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 
@@ -12,23 +11,10 @@ def matrices(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
 
 
-@torch.no_grad()
-def norms(model: nn.Module) -> dict[str, float]:
-    """‖W‖_F of every weight matrix by name, summed in float64."""
-    found = matrices(model)
-    return {name: float(torch.linalg.vector_norm(W, dtype=torch.float64)) for name, W in found.items()}
-
-
-def norm_metrics(model: nn.Module) -> dict[str, float]:
-    """`norms` as metrics of an evaluation: {"norm.<name>": ‖W‖_F}."""
-    return {f"norm.{name}": value for name, value in norms(model).items()}
-
-
-def growth(histories: Sequence) -> dict[str, np.ndarray]:
-    """Norms over time relative to the first: {name: (runs, points)}, from runs that recorded `norm_metrics`."""
-    names = [key for key in histories[0].metrics if key.startswith("norm.")]
-    norms = {key: np.stack([history.metrics[key] for history in histories]) for key in names}
-    return {key.removeprefix("norm."): values / values[:, :1] for key, values in norms.items()}
+def growth(histories: Sequence, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Norms ‖W‖_F over time, relative to the first, of the parameters `names`: {name: (runs, points)}."""
+    norms = {name: np.stack([history.weight_norms[name] for history in histories]) for name in names}
+    return {name: values / values[:, :1] for name, values in norms.items()}
 
 
 def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
