@@ -1,4 +1,4 @@
-"""Reviews as numbers: a vocabulary of the training reviews' most frequent words, and texts cut to one length."""
+"""Reviews as numbers: the training reviews' most frequent words or BERT's word pieces, and texts cut to one length."""
 
 import re
 from collections import Counter
@@ -56,3 +56,44 @@ class Vocabulary:
             kept = [FIRST, *(known.get(word, UNKNOWN) for word in found[: length - 1])]
             ids[row, : len(kept)] = kept
         return Encoded(torch.from_numpy(ids), cut)
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """BERT's vocabulary, through the tokenizer that comes with the weights of `lib.bert`."""
+
+    tokenizer: object
+
+    @property
+    def names(self) -> list[str]:
+        """Word pieces by id."""
+        return [self.tokenizer.id_to_token(number) for number in range(len(self))]
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size()
+
+    def encode(self, texts: Sequence[str], length: int) -> Encoded:
+        """As `Vocabulary.encode`; [SEP] ends a text, as BERT has it."""
+        for row, text in enumerate(texts):
+            if not words(text):
+                raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        found = [row.ids for row in self.tokenizer.encode_batch(list(texts))]
+        ids = np.zeros((len(texts), length), dtype=np.int32)
+        for row, numbers in enumerate(found):
+            ids[row, : min(len(numbers), length)] = numbers[:length]
+        return Encoded(torch.from_numpy(ids), sum(len(numbers) > length for numbers in found))
+
+
+def choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary | WordPieces:
+    """`Vocabulary.of(texts, size)` for "words", BERT's word pieces for "bert"; ValueError for anything else."""
+    if tokenizer == "words":
+        return Vocabulary.of(texts, size)
+    if tokenizer != "bert":
+        raise ValueError(f'tokenizer must be "words" or "bert", not {tokenizer!r}')
+    from tokenizers import Tokenizer
+
+    from lib import bert
+
+    return WordPieces(Tokenizer.from_file(str(bert.weights().folder / "tokenizer.json")))
