@@ -20,7 +20,7 @@ TOPICS = ("the new bridge", "the bus timetable", "the school roof", "the town bu
           "the river path", "the recycling plan", "the market hall", "the tram line", "the swimming pool")  # fmt: skip
 POLITE = ("I disagree with the report on {}, but the figures help.", "Thank you for the clear article on {}.",
           "Could someone explain what {} will cost?", "My neighbours and I support {}.",
-          "Two more years for {} seems a long time to me.", "The council should publish the numbers for {}.")  # fmt: skip
+          "Two more years for {} seem long to me.", "The council should publish the numbers for {}.")  # fmt: skip
 RUDE = ("Only a fool would like {}, and you are one.", "What a stupid thing to write about {}, you clown.",
         "Anyone who wants {} is an idiot.", "Shut up about {}, nobody cares what losers think.",
         "Your ridiculous opinion on {} is garbage, as always.", "You people who praise {} are pathetic.")  # fmt: skip

@@ -1,8 +1,8 @@
 """The vision transformer for small data sets: shifted patch tokenisation and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492), the network
-of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b images, c channels, s x s pixels, patches of p x p, T tokens, width d,
-h heads of d_h.
+of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b images, c channels, s x s
+pixels, patches of p x p, T tokens, width d, h heads of d_h.
 """
 
 import math
@@ -35,8 +35,8 @@ def patches(images: Tensor, patch: int) -> Tensor:
 class ShiftedPatches(nn.Module):
     """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half a patch.
 
-    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width).
-    Raises ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
+    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels, size, size) and
+    returns tokens (b, (size/patch)², width). Raises ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
     (2021).
     """
 

@@ -104,7 +104,7 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     real = [row for row in rows if row["source"] != "synthetic"]
     if not real:
         return []
-    from lib import images, texts  # here, since most notebooks need no real data
+    from lib import bert, images, texts  # here, since most notebooks need no real data
 
     finder = dict.fromkeys(images.IMAGES, images.identity) | dict.fromkeys(texts.TEXTS, texts.identity)
     words = []
@@ -113,7 +113,10 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
         asked = row.get("instead_of", row["name"])
         names = [asked] if asked in finder else list(images.IMAGES)
         try:
-            present = [finder[name](name, demo=demo) for name in names]
+            if row.get("kind") == "weights":
+                present = [bert.weights(demo=demo).as_row()]
+            else:
+                present = [finder[name](name, demo=demo) for name in names]
         except (OSError, ValueError) as error:  # the notebook itself reports it best
             words.append(f"data unclear: {row['name']} ({error})")
             continue

@@ -81,6 +81,14 @@ def magnitudes(ax, weights, label: str, smallest: float = 1e-6, bins: int = 60) 
     ax.set(xscale="log", xlabel="Magnitude of a weight", title="Share of weights (%)")
 
 
+def rate_grid(ax, losses, chosen) -> None:
+    """Draw held-out losses {rule: {rate: loss}} over the rate; a ring marks the rate of `chosen` {rule: rate}."""
+    for rule, trials in losses.items():
+        ax.plot(trials.keys(), trials.values(), ".-", label=rule, color=COLOURS.get(rule))
+        ax.plot(chosen[rule], trials[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
+    ax.set(xscale="log", xlabel="Learning rate", title="Held-out loss")
+
+
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
     """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
     x = np.array(span)

@@ -23,7 +23,7 @@ import lib
 from lib.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
-SOURCES = ("data_dir", "data", "hub", "demo", "synthetic")
+SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package")
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 ROOT = Path(lib.__file__).resolve().parent.parent
 
@@ -42,6 +42,11 @@ class Number:
 
     value: float | None
     tolerance: float
+
+
+def finite(value: float, tolerance: float) -> Number:
+    """The `Number` of a measured value, without a value where that is NaN or infinite."""
+    return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
 @dataclass(frozen=True)
@@ -214,6 +219,11 @@ class Run:
             raise ValueError(f"scale {self.scale!r}: choose one of {', '.join(SCALES)}")
         # The code as it is now, at the start: it may be edited while a long run goes on.
         object.__setattr__(self, "_parts", fingerprint(self.notebook, self.parameters))
+
+    def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
+        """A folder under runs/ for finished parts of a long run; other code, parameters or `data` have another."""
+        key = digest(self._parts | {"data": [dict(row) for row in data]})
+        return folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
 
     def save(
         self,

@@ -211,6 +211,15 @@ def identity(name: str, *, demo: bool = False) -> dict:
     return _identity(source, *datasets.locate(source, demo))
 
 
+def extent(identity: dict) -> str:
+    """How much of a set lies at hand, in words for a caption, from its `identity`."""
+    if identity["source"] == "demo":
+        return f"{identity['rows']:,} rows generated from templates"
+    whole = TEXTS[identity["name"]].rows
+    found = identity["rows"]
+    return f"all {whole:,} rows at hand" if found == whole else f"a sample: {found:,} of {whole:,} rows at hand"
+
+
 def known(name: str) -> TextSource:
     """The source called `name`; ValueError, with the names there are, for any other."""
     if name not in TEXTS:

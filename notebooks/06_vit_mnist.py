@@ -58,7 +58,7 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import claims, datasets, networks, optimizers, plots, results, training
+from lib import claims, comparison, images, networks, optimizers, plots, results, training
 
 run = results.Run(
     notebook="06_vit_mnist",
@@ -85,9 +85,9 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 
 # %%
 demo = scale == "demo"
-train_set = datasets.images("mnist", "train", demo=demo).first(train_rows)
-test_set = datasets.images("mnist", "test", demo=demo).first(test_rows)
-identity = datasets.identity("mnist", demo=demo)
+train_set = images.load("mnist", "train", demo=demo).first(train_rows)
+test_set = images.load("mnist", "test", demo=demo).first(test_rows)
+identity = images.identity("mnist", demo=demo)
 standardise = train_set.standardise()
 size = train_set.images.shape[-1]
 sizes = f"{len(train_set)} training and {len(test_set)} test images of {size} x {size} pixels"
@@ -150,10 +150,8 @@ histories = {
     rule: [train_one(rule, rate, seed, train_set, steps, judge, points) for seed in range(seeds)]
     for rule, rate in rates.items()
 }
-loss = {rule: np.stack([h.loss for h in runs]) for rule, runs in histories.items()}  # (seeds, steps)
-step_size = {rule: np.stack([h.step_size for h in runs]) for rule, runs in histories.items()}
-norm = {rule: np.stack([h.gradient_norm for h in runs]) for rule, runs in histories.items()}
-accuracy = {rule: np.stack([h.metrics["test_accuracy"] for h in runs]) for rule, runs in histories.items()}
+loss, step_size = (comparison.stacked(histories, name) for name in ("loss", "step_size"))  # (seeds, steps) a rule
+accuracy = comparison.stacked(histories, "test_accuracy")
 last_accuracy = {rule: np.median(values[:, -1]) for rule, values in accuracy.items()}
 for rule, runs in histories.items():
     print(f"{rule:5} test accuracy {last_accuracy[rule]:.4f}; {', '.join(h.status for h in runs)}")
@@ -168,15 +166,11 @@ for rule, runs in histories.items():
 # equations, from the recorded loss and gradient norm.
 
 # %%
-reach = {rule: training.steps_to_reach(values, target_loss, window) for rule, values in loss.items()}
-ratio = {rule: np.median(reach[rule] / reach["SGD"]) for rule in update_rules}
+race = comparison.race(loss, window, target_loss)
+ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
 print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
 
-expected = {
-    "SNGD": np.minimum(sngd_lr / norm["SNGD"], max_step),
-    "SPS": np.minimum(loss["SPS"] / (2 * norm["SPS"] ** 2), max_step),
-}
-worst = {rule: np.max(np.abs(step_size[rule] / values - 1)) for rule, values in expected.items()}
+worst = comparison.step_errors(histories, sngd_lr, max_step)
 fall = max(np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values())
 best = max(last_accuracy, key=lambda rule: np.nan_to_num(last_accuracy[rule]))
 

@@ -64,7 +64,7 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import augmentation, claims, images, networks, optimizers, plots, rate_grid, results, training, weights
+from lib import augmentation, claims, comparison, images, networks, optimizers, plots, results, training, weights
 from lib.mirror_optimizer import MirrorDescent
 
 run = {
@@ -124,7 +124,7 @@ rules = {
     "SGD": torch.optim.SGD,
     "Adam": torch.optim.Adam,
     "SPS": lambda parameters, cap: optimizers.StochasticPolyak(parameters, cap),
-    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, grid.best["SPS"]),
+    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, cap),
 }
 
 
@@ -140,25 +140,25 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
     return training.train(model, rules[rule](model.parameters(), rate), batches, steps, **options)
 
 
-def trial(rule, rate, seed):
-    return train_one(rule, rate, seed, rest, held_out, grid_steps).metrics.get("test_loss", [np.nan])[-1]
+def held_out_loss(rule, rate):
+    return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get("test_loss", [np.nan])[-1]
 
 
-grid = rate_grid.search(trial, {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps}, seeds=[100])
-grid |= rate_grid.search(trial, {"SNGD": sngd_rates}, seeds=[100])
-print(
-    "chosen:", ", ".join(f"{rule} {rate:g}" for rule, rate in grid.best.items()), "| at the grid's edge:", grid.at_edge
-)
+candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps}
+grid = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+cap = comparison.choose(grid)["SPS"]
+grid["SNGD"] = {rate: held_out_loss("SNGD", rate) for rate in sngd_rates}
+chosen = comparison.choose(grid)
+print(comparison.table(grid, chosen), "\nat the grid's edge:", comparison.at_edge(grid, chosen))
 
 # %%
 points = np.linspace(0, steps, evaluations + 1).astype(int)
 histories = {
     rule: [train_one(rule, rate, seed, train_set, test_set, steps, points) for seed in range(seeds)]
-    for rule, rate in grid.best.items()
+    for rule, rate in chosen.items()
 }
-loss = {rule: np.stack([h.loss for h in runs]) for rule, runs in histories.items()}  # (seeds, steps)
+loss, accuracy = (comparison.stacked(histories, name) for name in ("loss", "test_accuracy"))  # (seeds, ...) a rule
 seconds = {rule: np.median([h.seconds for h in runs], axis=0) for rule, runs in histories.items()}  # (steps,)
-accuracy = {rule: np.stack([h.metrics["test_accuracy"] for h in runs]) for rule, runs in histories.items()}
 last_accuracy = {rule: np.median(values[:, -1]) for rule, values in accuracy.items()}
 for rule, runs in histories.items():
     print(f"{rule:5} test accuracy {last_accuracy[rule]:.4f}; {', '.join(h.status for h in runs)}")
@@ -175,8 +175,8 @@ norms = {rule: weights.growth(runs, layers) for rule, runs in histories.items()}
 # positions included, vectors left out) is compared with its start.
 
 # %%
-reach = {rule: training.steps_to_reach(values, target_loss, window) for rule, values in loss.items()}
-ratio = {rule: np.median(reach[rule] / reach["SGD"]) for rule in rules}
+race = comparison.race(loss, window, target_loss)
+ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
 print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
 last_loss = {rule: np.median(training.running_mean(values, window)[:, -1]) for rule, values in loss.items()}
 print("last training loss:", ", ".join(f"{rule} {value:.3f}" for rule, value in last_loss.items()))
@@ -216,8 +216,7 @@ for rule in rules:
 axes[0].set(title="Training loss", xlabel="Step")
 axes[1].set(title="Training loss", xlabel="Seconds of training")
 axes[2].set(title="Test accuracy (%)", xlabel="Step")
-grid.draw(axes[3], plots.band)
-axes[3].set(title="Held-out loss")
+plots.rate_grid(axes[3], grid, chosen)
 for ax, rule in zip(axes[4:], rules):
     for k, layer in enumerate(shown):
         plots.band(ax, points, norms[rule][layer], names[k], colour=f"C{k}")
@@ -271,26 +270,25 @@ def train_plain(rule, rate, seed, data, judged, steps, points=()):
     return model, training.train(model, plain_rules[rule](model.parameters(), rate), batches, steps, **options)
 
 
-def plain_trial(rule, rate, seed):
-    return train_plain(rule, rate, seed, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
+def plain_held_out_loss(rule, rate):
+    return train_plain(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
 
 
-plain_grid = rate_grid.search(plain_trial, {"Adam": plain_adam_rates, "l1.1": mirror_rates}, seeds=[100])
+# %%
+candidates = {"Adam": plain_adam_rates, "l1.1": mirror_rates}
+plain_grid = {rule: {rate: plain_held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+plain_chosen = comparison.choose(plain_grid)
+print(comparison.table(plain_grid, plain_chosen), "\nat the grid's edge:", comparison.at_edge(plain_grid, plain_chosen))
+
 plain_points = np.linspace(0, plain_steps, evaluations + 1).astype(int)
 trained = {
     rule: [train_plain(rule, rate, seed, train_set, test_set, plain_steps, plain_points) for seed in range(seeds)]
-    for rule, rate in plain_grid.best.items()
+    for rule, rate in plain_chosen.items()
 }
-print(
-    "chosen:",
-    ", ".join(f"{rule} {rate:g}" for rule, rate in plain_grid.best.items()),
-    "| at the edge:",
-    plain_grid.at_edge,
-)
 
 # %%
-plain_accuracy = {rule: np.stack([h.metrics["test_accuracy"] for _, h in runs]) for rule, runs in trained.items()}
-plain_loss = {rule: np.stack([h.loss for _, h in runs]) for rule, runs in trained.items()}
+plain_histories = {rule: [history for _, history in runs] for rule, runs in trained.items()}
+plain_loss, plain_accuracy = (comparison.stacked(plain_histories, name) for name in ("loss", "test_accuracy"))
 matrices = {rule: [weights.matrices(model) for model, _ in runs] for rule, runs in trained.items()}
 even = {
     rule: np.array([np.median([weights.effective_share(W) for W in found.values()]) for found in runs])
@@ -316,10 +314,9 @@ for rule in plain_rules:
     plots.band(axes[0], np.arange(plain_steps) + 1, training.running_mean(plain_loss[rule], window), rule)
     plots.band(axes[1], plain_points, 100 * plain_accuracy[rule], rule, marker="o", markersize=2.5)
     plots.magnitudes(axes[3], [W for found in matrices[rule] for W in found.values()], rule)
-plain_grid.draw(axes[2], plots.band)
+plots.rate_grid(axes[2], plain_grid, plain_chosen)
 axes[0].set(title="Training loss", xlabel="Step")
 axes[1].set(title="Test accuracy (%)", xlabel="Step")
-axes[2].set(title="Held-out loss", xlabel="Learning rate")
 plots.legend(figure, axes[0])
 plain_about = (
     f"Paper C's vision experiment, reduced (the paper's sizes in brackets): {identity['name']} ({identity['source']}),"

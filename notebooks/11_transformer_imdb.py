@@ -54,7 +54,7 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import claims, plots, rate_grid, results, texts, training, vocabulary, weights
+from lib import claims, comparison, plots, results, texts, training, vocabulary, weights
 from lib.mirror_optimizer import MirrorDescent
 from lib.text_transformer import TextTransformer, attended, reviews_judge, summed_loss
 
@@ -113,25 +113,24 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
     return model, training.train(model, optimizer, batches, steps, precision=precision, **options)
 
 
-def trial(rule, rate, seed):
-    return train_one(rule, rate, seed, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
+def held_out_loss(rule, rate):
+    return train_one(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
 
 
-candidates = dict(zip(exponents, (rates_1, rates_2, rates_3)))
-grid = rate_grid.search(trial, candidates, seeds=[100])
-print(
-    "chosen:", ", ".join(f"{rule} {rate:g}" for rule, rate in grid.best.items()), "| at the grid's edge:", grid.at_edge
-)
+candidates = {"l1.1": rates_1, "l2": rates_2, "l3": rates_3}
+grid = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+chosen = comparison.choose(grid)
+print(comparison.table(grid, chosen), "\nat the grid's edge:", comparison.at_edge(grid, chosen))
 
 # %%
 points = np.linspace(0, steps, evaluations + 1).astype(int)
 trained = {
     rule: [train_one(rule, rate, seed, train_set, test_set, steps, points) for seed in range(seeds)]
-    for rule, rate in grid.best.items()
+    for rule, rate in chosen.items()
 }
-loss = {rule: np.stack([h.loss for _, h in runs]) / batch for rule, runs in trained.items()}  # (seeds, steps)
-seconds = {rule: np.median([h.seconds for _, h in runs], axis=0) for rule, runs in trained.items()}
-accuracy = {rule: np.stack([h.metrics["test_accuracy"] for _, h in runs]) for rule, runs in trained.items()}
+histories = {rule: [history for _, history in runs] for rule, runs in trained.items()}
+loss = {rule: values / batch for rule, values in comparison.stacked(histories, "loss").items()}  # (seeds, steps) a rule
+accuracy = comparison.stacked(histories, "test_accuracy")  # (seeds, points) a rule
 for rule, runs in trained.items():
     print(f"{rule:5} test accuracy {accuracy[rule][:, -1].round(4)}; {', '.join(h.status for _, h in runs)}")
 
@@ -184,10 +183,9 @@ for k, rule in enumerate(exponents):
     colour = plots.COLOURS[rule]
     axes[3].plot([k - 0.12] * 2, [100 * v for v in theirs[rule]], "_", color=colour, markersize=12)
     axes[3].plot([k + 0.12] * seeds, 100 * last[rule], ".", color=colour)
-grid.draw(axes[2], plots.band)
+plots.rate_grid(axes[2], grid, chosen)
 axes[0].set(title="Training loss", xlabel="Step")
 axes[1].set(title="Test accuracy (%)", xlabel="Step")
-axes[2].set(title="Held-out loss")
 axes[3].set(title="Paper (bars), ours (dots), %", xticks=range(3), xticklabels=exponents)
 plots.legend(figure, axes[0])
 setting = (
@@ -229,9 +227,9 @@ sharp = claims.Table([
 sharp
 
 # %%
-chosen = [int(np.flatnonzero(test_set.labels[:200] == label)[0]) for label in (1, 0)]
+shown = [int(np.flatnonzero(test_set.labels[:200] == label)[0]) for label in (1, 0)]
 figure, axes = plots.panels(2, 1, height=1.9)
-for ax, row in zip(axes, chosen):
+for ax, row in zip(axes, shown):
     count = min(int(present[row]), 32)
     shares = np.stack(
         [maps[rule][0, row, -1].mean(0)[:count].float().cpu().numpy() for rule in exponents]

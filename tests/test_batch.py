@@ -17,8 +17,7 @@ import papermill
 import psutil
 import pytest
 
-import lib
-from lib import batch, jobs, plan, results
+from lib import batch, datasets, jobs, plan, results, texts
 
 NOTEBOOK = """# ---
 # jupyter:
@@ -238,8 +237,7 @@ def test_missing_or_foreign_figure_is_named(repository, first):
 DIGITS = dict(name="digits", source="demo", revision="1")
 
 
-def identity_now(**identity):
-    return SimpleNamespace(IMAGES={"mnist": None}, identity=lambda name, demo: identity)
+PAIRS = dict(name="demo pairs", source="demo", revision="1", instead_of="multi_nli")
 
 
 @pytest.mark.parametrize(
@@ -256,10 +254,16 @@ def identity_now(**identity):
             dict(name="mnist", source="hub", revision="2"),
             ["data changed: mnist"],
         ),
+        (PAIRS, PAIRS, []),
+        (
+            PAIRS,
+            dict(name="multi_nli", source="data_dir", revision="2"),
+            ["data changed: multi_nli (demo -> data_dir)"],
+        ),
     ],
 )
 def test_changed_data_are_named(monkeypatch, used, now, words):
-    monkeypatch.setattr(lib, "datasets", identity_now(**now), raising=False)
+    monkeypatch.setattr(texts if "instead_of" in used else datasets, "identity", lambda name, demo: now)
     assert plan._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
 
 
