@@ -132,7 +132,8 @@ class ImageSet:
         counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in self.images.unbind(1)])
         share = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
         mean = share @ levels  # (C,)
-        variance = (share * (levels - mean[:, None]) ** 2).sum(1)  # (C,)
+        pixels = int(counts[0].sum())
+        variance = (share * (levels - mean[:, None]) ** 2).sum(1) * pixels / (pixels - 1)  # (C,)
         return Standardise(mean.float()[:, None, None], variance.sqrt().float()[:, None, None])  # (C, 1, 1)
 
     def first(self, rows: int | None) -> "ImageSet":

@@ -87,6 +87,7 @@ def rate_grid(ax, losses, chosen) -> None:
         ax.plot(trials.keys(), trials.values(), ".-", label=rule, color=COLOURS.get(rule))
         ax.plot(chosen[rule], trials[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
     ax.set(xscale="log", xlabel="Learning rate", title="Held-out loss")
+    ax.xaxis.set_minor_formatter("")  # over a single decade they would be written out and overlap
 
 
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:

@@ -95,6 +95,8 @@ class TextTransformer(nn.Module):
         if ids.ndim != 2 or ids.shape[1] > self.length:
             raise ValueError(f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}")
         present = ids != PADDING
+        if not present[:, 0].all():
+            raise ValueError("a text must not begin with padding: there would be nothing to read")
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 
-def matrices(model: nn.Module) -> dict[str, Tensor]:
+def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     """The weight matrices of `model` by name, in order; tokens' and positions' tables among them, no vectors."""
-    return {name: p.detach() for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
+    return {name: p.detach().cpu().numpy() for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
 
 
 def growth(histories: Sequence, names: Iterable[str]) -> dict[str, np.ndarray]:
