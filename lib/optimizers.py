@@ -7,11 +7,11 @@ inside a step, unless `check_finite=True` asks.
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 1024  # entries that are summed up in float32 on a CPU
-LARGE = 65_536  # entries from which on a tensor is read in blocks
+LARGE = 65_536  # entries from which on a float32 tensor on a CPU is summed by the compiled kernel
 SAFE = (1e-15, 1e15)  # norms whose squares float32 holds, with what matters among the entries
 
 
@@ -19,36 +19,37 @@ def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The norm ‖g‖ of all `gradients` taken as one vector: a float64 scalar on the first one's device.
 
     Squares are summed in float64, since in float32 those of entries below 1e-23 vanish, and with them the
-    direction that is to be kept. Large float32 tensors on a CPU are summed in blocks in float32 and then in
-    float64, eight times faster, relative error about 1e-9; a norm outside `SAFE` is measured again in float64.
+    direction that is to be kept. Large float32 tensors on a CPU are summed by `norm_kernel`, in float32 within
+    blocks, ten times faster and with a relative error of about 1e-9; a norm outside `SAFE` is measured again.
     """
     if not gradients:
         return torch.zeros((), dtype=torch.float64)
     device = gradients[0].device
-    large = [g for g in gradients if g.numel() >= LARGE and g.dtype == torch.float32 and g.device.type == "cpu"]
-    if large:
-        chosen = {id(g) for g in large}
-        parts = [_block_norms(g) for g in large] + [_wide_norms([g for g in gradients if id(g) not in chosen], device)]
-        norm = torch.linalg.vector_norm(torch.cat(parts))
-        if SAFE[0] < norm < SAFE[1]:  # free to ask on a CPU
+    if device.type == "cpu" and any(map(_large, gradients)):
+        norm = torch.linalg.vector_norm(_fast_norms(gradients))
+        if SAFE[0] < norm < SAFE[1]:
             return norm
     return torch.linalg.vector_norm(_wide_norms(gradients, device))
 
 
-def _wide_norms(gradients: list[Tensor], device) -> Tensor:
+def _large(gradient: Tensor) -> bool:
+    return gradient.numel() >= LARGE and gradient.dtype == torch.float32 and gradient.device.type == "cpu"
+
+
+def _wide_norms(gradients: list[Tensor], device: torch.device) -> Tensor:
     """The norm of each tensor, squares summed in float64: (tensors,)."""
     wide = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPU has no float64
-    norms = [n.to(device) for n in torch._foreach_norm(gradients, 2, wide)] if gradients else []
-    return torch.stack(norms) if norms else torch.zeros(0, dtype=wide, device=device)
+    return torch.stack([n.to(device) for n in torch._foreach_norm(gradients, 2, wide)])
 
 
-def _block_norms(gradient: Tensor) -> Tensor:
-    """The norms of consecutive blocks of a tensor, float64: (blocks,)."""
-    flat = gradient.reshape(-1)
-    whole = flat.numel() // BLOCK * BLOCK
-    norms = torch.linalg.vector_norm(flat[:whole].view(-1, BLOCK), dim=1)  # (whole / BLOCK,)
-    rest = torch.linalg.vector_norm(flat[whole:], dim=0, keepdim=True)  # (1,)
-    return torch.cat([norms, rest]).double()
+def _fast_norms(gradients: list[Tensor]) -> Tensor:
+    """Norms of the pieces of `gradients`, some of them large: (pieces,) float64."""
+    from lib import norm_kernel  # importing a compiler takes time that small networks need not spend
+
+    threads, small = torch.get_num_threads(), [g for g in gradients if not _large(g)]
+    sums = [norm_kernel.squares(g.reshape(-1).numpy(), threads) for g in gradients if _large(g)]
+    norms = torch.from_numpy(np.sqrt(np.concatenate(sums)))
+    return torch.cat([norms, _wide_norms(small, norms.device)]) if small else norms
 
 
 def normalized_step(norm: Tensor, lr: float, max_step: float) -> Tensor:

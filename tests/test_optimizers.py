@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lib import norm_kernel
 from lib.optimizers import NormalizedSGD, StochasticPolyak, _move, gradient_norm, normalized_step, polyak_step
 
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-14}
@@ -273,6 +274,14 @@ def test_norm_of_large_tensors(scale):
     gradients.append(gradients[0].t() * 2)  # not contiguous
     expected = np.sqrt(sum((g.double().numpy() ** 2).sum() for g in gradients))
     assert float(gradient_norm(gradients)) == pytest.approx(expected, rel=1e-8)
+
+
+def test_norm_of_large_tensors_does_not_depend_on_threads():
+    x = np.random.default_rng(0).normal(size=1_000_003).astype(np.float32)
+    sums = [norm_kernel.squares(x, threads) for threads in (1, 2)]
+    np.testing.assert_array_equal(*sums)
+    pieces = np.split(x.astype(float), range(norm_kernel.CHUNK, len(x), norm_kernel.CHUNK))
+    np.testing.assert_allclose(sums[0], [(piece**2).sum() for piece in pieces], rtol=1e-7)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -11,7 +11,8 @@ import numba
 import numpy as np
 import torch
 
-from lib import coordinates, dynamics, kernel, regression, results, rules, svm, tokens
+from lib import coordinates, dynamics, kernel, networks, regression, results, rules, svm, tokens, training
+from lib.optimizers import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
 
@@ -214,10 +215,72 @@ def minibatch_memory() -> Entry:
     return _memory("minibatch", 2000)
 
 
+def _optimizer_step(name, make):
+    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their norm."""
+    generator = torch.Generator().manual_seed(0)
+    parameters = [torch.randn(shape, generator=generator).requires_grad_() for shape in plain.bert_base_shapes()]
+    for parameter in parameters:
+        parameter.grad = 1e-3 * torch.randn(parameter.shape, generator=generator)
+    ours, reference = make(parameters), torch.optim.SGD(parameters, 1e-3, foreach=True)
+    before, loss = [parameter.detach().clone() for parameter in parameters], torch.tensor(0.7)
+    ours.step(lambda: loss)
+    size, worst = float(ours.last_step_size), 0.0
+    for parameter, start in zip(parameters, before, strict=True):
+        worst = max(worst, float((start - size * parameter.grad - parameter.detach()).abs().max()))
+    gate(f"{name}: the move", 1 + worst, 1.0, 1e-6)
+    norm = sum(float(np.square(parameter.grad.numpy(), dtype=float).sum()) for parameter in parameters) ** 0.5
+    gate(f"{name}: gradient norm", float(ours.last_gradient_norm), norm, 1e-8)
+    del before
+    times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=25)
+    count = sum(parameter.numel() for parameter in parameters) / 1e6
+    return times.entry(
+        name, 1.6, f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)", "at most"
+    )
+
+
+def normalized_step() -> Entry:
+    """A step of normalised SGD over BERT-base's parameters."""
+    return _optimizer_step("normalized_step", lambda parameters: NormalizedSGD(parameters, 0.1, 0.01))
+
+
+def polyak_step() -> Entry:
+    """A step of stochastic Polyak over BERT-base's parameters."""
+    return _optimizer_step("polyak_step", lambda parameters: StochasticPolyak(parameters, 0.01))
+
+
+def _loop_step(name, make):
+    """A whole step of `training.train` on a vision transformer, against the same with SGD."""
+    os.environ["TQDM_DISABLE"] = "1"
+    generator = torch.Generator().manual_seed(0)
+    images, labels = torch.randn(256, 1, 32, 32, generator=generator), torch.arange(256) % 10
+    batches, steps = training.Batches(images, labels, 32, seed=0), 4
+
+    def work(make):
+        model = training.initialised(lambda: networks.VisionTransformer(32, 4, width=128, depth=4, hidden=512), 0)
+        return model, lambda: training.train(model, make(model.parameters()), batches, steps, cpu=True)
+
+    (model, ours), (_, reference) = work(make), work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
+    gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
+    times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=25)
+    note = f"ViT of {networks.parameter_count(model) / 1e6:.2f} million parameters, batch 32; over SGD in the same loop"
+    return times.entry(name, 1.03, note, "at most")
+
+
+def normalized_loop() -> Entry:
+    """A whole training step with normalised SGD."""
+    return _loop_step("normalized_loop", lambda parameters: NormalizedSGD(parameters, 1e-3))
+
+
+def polyak_loop() -> Entry:
+    """A whole training step with stochastic Polyak."""
+    return _loop_step("polyak_loop", lambda parameters: StochasticPolyak(parameters, 1e-3))
+
+
 ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, svm_per_constraint,
         svm_vectorised, svm_lp_low, svm_lp_high, dimension, minibatch_gradient,
+        normalized_step, polyak_step, normalized_loop, polyak_loop,
     )
 }  # fmt: skip

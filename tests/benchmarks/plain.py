@@ -84,6 +84,13 @@ def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
     return tuple(gradient.numpy() for gradient in torch.autograd.grad(loss, (A, B)))
 
 
+def bert_base_shapes() -> list[tuple[int, ...]]:
+    """The 199 parameters of BERT-base, 109.5 million numbers: embeddings, 12 layers, pooler."""
+    norm = [(768,), (768,)]
+    layer = 4 * [(768, 768), (768,)] + norm + [(3072, 768), (3072,), (768, 3072), (768,)] + norm
+    return [(30522, 768), (512, 768), (2, 768), *norm, *(12 * layer), (768, 768), (768,)]
+
+
 def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     """W_mm (d, d_z) from the primal, one constraint per pair of tokens."""
     X, z, opt = tokens.X[0], tokens.z[0], tokens.opt[0]
