@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
         if _first_process():
             last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
             print(f"{history.status}; {last}; written to {chosen.out.with_suffix('.npz')}")
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"error: {error.strerror if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
     finally:

@@ -58,6 +58,7 @@ plain_adam_rates = [1e-3, 3e-3, 1e-2]
 mirror_rates = [0.1, 0.2, 0.4]
 accuracy_tolerance = 0.08
 precision = "float32"
+compiled = False
 threads = 1
 
 # %%
@@ -80,7 +81,8 @@ run = {
             caps=caps, sngd_rates=sngd_rates, window=window, target_loss=target_loss, plain_patch=plain_patch,
             plain_width=plain_width, plain_depth=plain_depth, plain_heads=plain_heads, plain_hidden=plain_hidden,
             resize=resize, dropout=dropout, plain_steps=plain_steps, plain_adam_rates=plain_adam_rates,
-            mirror_rates=mirror_rates, accuracy_tolerance=accuracy_tolerance, precision=precision, threads=threads,
+            mirror_rates=mirror_rates, accuracy_tolerance=accuracy_tolerance, precision=precision,
+            compiled=compiled, threads=threads,
         ),
     )
     for paper in "AC"
@@ -130,6 +132,8 @@ rules = {
 
 def train_one(rule, rate, seed, data, judged, steps, points=()):
     model = training.initialised(network, seed)
+    if compiled:
+        model.compile()
     batches = training.Batches(data.images, data.labels, batch, seed, standardise)
     judge = training.classification(judged.images, judged.labels, standardise)
     options = dict(
@@ -228,7 +232,7 @@ plots.legend(figure, axes[0])
 about = (
     f"Figure 7, our setting, reduced: {identity['name']} ({identity['source']}), {len(train_set):,} training and"
     f" {len(test_set):,} test images; ViT with SPT and LSA of width {width}, depth {depth}, patch {patch};\n"
-    f"batch {batch}, {steps:,} steps ({steps * batch / len(train_set):.1f} epochs), {seeds} seeds, float32, random"
+    f"batch {batch}, {steps:,} steps ({steps * batch / len(train_set):.1f} epochs), {seeds} seeds, {precision}, random"
     f" start; constant rates, chosen on {held_out_rows:,} held-out training images"
 )
 plots.caption(figure, about)
@@ -238,7 +242,7 @@ numbers = {
 } | {f"{rule.lower()}_growing_layers": results.Number(value, 0.2) for rule, value in growing.items()}
 run["A"].save(
     figure, slug="fastrates_fig7", number="Figure 7", caption=about.replace("\n", " "), claims=table,
-    numbers=numbers, data=[identity], device=histories["SGD"][0].device, dtype="float32",
+    numbers=numbers, data=[identity], device=histories["SGD"][0].device, dtype=precision,
 )  # fmt: skip
 figure
 
@@ -264,6 +268,8 @@ transform = augmentation.Resize(standardise, resize)
 
 def train_plain(rule, rate, seed, data, judged, steps, points=()):
     model = training.initialised(plain_network, seed)
+    if compiled:
+        model.compile()
     batches = augmentation.AugmentedBatches(data.images, data.labels, batch, seed, transform)
     judge = training.classification(judged.images, judged.labels, transform)
     options = dict(evaluate=judge, evaluate_at=points, label=f"plain {rule} {rate:g}, seed {seed}", precision=precision)
@@ -323,7 +329,7 @@ plain_about = (
     f" {len(train_set):,} training and {len(test_set):,} test images\nof {resize} pixels (48), crop and flip; plain ViT of"
     f" width {plain_width} (512), depth {plain_depth} (6), patch {plain_patch} (4), dropout {dropout} (0.1); batch {batch}"
     f" (100),\n{plain_steps:,} steps, {plain_steps * batch / len(train_set):.1f} epochs (1,000); {seeds} seeds; rates"
-    f" chosen on {held_out_rows:,} held-out training images; float32"
+    f" chosen on {held_out_rows:,} held-out training images; {precision}"
 )
 plots.caption(figure, plain_about)
 
@@ -334,6 +340,6 @@ numbers = {
 } | {f"{rule.lower().replace('.', '_')}_even_share": results.Number(np.median(v), 0.05) for rule, v in even.items()}
 run["C"].save(
     figure, slug="mirror_vit", number="vision experiment", caption=plain_about.replace("\n", " "), claims=plain_table,
-    numbers=numbers, data=[identity], device=trained["Adam"][0][1].device, dtype="float32",
+    numbers=numbers, data=[identity], device=trained["Adam"][0][1].device, dtype=precision,
 )  # fmt: skip
 figure

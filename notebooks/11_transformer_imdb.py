@@ -48,6 +48,7 @@ window = 20
 threshold = 0.06
 accuracy_tolerance = 0.1
 precision = "float32"
+compiled = False
 threads = 1
 
 # %%
@@ -68,7 +69,8 @@ run = results.Run(
         vocabulary_size=vocabulary_size, length=length, size=size, width=width, hidden=hidden, dropout=dropout,
         batch=batch, steps=steps, evaluations=evaluations, held_out_rows=held_out_rows, grid_steps=grid_steps,
         rates_1=rates_1, rates_2=rates_2, rates_3=rates_3, window=window,
-        threshold=threshold, accuracy_tolerance=accuracy_tolerance, precision=precision, threads=threads,
+        threshold=threshold, accuracy_tolerance=accuracy_tolerance, precision=precision,
+        compiled=compiled, threads=threads,
     ),
 )  # fmt: skip
 plots.set_style()
@@ -106,6 +108,8 @@ def network():
 
 def train_one(rule, rate, seed, data, judged, steps, points=()):
     model = training.initialised(network, seed)
+    if compiled:
+        model.compile()
     batches = training.Batches(encoded[id(data)].ids, torch.from_numpy(data.labels), batch, seed)
     judge = reviews_judge(encoded[id(judged)].ids, torch.from_numpy(judged.labels))
     optimizer = MirrorDescent(model.parameters(), rate, exponents[rule])
