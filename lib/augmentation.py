@@ -19,12 +19,9 @@ def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, paddi
     """
     b, _, s, _ = images.shape
     wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
-    steps = torch.arange(s, device=images.device)
-    rows = top[:, None] + steps  # (b, s)
-    columns = left[:, None] + torch.where(mirrored[:, None], s - 1 - steps, steps)  # (b, s)
-    picture = torch.arange(b, device=images.device)[:, None, None]
-    cut = wide.permute(0, 2, 3, 1)[picture, rows[:, :, None], columns[:, None, :]]  # (b, s, s, c)
-    return cut.permute(0, 3, 1, 2)  # (b, c, s, s)
+    windows = wide.unfold(2, s, 1).unfold(3, s, 1)  # (b, c, top, left, s, s), a view
+    cut = windows[torch.arange(b, device=images.device), :, top, left]  # (b, c, s, s)
+    return torch.where(mirrored[:, None, None, None], cut.flip(-1), cut)
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,9 @@ plots.rate_grid(axes[5], trials, rates)
 plots.legend(figure, axes[0])
 
 # %%
+stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
 about = (
-    f"Figure 6, our setting: {identity['name']} ({identity['source']}), {len(train_set):,} training and"
+    f"{stamp}Figure 6, our setting: {identity['name']} ({identity['source']}), {len(train_set):,} training and"
     f" {len(test_set):,} test images; ViT of width {width}, depth {depth}, {grid * grid + 1} tokens;\n"
     f"batch {batch}, {steps:,} steps ({steps * batch / len(train_set):.0f} epochs), {seeds} seeds, float32;"
     f" constant rates, chosen on {held_out_rows:,} held-out training images"

@@ -106,6 +106,7 @@ identity = images.identity("cifar10", demo=demo)
 rest, held_out = train_set.hold_out(held_out_rows)
 standardise = train_set.standardise()
 channels, size = train_set.images.shape[1:3]
+stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
 print(f"{identity['name']} ({identity['source']}): {len(train_set):,} training, {len(test_set):,} test images")
 
 # %% [markdown]
@@ -230,7 +231,7 @@ plots.legend(figure, axes[0])
 
 # %%
 about = (
-    f"Figure 7, our setting, reduced: {identity['name']} ({identity['source']}), {len(train_set):,} training and"
+    f"{stamp}Figure 7, our setting, reduced: {identity['name']} ({identity['source']}), {len(train_set):,} training and"
     f" {len(test_set):,} test images; ViT with SPT and LSA of width {width}, depth {depth}, patch {patch};\n"
     f"batch {batch}, {steps:,} steps ({steps * batch / len(train_set):.1f} epochs), {seeds} seeds, {precision}, random"
     f" start; constant rates, chosen on {held_out_rows:,} held-out training images"
@@ -325,7 +326,7 @@ axes[0].set(title="Training loss", xlabel="Step")
 axes[1].set(title="Test accuracy (%)", xlabel="Step")
 plots.legend(figure, axes[0])
 plain_about = (
-    f"Paper C's vision experiment, reduced (the paper's sizes in brackets): {identity['name']} ({identity['source']}),"
+    f"{stamp}Paper C's vision experiment, reduced (the paper's sizes in brackets): {identity['name']} ({identity['source']}),"
     f" {len(train_set):,} training and {len(test_set):,} test images\nof {resize} pixels (48), crop and flip; plain ViT of"
     f" width {plain_width} (512), depth {plain_depth} (6), patch {plain_patch} (4), dropout {dropout} (0.1); batch {batch}"
     f" (100),\n{plain_steps:,} steps, {plain_steps * batch / len(train_set):.1f} epochs (1,000); {seeds} seeds; rates"

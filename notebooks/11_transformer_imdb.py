@@ -192,8 +192,9 @@ axes[0].set(title="Training loss", xlabel="Step")
 axes[1].set(title="Test accuracy (%)", xlabel="Step")
 axes[3].set(title="Paper –, ours ·, last (%)", xticks=range(3), xticklabels=exponents)
 plots.legend(figure, axes[0])
+stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
 setting = (
-    f"{identity['name']} ({identity['source']}), {len(train_set):,} training and {len(test_set):,} test reviews cut to"
+    f"{stamp}{identity['name']} ({identity['source']}), {len(train_set):,} training and {len(test_set):,} test reviews cut to"
     f" {length} tokens (512), {len(words):,} {'words' if tokenizer == 'words' else 'BERT tokens'} (30,522);\nencoder of"
     f" size {size}, width {width} (384), MLP {hidden} (1,536), dropout {dropout:g} (0.2), batch {batch} (100), {steps:,}"
     f" steps,\n{steps * batch / len(train_set):.1f} epochs (72 to 162), {seeds} seeds (10); rates chosen on held-out reviews"
