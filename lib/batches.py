@@ -22,7 +22,7 @@ class Batches:
         targets: (N,).
         size: rows of a batch; more than N raises ValueError.
         seed: the run's integer seed.
-        transform: applied to the rows of `inputs` that a batch takes, for example `datasets.Standardise`.
+        transform: applied to the rows of `inputs` that a batch takes, for example `images.Standardise`.
         part: (k, n) for the k-th of n equal parts of every batch; see `share`.
     """
 

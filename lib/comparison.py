@@ -89,6 +89,11 @@ def choose(losses: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
     return chosen
 
 
+def at_edge(losses: Mapping[str, Mapping[float, float]], chosen: Mapping[str, float]) -> list[str]:
+    """The rules whose chosen rate is the smallest or largest one tried, so that a better one may lie outside."""
+    return [rule for rule, trials in losses.items() if chosen[rule] in (min(trials), max(trials))]
+
+
 def table(losses: Mapping[str, Mapping[float, float]], chosen: Mapping[str, float]) -> str:
     """A grid's held-out losses, one line a rule, the chosen rate marked."""
     lines = []

@@ -1,8 +1,8 @@
 """The vision transformer for small data sets: shifted patch tokenisation and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492), the network
-of paper A, Figures 6 and 7. Shapes: b images, c channels, s x s pixels, patches of p x p, T tokens, width d,
-h heads of d_h.
+of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b images, c channels, s x s
+pixels, patches of p x p, T tokens, width d, h heads of d_h.
 """
 
 import math
@@ -35,17 +35,17 @@ def patches(images: Tensor, patch: int) -> Tensor:
 class ShiftedPatches(nn.Module):
     """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half a patch.
 
-    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width).
-    Raises ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
-    (2021).
+    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels, size, size)
+    and returns tokens (b, (size/patch)², width). Raises ValueError if `patch` does not divide `size` or an image
+    has another shape. Source: Lee et al. (2021).
     """
 
-    def __init__(self, size: int, patch: int, channels: int, width: int):
+    def __init__(self, size: int, patch: int, channels: int, width: int, shift: bool = True):
         super().__init__()
         if not 1 < patch <= size or size % patch:
             raise ValueError(f"patch must divide the image size and be 2 or more: size {size}, patch {patch}")
-        self.size, self.patch, self.channels = size, patch, channels
-        pixels = 5 * channels * patch * patch
+        self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
+        pixels = (5 if shift else 1) * channels * patch * patch
         self.norm = nn.LayerNorm(pixels)
         self.embed = nn.Linear(pixels, width)
 
@@ -53,7 +53,8 @@ class ShiftedPatches(nn.Module):
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}")
-        rows = patches(shifted(images, self.patch // 2), self.patch)  # (b, T, 5 c p²)
+        copies = shifted(images, self.patch // 2) if self.shift else images  # (b, 5c, s, s), or (b, c, s, s)
+        rows = patches(copies, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
 
@@ -97,17 +98,29 @@ class LocalityAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with GELU."""
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with GELU.
 
-    def __init__(self, width: int, heads: int, hidden: int, mask_diagonal: bool = True, learn_temperature: bool = True):
+    `dropout` acts on what attention and MLP add.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        mask_diagonal: bool = True,
+        learn_temperature: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = LocalityAttention(width, heads, mask_diagonal, learn_temperature)
         self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self.attention(self.attention_norm(tokens))
-        return tokens + self.mlp(tokens)
+        tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens)))
+        return tokens + self.dropout(self.mlp(tokens))
 
 
 class VisionTransformer(nn.Module):
@@ -118,9 +131,12 @@ class VisionTransformer(nn.Module):
         classes: number of classes; `forward` returns logits (b, classes).
         width, depth, heads, hidden: d, number of blocks, h, and the width of the MLP inside a block.
         mask_diagonal, learn_temperature: the two parts of locality attention, see `LocalityAttention`.
+        shift: shifted patches; with these three off this is the plain ViT.
+        dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a batch to have
+            one loss.
 
     Raises ValueError for a patch that does not divide the size, heads that do not divide the width, or images
-    of another shape. Source: Lee et al. (2021); without dropout, so that a batch has one loss.
+    of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
     """
 
     def __init__(
@@ -135,12 +151,15 @@ class VisionTransformer(nn.Module):
         hidden: int = 128,
         mask_diagonal: bool = True,
         learn_temperature: bool = True,
+        shift: bool = True,
+        dropout: float = 0.0,
     ):
         super().__init__()
-        self.tokens = ShiftedPatches(size, patch, channels, width)
+        self.tokens = ShiftedPatches(size, patch, channels, width, shift)
+        self.dropout = nn.Dropout(dropout)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
-        options = (width, heads, hidden, mask_diagonal, learn_temperature)
+        options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout)
         self.blocks = nn.Sequential(*(Block(*options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
@@ -149,7 +168,7 @@ class VisionTransformer(nn.Module):
         tokens = torch.cat(
             [self.class_token.expand(len(images), -1, -1), tokens], dim=1
         )  # (b, T, d), class token first
-        tokens = self.blocks(tokens + self.positions)
+        tokens = self.blocks(self.dropout(tokens + self.positions))
         return self.head(tokens[:, 0])  # (b, classes)
 
 

@@ -104,14 +104,14 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     real = [row for row in rows if row["source"] != "synthetic"]
     if not real:
         return []
-    from lib import bert, datasets, texts  # here, since most notebooks need no real data
+    from lib import bert, images, texts  # here, since most notebooks need no real data
 
-    finder = dict.fromkeys(datasets.IMAGES, datasets.identity) | dict.fromkeys(texts.TEXTS, texts.identity)
+    finder = dict.fromkeys(images.IMAGES, images.identity) | dict.fromkeys(texts.TEXTS, texts.identity)
     words = []
     for row in real:
-        # The embedded digits stand in for any image set, so their record does not say which one was asked for.
+        # Records of the embedded digits from before they stood for one set alone do not say which one was asked for.
         asked = row.get("instead_of", row["name"])
-        names = [asked] if asked in finder else list(datasets.IMAGES)
+        names = [asked] if asked in finder else list(images.IMAGES)
         try:
             if row.get("kind") == "weights":
                 present = [bert.weights(demo=demo).as_row()]

@@ -73,6 +73,7 @@ def train(
     label: str = "",
     cpu: bool = False,
     precision: str = "float32",
+    accumulate: int = 1,
     checkpoints: Checkpoints | None = None,
 ) -> History:
     """Train `model` in place for `steps` steps and return its history.
@@ -88,13 +89,16 @@ def train(
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
         precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the weights stay.
+        accumulate: work a batch off in this many equal parts, one after the other: the same gradient in a fraction
+            of the memory. Only for a loss that is a mean over the rows.
         checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
             result then is, bit for bit, that of a run that was never interrupted.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says so and the
-    rest of it is NaN; nothing is raised. Raises ValueError for steps below 1, an evaluation outside 0 ... steps,
-    an unknown precision, or a checkpoint of another configuration; OSError if a checkpoint cannot be written;
-    RuntimeError if the processes' weights drift apart.
+    rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where the device's memory does not
+    hold a batch; ValueError for steps below 1, parts that do not divide a batch, an evaluation outside
+    0 ... steps, an unknown precision, or a checkpoint of another configuration; OSError if a checkpoint cannot be
+    written; RuntimeError if the processes' weights drift apart.
     """
     points = sorted({*map(int, evaluate_at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
@@ -106,6 +110,8 @@ def train(
     configuration = _configuration(model, optimizer, batches, steps, points, precision)
     accelerator = _accelerator(cpu)
     device, rank, processes = accelerator.device, accelerator.process_index, accelerator.num_processes
+    if accumulate < 1 or batches.size % (accumulate * processes):
+        raise ValueError(f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}")
     record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
     network, stepper = accelerator.prepare(model, optimizer)
     model = accelerator.unwrap_model(network)
@@ -121,11 +127,14 @@ def train(
 
         def closure():
             stepper.zero_grad()
-            with autocast:
-                value = loss(network, batch)
-            accelerator.backward(value)
+            value = 0.0
+            for part in zip(*(values.chunk(accumulate) for values in batch), strict=True):
+                with autocast:
+                    share = loss(network, part) / accumulate
+                accelerator.backward(share)
+                value = value + share.detach()
             # The gradient is averaged over processes by itself, the loss is not, and Polyak's step needs both.
-            record.loss[step] = value = accelerator.reduce(value.detach(), "mean")
+            record.loss[step] = value = accelerator.reduce(value, "mean")
             return value
 
         stepper.step(closure)
@@ -155,6 +164,14 @@ def train(
             except FloatingPointError:
                 record.loss[step] = math.nan  # the loss itself may still have been finite
                 break
+            except RuntimeError as error:
+                if not _out_of_memory(error):
+                    raise
+                raise MemoryError(
+                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in {accumulate} part(s):"
+                    f" accumulate={2 * accumulate} gives the same result in less, else take a smaller batch, shorter"
+                    " inputs or precision='bf16'"
+                ) from error
             bar.update()
             saving = checkpoints is not None and (step + 1) % checkpoints.every == 0 and step + 1 < steps
             if (saving or step % CHECK_EVERY == 0) and not skips and not math.isfinite(record.loss[step]):
@@ -166,6 +183,11 @@ def train(
             if checkpoints and done < steps and accelerator.is_main_process:
                 save(steps)
     return record.history(optimizer.skipped_steps if skips else None)
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    # On a CPU torch has no class of its own for this.
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _configuration(model, optimizer, batches, steps, points, precision) -> dict:

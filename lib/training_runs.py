@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib import datasets, networks, optimizers, results, training
+from lib import images, networks, optimizers, results, training
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Task:
 
 def vision(demo: bool) -> Task:
     """The vision transformer of `networks` on handwritten digits, 17 tokens an image."""
-    train, test = (datasets.images("mnist", split, demo=demo) for split in ("train", "test"))
+    train, test = (images.load("mnist", split, demo=demo) for split in ("train", "test"))
     pixels, channels, standardise = train.images.shape[-1], train.images.shape[1], train.standardise()
     shape = dict(width=32, depth=2, heads=4, hidden=64)
     return Task(
         build=lambda: networks.VisionTransformer(pixels, pixels // 4, channels, train.classes, **shape),
         batches=lambda size, seed: training.Batches(train.images, train.labels, size, seed, standardise),
         evaluate=training.classification(test.images, test.labels, standardise),
-        about={"network": f"vit {shape}", "data": datasets.identity("mnist", demo=demo)},
+        about={"network": f"vit {shape}", "data": images.identity("mnist", demo=demo)},
     )
 
 
@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
         if _first_process():
             last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
             print(f"{history.status}; {last}; written to {chosen.out.with_suffix('.npz')}")
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         sentence = getattr(error, "strerror", None) or error
         place = f": {error.filename}" if getattr(error, "filename", None) else ""
         print(f"error: {sentence}{place}", file=sys.stderr)

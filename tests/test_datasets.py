@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lib import datasets
+from lib import datasets, images
 
 REAL = os.environ.get("DATA_DIR")
 
@@ -72,11 +72,11 @@ def nowhere(tmp_path, monkeypatch):
 
 
 def test_data_dir_comes_first_and_keeps_every_pixel(folder):
-    train = datasets.images("mnist", "train")
+    train = images.load("mnist", "train")
     assert train.images.shape == (5, 1, 28, 28) and train.images.dtype == torch.uint8
     np.testing.assert_array_equal(train.images[:, 0].numpy(), pictures(5))
     assert train.labels.tolist() == [0, 1, 2, 3, 4] and train.labels.dtype == torch.int64
-    identity = datasets.identity("mnist")
+    identity = images.identity("mnist")
     assert (train.name, train.source, train.rows) == ("mnist", "data_dir", 8)
     assert identity == {"name": "mnist", "source": "data_dir", "rows": 8, "revision": train.revision}
     assert len(train.revision) == 16
@@ -86,27 +86,27 @@ def test_shards_are_joined_in_order(folder):
     (folder / "train-00000-of-00001.parquet").unlink()
     for k in (1, 0):
         write_split(folder, "train", [png(pictures(2, seed=k)[j]) for j in range(2)], [k, k], name=f"0000{k}-of-00002")
-    assert datasets.images("mnist", "train").labels.tolist() == [0, 0, 1, 1]
+    assert images.load("mnist", "train").labels.tolist() == [0, 0, 1, 1]
 
 
 def test_revision_follows_the_bytes(folder):
-    before = datasets.identity("mnist")["revision"]
-    assert datasets.identity("mnist")["revision"] == before
+    before = images.identity("mnist")["revision"]
+    assert images.identity("mnist")["revision"] == before
     write_split(folder, "test", [png(p) for p in pictures(3, seed=1)], [0, 1, 2])
-    assert datasets.identity("mnist")["revision"] != before
+    assert images.identity("mnist")["revision"] != before
 
 
 def test_data_folder_of_the_repository_comes_second(folder, nowhere):
     shutil.copytree(folder, nowhere / "data" / "mnist")
-    assert datasets.images("mnist", "test").source == "data"
-    assert datasets.identity("mnist", demo=True)["source"] == "data"
+    assert images.load("mnist", "test").source == "data"
+    assert images.identity("mnist", demo=True)["source"] == "data"
 
 
 def test_hub_layout_below_the_folder_is_found(folder):
     for path in list(folder.glob("*.parquet")):
         (folder / "mnist").mkdir(exist_ok=True)
         path.rename(folder / "mnist" / path.name)
-    assert len(datasets.images("mnist", "test")) == 3
+    assert len(images.load("mnist", "test")) == 3
 
 
 def test_relative_data_dir_counts_from_the_repository_too(folder, monkeypatch, tmp_path):
@@ -114,18 +114,18 @@ def test_relative_data_dir_counts_from_the_repository_too(folder, monkeypatch, t
     (tmp_path / "repository").mkdir()
     monkeypatch.chdir(tmp_path / "repository")
     monkeypatch.setenv("DATA_DIR", "..")
-    assert datasets.identity("mnist")["rows"] == 8
+    assert images.identity("mnist")["rows"] == 8
     (tmp_path / "repository" / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "repository" / "notebooks")
-    assert datasets.identity("mnist")["rows"] == 8
+    assert images.identity("mnist")["rows"] == 8
 
 
 @pytest.mark.parametrize("demo", [False, True])
 def test_missing_data_dir(monkeypatch, tmp_path, demo):
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "gone"))
     for read in (
-        lambda: datasets.images("mnist", "train", demo=demo),
-        lambda: datasets.identity("mnist", demo=demo),
+        lambda: images.load("mnist", "train", demo=demo),
+        lambda: images.identity("mnist", demo=demo),
     ):
         with pytest.raises(FileNotFoundError, match=r"DATA_DIR=.*gone is not a folder.*unset"):
             read()
@@ -134,23 +134,23 @@ def test_missing_data_dir(monkeypatch, tmp_path, demo):
 def test_data_dir_without_the_set(monkeypatch, tmp_path):
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"has no folder mnist/; put mnist/train"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 def test_data_dir_without_a_split_or_shard(folder):
     (folder / "test-00000-of-00001.parquet").unlink()
     with pytest.raises(FileNotFoundError, match=r"lacks files test-\*\.parquet \(found none\)"):
-        datasets.identity("mnist")
+        images.identity("mnist")
     (folder / "train-00000-of-00001.parquet").rename(folder / "train-00000-of-00002.parquet")
     with pytest.raises(FileNotFoundError, match="lacks files train"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 @pytest.mark.parametrize("keep", [0, 100, -50])
 def test_truncated_file(folder, keep):
     path = folder / "train-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes()[:keep])
-    for read in (lambda: datasets.images("mnist", "train"), lambda: datasets.identity("mnist")):
+    for read in (lambda: images.load("mnist", "train"), lambda: images.identity("mnist")):
         with pytest.raises(
             ValueError, match=r"train-00000-of-00001\.parquet is not a readable parquet file.*fetch it again"
         ):
@@ -163,50 +163,50 @@ def test_corrupt_pages(folder):
     content[10:400] = bytes(390)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"train-00000-of-00001\.parquet"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 def test_wrong_columns(folder):
     write_split(folder, "train", [png(pictures(1)[0])], [0], columns=("img", "label"))
     with pytest.raises(ValueError, match="lacks the column image; it has img, label"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 def test_image_column_of_another_kind(folder):
     pq.write_table(pa.table({"image": [1, 2], "label": [0, 1]}), folder / "train-00000-of-00001.parquet")
     with pytest.raises(ValueError, match="cannot be read"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 @pytest.mark.parametrize("content", [b"no image", None, png(pictures(1)[0])[:60]])
 def test_image_that_does_not_decode_is_named_by_row(folder, content):
     write_split(folder, "train", [png(pictures(1)[0]), content], [0, 1])
     with pytest.raises(ValueError, match=r"train-.*row 1: the image does not decode"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 def test_image_of_another_size(folder):
     write_split(folder, "train", [png(np.zeros((28, 30)))], [0])
     with pytest.raises(ValueError, match="row 0: the image has 30 x 28 pixels, not 28 x 28"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 @pytest.mark.parametrize("label", [10, -1, None])
 def test_label_out_of_range(folder, label):
     write_split(folder, "train", [png(p) for p in pictures(2)], [3, label])
     with pytest.raises(ValueError, match=f"row 1: label {label} is not one of 0 ... 9"):
-        datasets.images("mnist", "train")
+        images.load("mnist", "train")
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match="unknown image set 'minst'; there is mnist"):
-        datasets.images("minst", "train")
+    with pytest.raises(ValueError, match="unknown image set 'minst'; there is mnist, cifar10"):
+        images.load("minst", "train")
     with pytest.raises(ValueError, match='split must be "train" or "test"'):
-        datasets.images("mnist", "validation")
+        images.load("mnist", "validation")
 
 
 def test_embedded_digits_are_real_disjoint_and_fixed(nowhere, capsys):
-    train, test = (datasets.images("mnist", split, demo=True) for split in ("train", "test"))
+    train, test = (images.load("mnist", split, demo=True) for split in ("train", "test"))
     assert (len(train), len(test), train.source, train.name) == (1437, 360, "demo", "digits")
     assert train.images.shape[1:] == (1, 8, 8) and int(train.images.max()) == 255
     from sklearn.datasets import load_digits
@@ -215,16 +215,17 @@ def test_embedded_digits_are_real_disjoint_and_fixed(nowhere, capsys):
     np.testing.assert_allclose(
         sorted(map(tuple, both.round().tolist())), sorted(map(tuple, load_digits().data.tolist())), atol=0
     )
-    assert torch.equal(datasets.images("mnist", "test", demo=True).labels, test.labels)
+    assert torch.equal(images.load("mnist", "test", demo=True).labels, test.labels)
     assert capsys.readouterr().out == ""
-    assert datasets.identity("mnist", demo=True) == {
-        "name": train.name, "source": train.source, "revision": train.revision, "rows": 1797
+    assert images.identity("mnist", demo=True) == {
+        "name": train.name, "source": train.source, "revision": train.revision, "rows": 1797,
+        "instead_of": "mnist",
     }  # fmt: skip
 
 
 def test_offline_says_in_one_sentence_what_is_missing_and_what_runs(nowhere, monkeypatch, capsys):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert datasets.images("mnist", "test").source == "demo"
+    assert images.load("mnist", "test").source == "demo"
     said = capsys.readouterr().out
     assert said.count("\n") == 1
     for part in (
@@ -268,7 +269,7 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
     address, stop = serve(None)
     monkeypatch.setenv("HF_ENDPOINT", address)
     begin = time.monotonic()
-    train = datasets.images("mnist", "train")
+    train = images.load("mnist", "train")
     assert time.monotonic() - begin < 5
     stop()
     assert train.source == "demo"
@@ -293,16 +294,16 @@ def test_hub_that_answers(nowhere, monkeypatch, answer, reachable):
 
 def test_a_reachable_hub_is_used_and_checked(folder, nowhere, monkeypatch):
     monkeypatch.setattr(datasets, "hub_reachable", lambda: True)
-    assert datasets.identity("mnist") == {
-        "name": "mnist", "source": "hub", "revision": datasets.MNIST.revision, "rows": 70_000
+    assert images.identity("mnist") == {
+        "name": "mnist", "source": "hub", "revision": images.MNIST.revision, "rows": 70_000
     }  # fmt: skip
     monkeypatch.setattr(datasets, "_download", lambda source: folder)
-    test = datasets.images("mnist", "test")
-    assert (len(test), test.source, test.revision) == (3, "hub", datasets.MNIST.revision)
+    test = images.load("mnist", "test")
+    assert (len(test), test.source, test.revision) == (3, "hub", images.MNIST.revision)
     monkeypatch.undo()
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(folder / "test-00000-of-00001.parquet"))
     with pytest.raises(ValueError, match="not the file that was pinned"):
-        datasets._download(datasets.MNIST)
+        datasets._download(images.MNIST)
 
 
 def test_a_download_that_breaks_off_falls_back(nowhere, monkeypatch, capsys):
@@ -311,32 +312,32 @@ def test_a_download_that_breaks_off_falls_back(nowhere, monkeypatch, capsys):
 
     monkeypatch.setattr(datasets, "hub_reachable", lambda: True)
     monkeypatch.setattr(datasets, "_download", broken)
-    assert datasets.images("mnist", "test").source == "demo"
+    assert images.load("mnist", "test").source == "demo"
     assert "the download broke off (ConnectionError)" in capsys.readouterr().out
 
 
 def test_demo_leaves_the_hub_alone(nowhere, monkeypatch):
     monkeypatch.setattr(datasets, "hub_reachable", lambda: pytest.fail("the hub was asked"))
-    assert datasets.identity("mnist", demo=True)["source"] == "demo"
+    assert images.identity("mnist", demo=True)["source"] == "demo"
 
 
 def test_importing_the_module_is_light():
     heavy = {"torch", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
-    code = f"import sys, lib.datasets; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, lib.datasets, lib.images; print(sorted({heavy} & set(sys.modules)))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
 
 
 def test_standardise_gives_zero_mean_and_unit_variance(nowhere):
-    train = datasets.images("mnist", "train", demo=True)
+    train = images.load("mnist", "train", demo=True)
     pixels = train.standardise()(train.images).double()
     assert float(pixels.mean()) == pytest.approx(0, abs=1e-6)
     assert float(pixels.std()) == pytest.approx(1, rel=1e-6)
 
 
 def test_hold_out_and_first(nowhere):
-    train = datasets.images("mnist", "train", demo=True)
+    train = images.load("mnist", "train", demo=True)
     kept, held = train.hold_out(100, seed=4)
     assert (len(kept), len(held)) == (1337, 100)
     assert torch.equal(held.images, train.hold_out(100, seed=4)[1].images)
@@ -349,8 +350,8 @@ def test_hold_out_and_first(nowhere):
 
 @pytest.mark.skipif(not REAL, reason="DATA_DIR is not set: real MNIST is checked only where it is at hand")
 def test_real_mnist():
-    test = datasets.images("mnist", "test")
+    test = images.load("mnist", "test")
     assert test.images.shape == (10_000, 1, 28, 28)
     assert torch.bincount(test.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert float(test.images.double().mean()) == pytest.approx(33.7912, abs=1e-4)
-    assert datasets.identity("mnist")["rows"] == 70_000
+    assert images.identity("mnist")["rows"] == 70_000

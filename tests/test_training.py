@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lib import training, training_record
+from lib.mirror_optimizer import MirrorDescent
 from lib.optimizers import NormalizedSGD, StochasticPolyak
 from lib.training import Batches, classification, initialised, running_mean, steps_to_reach, train
 
@@ -15,6 +16,8 @@ MAKERS = {
     "Adam": lambda p: torch.optim.Adam(p, 0.01),
     "SNGD": lambda p: NormalizedSGD(p, 0.1, 0.5),
     "SPS": lambda p: StochasticPolyak(p, 0.5),
+    "l1.1": lambda p: MirrorDescent(p, 0.02, 1.1),
+    "l3": lambda p: MirrorDescent(p, 0.02, 3, normalize=True),
 }
 
 
@@ -262,3 +265,51 @@ def test_a_history_and_its_file_agree(tmp_path):
             assert all(np.array_equal(values[key], expected[key]) for key in expected)
         else:
             assert np.array_equal(values, expected)
+
+
+@pytest.mark.parametrize("parts", [2, 4, 16])
+def test_a_batch_in_parts_gives_the_same_run(parts):
+    (model, _, whole), (other, _, split) = run(), run(accumulate=parts)
+    np.testing.assert_allclose(split.loss, whole.loss, rtol=1e-5)
+    np.testing.assert_allclose(split.gradient_norm, whole.gradient_norm, rtol=1e-5)
+    torch.testing.assert_close(other.weight, model.weight)
+
+
+@pytest.mark.parametrize("parts", [0, 3, 32])
+def test_parts_that_do_not_divide_the_batch(parts):
+    with pytest.raises(ValueError, match="accumulate must divide the 16 rows"):
+        run(accumulate=parts)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+def test_a_full_device_says_what_helps(error):
+    def loss(model, batch):
+        raise error
+
+    with pytest.raises(MemoryError, match=r"step 1, with 16 rows in 2 part.*accumulate=4.*smaller batch") as caught:
+        run(loss=loss, accumulate=2)
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_of_a_loss_pass_through():
+    def loss(model, batch):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        run(loss=loss)
+
+
+def test_a_checkpoint_of_another_p_is_refused(tmp_path):
+    def go(p):
+        checkpoints = training.Checkpoints(tmp_path / "run.pt", 4)
+        return run(lambda parameters: MirrorDescent(parameters, 0.02, p), checkpoints=checkpoints)
+
+    go(1.1)
+    with pytest.raises(ValueError, match=r"\bp\b"):
+        go(1.5)

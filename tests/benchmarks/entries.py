@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from lib import (
+    augmentation,
     coordinates,
     dynamics,
+    images,
     kernel,
     mirror_descent,
     networks,
@@ -23,7 +25,7 @@ from lib import (
     svm,
     tokens,
     training,
-)  # fmt: skip
+)
 from lib.optimizers import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
@@ -312,11 +314,34 @@ def polyak_loop() -> Entry:
     return _loop_step("polyak_loop", lambda parameters: StochasticPolyak(parameters, 1e-3))
 
 
+def image_loader() -> Entry:
+    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's training step on them."""
+    data = images.load("cifar10", "train", demo=True)
+    loader = augmentation.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())
+    model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batches, steps = 20, iter(range(10**9))
+    inputs, labels = loader.batch(0)
+
+    def load():
+        for _ in range(batches):
+            loader.batch(next(steps))
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    times = in_turns(load, step, units=batches * loader.size, reference_units=loader.size)
+    loaded, trained = (1 / median(taken) for taken in (times.ours, times.reference))
+    return times.entry("image_loader", 10, f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on")
+
+
 ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, mirror_runs,
         svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension, minibatch_gradient,
-        normalized_step, polyak_step, normalized_loop, polyak_loop,
+        normalized_step, polyak_step, normalized_loop, polyak_loop, image_loader,
     )
 }  # fmt: skip

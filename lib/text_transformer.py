@@ -1,0 +1,150 @@
+"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read out at the first token.
+
+Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PADDING = 0  # the id of the padding token; the first token of every text has another
+EMBEDDING_STD = 0.1
+
+
+class SelfAttention(nn.Module):
+    """softmax(q kᵀ / sqrt(d_h)) v per head, padding left out, merged by a matrix; W_Q, W_K, W_V apart, no biases.
+
+    ValueError if `heads` does not divide `width`.
+    """
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
+        self.heads = heads
+        self.query, self.key, self.value, self.merge = (nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def split(self, tokens: Tensor) -> Tensor:
+        """(b, T, d) to one part per head, (b, h, T, d_h)."""
+        b, T, d = tokens.shape
+        return tokens.reshape(b, T, self.heads, d // self.heads).transpose(1, 2)
+
+    def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
+        """What the tokens `asking` (b, S, d) find in `tokens` (b, T, d), of which `present` (b, T) are there."""
+        q, k, v = self.split(self.query(asking)), self.split(self.key(tokens)), self.split(self.value(tokens))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=present[:, None, None])  # (b, h, S, d_h)
+        return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
+
+    def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
+        """The attention weights themselves: (b, h, S, T), rows sum to 1, 0 on padding."""
+        q, k = self.split(self.query(asking)), self.split(self.key(tokens))
+        logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, h, S, T)
+        return logits.masked_fill(~present[:, None, None], -torch.inf).softmax(-1)
+
+
+class EncoderBlock(nn.Module):
+    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), the MLP with GELU."""
+
+    def __init__(self, width: int, heads: int, hidden: int, dropout: float):
+        super().__init__()
+        self.attention = SelfAttention(width, heads)
+        self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, bias=False) for _ in range(2))
+        inner = nn.Linear(width, hidden, bias=False), nn.GELU(), nn.Linear(hidden, width, bias=False)
+        self.mlp, self.dropout = nn.Sequential(*inner), nn.Dropout(dropout)
+
+    def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
+        """New values of the tokens `asking` (b, S, d), which are `tokens` (b, T, d) themselves or some of them."""
+        asking = self.attention_norm(asking + self.dropout(self.attention(asking, tokens, present)))
+        return self.mlp_norm(asking + self.dropout(self.mlp(asking)))
+
+
+class TextTransformer(nn.Module):
+    """Learned token and position embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
+
+    Args:
+        vocabulary: number of token ids; id 0 is padding, which no token attends to.
+        length: T, the longest text.
+        size: layers = heads ("model size" of the paper); it must divide `width`.
+        width, hidden: d and the width of the MLP; the paper has 384 and 1536.
+        dropout: rate behind embeddings, attention and MLP; the paper has 0.2.
+
+    `forward` takes ids int (b, T') with T' ≤ length and returns the logit of label 1, (b,). Raises ValueError for
+    heads that do not divide the width, longer texts, or a text that begins with padding, which has nothing to read.
+    Source: paper C; where dropout acts and the start are ours.
+    """
+
+    def __init__(
+        self, vocabulary: int, length: int, size: int, width: int = 384, hidden: int = 1536, dropout: float = 0.2
+    ):
+        super().__init__()
+        self.length = length
+        self.embed, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(EncoderBlock(width, size, hidden, dropout) for _ in range(size))
+        self.head = nn.Linear(width, 1, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=EMBEDDING_STD)
+
+    def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The embedded tokens (b, T', d) and which of them are no padding, bool (b, T')."""
+        if ids.ndim != 2 or ids.shape[1] > self.length:
+            raise ValueError(f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}")
+        present = ids != PADDING
+        if not present[:, 0].all():
+            raise ValueError("a text must not begin with padding: there would be nothing to read")
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return self.dropout(self.embed(ids.int()) + self.positions(places)), present
+
+    def forward(self, ids: Tensor) -> Tensor:
+        tokens, present = self.start(ids)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens, tokens, present)
+        first = self.blocks[-1](tokens[:, :1], tokens, present)  # (b, 1, d): nothing reads the others any more
+        return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
+
+    @torch.no_grad()
+    def attention(self, ids: Tensor) -> Tensor:
+        """The weights of every layer with which the first token attends: (b, layers, h, T'). No dropout."""
+        training, maps = self.training, []
+        self.eval()
+        tokens, present = self.start(ids)
+        for block in self.blocks:
+            maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])  # (b, h, T')
+            tokens = block(tokens, tokens, present)
+        self.train(training)
+        return torch.stack(maps, dim=1)
+
+
+def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Binary cross-entropy of logits (b,) against labels (b,) in {0, 1}, in nats, summed over the batch (paper C)."""
+    ids, labels = batch
+    return F.binary_cross_entropy_with_logits(model(ids), labels.float(), reduction="sum")
+
+
+def reviews_judge(ids: Tensor, labels: Tensor, size: int = 500) -> Callable[[nn.Module], dict[str, float]]:
+    """An `evaluate` for `training.train`: {"test_loss": mean cross-entropy, "test_accuracy": share of correct labels}.
+
+    `ids` (N, T) are taken `size` rows at a time; `labels` (N,) in {0, 1}.
+    """
+
+    @torch.no_grad()
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        device = next(model.parameters()).device
+        loss = correct = 0.0
+        for rows, expected in zip(ids.split(size), labels.split(size), strict=True):
+            logits, expected = model(rows.to(device)).float(), expected.to(device)  # (size,)
+            loss += F.binary_cross_entropy_with_logits(logits, expected.float(), reduction="sum")
+            correct += ((logits > 0) == (expected > 0)).sum()
+        return {"test_loss": float(loss) / len(labels), "test_accuracy": float(correct) / len(labels)}
+
+    return evaluate
+
+
+def attended(weights: Tensor) -> Tensor:
+    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis, from 1 to the number of tokens."""
+    return torch.special.entr(weights.float()).sum(-1).exp()
