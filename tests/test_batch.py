@@ -17,7 +17,6 @@ import papermill
 import psutil
 import pytest
 
-import lib
 from lib import batch, datasets, door, jobs, plan, results, texts
 
 NOTEBOOK = """# ---
