@@ -61,8 +61,8 @@ def theory(p: float) -> tuple[float, float, str]:
 def sharp(p: float) -> float:
     """The exponent of D in r that we expect: -2 min(p - 1, 1), the square of Lemma 29's rate up to logarithms.
 
-    D is quadratic in the error of the direction. What no constraint sees of the mirror image of W_0 never fades:
-    an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, which is more for p > 2.
+    D is quadratic in the error of the direction. The part of the mirror image of W_0 that no constraint sees stays,
+    an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, more for p > 2.
     """
     return -2 * min(p - 1, 1.0)
 

@@ -141,7 +141,7 @@ axes[0].set_ylabel("divergence $D$")
 about = f"Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
 plots.caption(figure, about)
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
-numbers = {f"slope_{p:g}".replace(".", "_"): results.Number(slope, 1e-3) for p, slope in slopes.items()}
+numbers = {f"slope_{p:g}".replace(".", "_"): results.Number(slope, 0.05) for p, slope in slopes.items()}
 run.save(figure, "mirror_rates", "Lemma 29, rates", about, rate_table, numbers, source)
 figure
 
