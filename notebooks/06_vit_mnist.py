@@ -58,7 +58,7 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import claims, comparison, datasets, networks, optimizers, plots, results, training
+from lib import claims, datasets, networks, optimizers, plots, results, training
 
 run = results.Run(
     notebook="06_vit_mnist",
@@ -150,8 +150,10 @@ histories = {
     rule: [train_one(rule, rate, seed, train_set, steps, judge, points) for seed in range(seeds)]
     for rule, rate in rates.items()
 }
-loss, step_size = (comparison.stacked(histories, name) for name in ("loss", "step_size"))  # (seeds, steps) a rule
-accuracy = comparison.stacked(histories, "test_accuracy")
+loss = {rule: np.stack([h.loss for h in runs]) for rule, runs in histories.items()}  # (seeds, steps)
+step_size = {rule: np.stack([h.step_size for h in runs]) for rule, runs in histories.items()}
+norm = {rule: np.stack([h.gradient_norm for h in runs]) for rule, runs in histories.items()}
+accuracy = {rule: np.stack([h.metrics["test_accuracy"] for h in runs]) for rule, runs in histories.items()}
 last_accuracy = {rule: np.median(values[:, -1]) for rule, values in accuracy.items()}
 for rule, runs in histories.items():
     print(f"{rule:5} test accuracy {last_accuracy[rule]:.4f}; {', '.join(h.status for h in runs)}")
@@ -166,11 +168,15 @@ for rule, runs in histories.items():
 # equations, from the recorded loss and gradient norm.
 
 # %%
-race = comparison.race(loss, window, target_loss)
-ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
+reach = {rule: training.steps_to_reach(values, target_loss, window) for rule, values in loss.items()}
+ratio = {rule: np.median(reach[rule] / reach["SGD"]) for rule in update_rules}
 print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
 
-worst = comparison.step_errors(histories, sngd_lr, max_step)
+expected = {
+    "SNGD": np.minimum(sngd_lr / norm["SNGD"], max_step),
+    "SPS": np.minimum(loss["SPS"] / (2 * norm["SPS"] ** 2), max_step),
+}
+worst = {rule: np.max(np.abs(step_size[rule] / values - 1)) for rule, values in expected.items()}
 fall = max(np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values())
 best = max(last_accuracy, key=lambda rule: np.nan_to_num(last_accuracy[rule]))
 
