@@ -75,7 +75,8 @@ def weights(*, demo: bool = False) -> Weights:
 
 def _hub_folder() -> Path | None:
     """The folder of the pinned files in the hub's cache, fetched if need be; None where the hub is silent."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    with _no_notebook_bar():
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     cached = [try_to_load_from_cache(REPOSITORY, name, revision=REVISION) for name in FILES]
     if not all(isinstance(path, str) for path in cached):
@@ -241,9 +242,7 @@ def small_classifier(weights: Weights, classes: int, layers: int = 2, width: int
 @contextlib.contextmanager
 def _quiet():
     """The package transformers without its loading report, which calls the fresh head missing, and progress bars."""
-    with warnings.catch_warnings():
-        # It pulls in tqdm's notebook bar, which asks for a package that nothing here uses.
-        warnings.filterwarnings("ignore", message="IProgress not found")
+    with _no_notebook_bar():
         import transformers
     from transformers.utils import logging as reports
 
@@ -256,3 +255,11 @@ def _quiet():
         reports.set_verbosity(level)
         if bars:
             reports.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _no_notebook_bar():
+    """Without the warning of tqdm's notebook bar at its import, which asks for a package that nothing here uses."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        yield
