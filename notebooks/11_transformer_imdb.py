@@ -144,6 +144,8 @@ for rule, runs in trained.items():
 # Theirs: model size 3, width 384, ten repeats of one start, mean and standard deviation over repeats. Ours: mean and
 # standard deviation over starts. "Largest" is the best evaluation of a run, which looks at the test set; it is shown
 # because the paper shows it, and no claim rests on it. The order of the last accuracies is what the claims are about.
+# **At desk scale the paper's order does not come out**: three epochs instead of 72 to 162 leave every rule far below
+# the paper's accuracies, $\ell_{1.1}$ and $\ell_2$ within their spread, and $\ell_3$, at the upper edge of its grid, first.
 
 # %%
 theirs = {"l1.1": (0.8347, 0.8257), "l2": (0.8166, 0.8061), "l3": (0.8257, 0.8133)}  # largest, last; size 3
@@ -197,7 +199,8 @@ setting = (
     f"{stamp}{identity['name']} ({identity['source']}), {len(train_set):,} training and {len(test_set):,} test reviews cut to"
     f" {length} tokens (512), {len(words):,} {'words' if tokenizer == 'words' else 'BERT tokens'} (30,522);\nencoder of"
     f" size {size}, width {width} (384), MLP {hidden} (1,536), dropout {dropout:g} (0.2), batch {batch} (100), {steps:,}"
-    f" steps,\n{steps * batch / len(train_set):.1f} epochs (72 to 162), {seeds} seeds (10); rates chosen on held-out reviews"
+    f" steps,\n{steps * batch / len(train_set):.1f} epochs (72 to 162), {seeds} seeds (10); rates chosen on {held_out_rows:,}"
+    f" held-out reviews (at the grid's edge: {', '.join(comparison.at_edge(grid, chosen)) or 'none'})"
 )
 about = f"Paper C's IMDb experiment, reduced (the paper's sizes in brackets):\n{setting}"
 plots.caption(figure, about)
@@ -217,8 +220,8 @@ figure
 #
 # The weights with which the first token attends, mean over heads of the last layer, on the first test reviews of each
 # label. A darker cell is a larger weight. How many tokens a row of weights $a$ uses is $\exp(-\sum_t a_t \log a_t)$,
-# between 1 and the number of tokens; the mean over test reviews is printed and claimed. The paper sees
-# $\ell_{1.1}$ select most sharply.
+# between 1 and the number of tokens; the mean over 200 test reviews, as a share of their tokens, is printed and claimed.
+# The paper sees $\ell_{1.1}$ select most sharply; at desk scale the three are equal within a few per cent.
 
 # %%
 sample = encoded[id(test_set)].ids[:200]
