@@ -152,9 +152,9 @@ print(race.text())
 # network with many layers that starts from pretrained attention. The formula rows hold the steps taken against
 # the equations, from the recorded loss and gradient norm.
 #
-# At desk scale the claim holds on every seed: gradients grow several times over as the loss falls, SGD's one rate has to suit
-# both ends, and the other rules shorten their steps as they go. Attention does not sharpen in so short a run; it
-# spreads a little, except under Adam.
+# At desk scale the claim holds on every seed: gradients grow several times over as the loss falls, SGD's one
+# rate has to suit both ends, and the other rules shorten their steps as they go. Attention does not sharpen in so
+# short a run; it spreads a little, except under Adam.
 
 # %%
 table = paper_a_language.table(
