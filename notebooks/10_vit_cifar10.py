@@ -177,8 +177,7 @@ norms = {rule: weights.growth(runs, layers) for rule, runs in histories.items()}
 # rule against rule seed by seed, median over seeds; a rule that never gets there counts as infinitely slow. The
 # paper's findings are about CIFAR-10, so they are claims only where the data are; "no large gain" has no number in
 # the paper, and we read it as less than a factor of two. The norm of every weight matrix (tables of tokens and
-# positions included, vectors left out) is compared with its start. At desk scale, one epoch and a half, "SNGD is
-# slower" does not hold: the two need the same number of steps within a few per cent.
+# positions included, vectors left out) is compared with its start.
 
 # %%
 race = comparison.race(loss, window, target_loss)
