@@ -44,7 +44,9 @@ class History:
 
     def save(self, path: Path, about: Mapping) -> None:
         """Write the history, and `about` (plain values: what was trained and how), to an .npz, atomically."""
-        arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at", "drift")}
+        arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
+        if self.drift is not None:
+            arrays["drift"] = self.drift
         for group in ("metrics", "weight_norms"):
             arrays |= {f"{group}/{name}": values for name, values in getattr(self, group).items()}
         text = results.dumps({"status": self.status, "device": self.device, "about": about})
