@@ -119,7 +119,7 @@ rate_table
 slopes = {p: np.median(paper_c_rates.slopes(histories[p], divergences[p])) for p in rate_exponents}
 print(rate_table.summary())
 for p, slope in slopes.items():
-    print(f"p = {p:g}: D falls like r^{slope:.2f}; Lemma 29 promises r^{paper_c_rates.theory(p)[0]:g} up to logarithms")
+    print(f"p = {p:g}: D falls like r^{slope:.1f}; Lemma 29 promises r^{paper_c_rates.theory(p)[0]:g} up to logarithms")
 
 # %% [markdown]
 # $D$ falls with twice the exponent that Lemma 29 promises, as $r^{-2\min(p-1, 1)}$: the error of the direction falls at the
