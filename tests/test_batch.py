@@ -17,7 +17,7 @@ import papermill
 import psutil
 import pytest
 
-from lib import batch, datasets, jobs, plan, results, texts
+from lib import batch, images, jobs, plan, results, texts
 
 NOTEBOOK = """# ---
 # jupyter:
@@ -263,7 +263,7 @@ PAIRS = dict(name="demo pairs", source="demo", revision="1", instead_of="multi_n
     ],
 )
 def test_changed_data_are_named(monkeypatch, used, now, words):
-    monkeypatch.setattr(texts if "instead_of" in used else datasets, "identity", lambda name, demo: now)
+    monkeypatch.setattr(texts if "instead_of" in used else images, "identity", lambda name, demo: now)
     assert plan._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
 
 
