@@ -123,7 +123,9 @@ def main(arguments: list[str] | None = None) -> int:
             last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
             print(f"{history.status}; {last}; written to {chosen.out.with_suffix('.npz')}")
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {error.strerror if isinstance(error, OSError) else error}", file=sys.stderr)
+        sentence = getattr(error, "strerror", None) or error
+        place = f": {error.filename}" if getattr(error, "filename", None) else ""
+        print(f"error: {sentence}{place}", file=sys.stderr)
         return 1
     finally:
         if torch.distributed.is_initialized():

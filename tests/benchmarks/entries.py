@@ -274,7 +274,7 @@ def _loop_step(name, make):
 
     (model, ours), (_, reference) = work(make), work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
-    times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=25)
+    times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=11)
     note = f"ViT of {networks.parameter_count(model) / 1e6:.2f} million parameters, batch 32; over SGD in the same loop"
     return times.entry(name, 1.03, note, "at most")
 
