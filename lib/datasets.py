@@ -80,7 +80,7 @@ def place(source, demo: bool) -> tuple[str, Path | None]:
 def locate(source, demo: bool) -> tuple[str, Path | None]:
     """(place, folder): the first place of the module's order that has the set."""
     if os.environ.get("DATA_DIR"):
-        return "data_dir", _data_dir(source.name)
+        return "data_dir", _data_dir(source.name, source.splits)
     folder = ROOT / "data" / source.name
     if folder.is_dir():
         return "data", folder
@@ -90,7 +90,7 @@ def locate(source, demo: bool) -> tuple[str, Path | None]:
     return ("hub", folder) if folder or hub_reachable() else ("demo", None)
 
 
-def _data_dir(name: str) -> Path:
+def _data_dir(name: str, splits: tuple[str, str]) -> Path:
     """The folder of `name` under `$DATA_DIR`; a relative path counts from here, else from the repository."""
     given = Path(os.environ["DATA_DIR"]).expanduser()
     places = [place for place in (given.absolute(), ROOT / given) if place.is_dir()]
@@ -102,8 +102,8 @@ def _data_dir(name: str) -> Path:
         if (place / name).is_dir():
             return place / name
     raise FileNotFoundError(
-        f"DATA_DIR={given} has no folder {name}/; put {name}/train-*.parquet and {name}/test-*.parquet there"
-        " (data/README.md says which), or unset DATA_DIR"
+        f"DATA_DIR={given} has no folder {name}/; put {name}/{splits[0]}-*.parquet and {name}/{splits[1]}-*.parquet"
+        " there (data/README.md says which), or unset DATA_DIR"
     )
 
 

@@ -53,6 +53,8 @@ accuracy_tolerance = 0.1
 threads = 1
 
 # %%
+import textwrap
+
 import numpy as np
 import torch
 
@@ -147,6 +149,11 @@ print(race.text())
 # paper's theory says that attention turns to one token, so entropy should fall; that is our reading, for a
 # network with many layers that starts from pretrained attention. The formula rows hold the steps taken against
 # the equations, from the recorded loss and gradient norm.
+#
+# At desk scale the claim does not hold on every seed. SGD's best rate and the best cap are the same number there,
+# and while the loss stays near $\log 3$ gradients are so small that the cap binds: all three rules then take the
+# same steps. SNGD leaves the cap after the first quarter and ends lowest; SPS stays at it through most of a run that
+# is far too short for this set. Attention does not sharpen either; on average it spreads a little.
 
 # %%
 table = paper_a_language.table(
@@ -163,21 +170,22 @@ print(f"{len(language.RULES)} rules, {rest.classes} labels")
 # %%
 figure = language_figure.draw(histories, race, window, network().layers)
 stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
+reduced = "" if scale == "paper" else ", reduced"
 count = len(tokens["train"].labels)
 about = (
-    f"Figure 1, our setting, reduced: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
-    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens;\n"
+    f"Figure 1, our setting{reduced}: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
+    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens; "
     f"{network().describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs), {seeds} seeds,"
-    f" {precision};\nconstant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
-    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())};\nlines: median and range over seeds,"
+    f" {precision}; constant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
+    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())}; lines: median and range over seeds,"
     f" loss a mean of {window} batches; bars: mean and standard deviation over seeds; seconds on a shared processor"
 )
-plots.caption(figure, about)
+plots.caption(figure, textwrap.fill(about, 118))
 
 # %%
 numbers = paper_a_language.numbers(histories, race, grid, window, network().layers, accuracy_tolerance)
 run.save(
-    figure, slug="fastrates_fig1", number="Figure 1", caption=about.replace("\n", " "), claims=table,
+    figure, slug="fastrates_fig1", number="Figure 1", caption=about, claims=table,
     numbers=numbers, data=data, device=histories["SGD"][0].device, dtype=precision,
 )  # fmt: skip
 parts.clear()
