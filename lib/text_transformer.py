@@ -109,15 +109,18 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights of every layer with which the first token attends: (b, layers, h, T'). No dropout."""
+        """The weights of every layer with which the first token attends: (b, layers, h, T'), where `ids` lies.
+
+        Without dropout, whatever mode the model is in.
+        """
         training, maps = self.training, []
         self.eval()
-        tokens, present = self.start(ids)
+        tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
             maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])  # (b, h, T')
             tokens = block(tokens, tokens, present)
         self.train(training)
-        return torch.stack(maps, dim=1)
+        return torch.stack(maps, dim=1).to(ids.device)
 
 
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

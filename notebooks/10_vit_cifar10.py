@@ -47,7 +47,8 @@ grid_steps = 20
 sgd_rates = [0.03, 0.1, 0.3]
 adam_rates = [1e-3, 3e-3, 1e-2]
 caps = [0.1, 0.3, 1.0]
-sngd_rates = [0.1, 0.2, 0.4]
+sngd_rates = [0.05, 0.1, 0.2]
+sngd_cap = 1.0
 window = 30
 target_loss = 2.0
 plain_patch, plain_width, plain_depth, plain_heads, plain_hidden = 8, 32, 2, 4, 64
@@ -78,7 +79,8 @@ run = {
             scale=scale, seeds=seeds, train_rows=train_rows, test_rows=test_rows, patch=patch, width=width,
             depth=depth, heads=heads, hidden=hidden, batch=batch, steps=steps, evaluations=evaluations,
             held_out_rows=held_out_rows, grid_steps=grid_steps, sgd_rates=sgd_rates, adam_rates=adam_rates,
-            caps=caps, sngd_rates=sngd_rates, window=window, target_loss=target_loss, plain_patch=plain_patch,
+            caps=caps, sngd_rates=sngd_rates, sngd_cap=sngd_cap, window=window,
+            target_loss=target_loss, plain_patch=plain_patch,
             plain_width=plain_width, plain_depth=plain_depth, plain_heads=plain_heads, plain_hidden=plain_hidden,
             resize=resize, dropout=dropout, plain_steps=plain_steps, plain_adam_rates=plain_adam_rates,
             mirror_rates=mirror_rates, accuracy_tolerance=accuracy_tolerance, precision=precision,
@@ -114,7 +116,8 @@ print(f"{identity['name']} ({identity['source']}): {len(train_set):,} training, 
 #
 # A seed fixes the network's start and the order of the batches, and both are the same for every rule. For each rule
 # the rate is the one with the lowest held-out loss after `grid_steps` steps, with a seed that no curve uses. As in
-# the paper SNGD and SPS have a cap; SPS chooses it, SNGD takes it over and chooses its rate under it.
+# the paper's Figure 7 SPS and SNGD have caps of their own: that of SPS is chosen, that of SNGD, `sngd_cap`, is far above
+# its usual step. A rule at its cap is SGD, so the share of steps at the cap is printed.
 
 
 # %%
@@ -127,7 +130,7 @@ rules = {
     "SGD": torch.optim.SGD,
     "Adam": torch.optim.Adam,
     "SPS": lambda parameters, cap: optimizers.StochasticPolyak(parameters, cap),
-    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, cap),
+    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, sngd_cap),
 }
 
 
@@ -149,10 +152,8 @@ def held_out_loss(rule, rate):
     return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get("test_loss", [np.nan])[-1]
 
 
-candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps}
+candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps, "SNGD": sngd_rates}
 grid = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
-cap = comparison.choose(grid)["SPS"]
-grid["SNGD"] = {rate: held_out_loss("SNGD", rate) for rate in sngd_rates}
 chosen = comparison.choose(grid)
 print(comparison.table(grid, chosen), "\nat the grid's edge:", comparison.at_edge(grid, chosen))
 
@@ -184,8 +185,13 @@ race = comparison.race(loss, window, target_loss)
 ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
 print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
 last_loss = {rule: np.median(training.running_mean(values, window)[:, -1]) for rule, values in loss.items()}
-taken = {rule: np.median(values) for rule, values in comparison.stacked(histories, "step_size").items()}
-print("median step size:", ", ".join(f"{rule} {value:.3g}" for rule, value in taken.items() if rule != "Adam"))
+taken = comparison.stacked(histories, "step_size")  # (seeds, steps) a rule
+capped = {
+    "SPS": np.mean(taken["SPS"] >= chosen["SPS"] * (1 - 1e-6)),
+    "SNGD": np.mean(taken["SNGD"] >= sngd_cap * (1 - 1e-6)),
+}
+print("median step size:", ", ".join(f"{rule} {np.median(taken[rule]):.3g}" for rule in rules if rule != "Adam"))
+print("share of steps at the cap:", ", ".join(f"{rule} {value:.2f}" for rule, value in capped.items()))
 print("last training loss:", ", ".join(f"{rule} {value:.3f}" for rule, value in last_loss.items()))
 least = {rule: min(norms[rule], key=lambda layer: norms[rule][layer][:, -1].min()) for rule in rules}
 growing = {rule: np.mean([np.median(values[:, -1]) > 1 for values in norms[rule].values()]) for rule in rules}
@@ -193,6 +199,7 @@ print("share of layers that grew:", ", ".join(f"{rule} {value:.2f}" for rule, va
 fall = max(np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values())
 about_cifar = [
     claims.at_least("sngd", "SNGD is slower: its steps over SGD's", "paper A, Fig. 7", ratio["SNGD"], 1),
+    claims.at_most("capped", "share of SNGD's steps at its cap, where it is SGD", "ours", capped["SNGD"], 0.5),
     claims.at_least("adam", "Adam gains little: its steps over SGD's", "paper A, Sec. 5", ratio["Adam"], 0.5),
     *(claims.at_least(f"growth.{rule}", f"every layer grows: last over first norm, least in {layer}",
                       "paper A, Fig. 7", norms[rule][layer][:, -1].min(), 1) for rule, layer in least.items()),
@@ -256,7 +263,8 @@ figure
 # Paper C's network is the plain ViT: no shifted patches, no locality attention. Its pictures are cropped to 32 pixels
 # out of a border of 4, enlarged to 48 and mirrored at random; a crop of step $k$ depends on seed and $k$ alone. The
 # paper's sizes are 512 wide, 6 deep, patch 4, 1,000 epochs, rates 1e-4 (Adam) and 5e-2 ($\ell_{1.1}$); at ours the
-# rates are chosen on the held-out images again.
+# rates are chosen on the held-out images again. The paper's equal ends come after 1,000 epochs, with Adam ahead before;
+# the desk scale has less than one, so that "equal in the end" is not expected to hold there.
 
 
 # %%

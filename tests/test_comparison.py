@@ -152,3 +152,8 @@ def test_rules_are_those_of_the_paper():
     for rule, make in language.RULES.items():
         assert isinstance(make(model.parameters(), 0.1, 1.0), torch.optim.Optimizer), rule
     assert list(language.RULES).index("SPS") < list(language.RULES).index("SNGD")  # whose cap it is
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_named():
+    losses = {"SGD": {0.1: 2.0, 0.3: 1.0, 1.0: 3.0}, "Adam": {0.001: 1.0, 0.01: 2.0}}
+    assert comparison.at_edge(losses, comparison.choose(losses)) == ["Adam"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib import training, vocabulary, weights
+from lib import plots, training, vocabulary, weights
 from lib.mirror_optimizer import MirrorDescent
 from lib.text_transformer import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
 from lib.vocabulary import Vocabulary
@@ -151,3 +151,22 @@ def test_effective_share_and_share_above():
     assert weights.effective_share(gauss) == pytest.approx(2 / np.pi, rel=0.01)
     assert np.isnan(weights.effective_share(np.zeros(3)))
     assert weights.share_above([np.array([0.1, -0.2]), np.array([[0.0, 0.05]])], 0.06) == 0.5
+
+
+def test_growth_is_relative_to_the_start_for_every_run():
+    model = network()
+    batches = training.Batches(ids(8), torch.tensor([0, 1] * 4), 4, 0)
+    optimizer = MirrorDescent(model.parameters(), 1e-3, 2)
+    before = float(np.linalg.norm(model.head.weight.detach().numpy()))
+    history = training.train(model, optimizer, batches, 3, loss=summed_loss, evaluate_at=[0, 2])
+    after = float(np.linalg.norm(model.head.weight.detach().numpy()))
+    found = weights.growth([history, history], weights.matrices(model))
+    assert set(found) == set(weights.matrices(model)) and found["head.weight"].shape == (2, 3)
+    np.testing.assert_allclose(found["head.weight"][1, [0, -1]], [1, after / before], rtol=1e-5)
+
+
+def test_magnitudes_share_out_every_entry():
+    figure, (ax,) = plots.panels(1, 1)
+    plots.magnitudes(ax, [np.array([0.0, 1e-9, 0.02, -0.3]), np.full((2, 2), 0.3)], "l2")
+    heights = ax.patches[0].get_data().values
+    assert heights.sum() == pytest.approx(100) and heights[0] == pytest.approx(25)  # 0 and 1e-9 in the first bin
