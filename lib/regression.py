@@ -191,8 +191,14 @@ def predict(queries, X, A, B):
     """
     _check_layer(X, None, A, B)
     (q, x, a, b), back = _tensors(queries, X, A, B)
-    parts = [_attend(rows, x, b)[0] @ a.mT for rows in q.split(_rows(x, b), -2)]
-    return back(torch.cat(parts, -2))
+    first, out = 0, None
+    for rows in q.split(_rows(x, b), -2):
+        part = _attend(rows, x, b)[0] @ a.mT
+        if out is None:  # one place for all: small results between large blocks would scatter the heap
+            out = part.new_empty((*part.shape[:-2], q.shape[-2], part.shape[-1]))
+        out[..., first : first + rows.shape[-2], :] = part
+        first += rows.shape[-2]
+    return back(out)
 
 
 def empirical_loss(X, Y, A, B):
