@@ -122,7 +122,7 @@ def test_fixed_head_agrees_with_60_digits(name, seed):
     space = coordinates.minimal(data)
     V = svm.token_svm(data).W
     history = dynamics.train(space, RULES[name], STEPS, TIMES, targets={"V": space.reduce(V)[0]})
-    compare(history, Oracle(data, True), RULES[name], V, np.ones((1, 5)))
+    assert worst(history, Oracle(data, True), RULES[name], V, np.ones((1, 5))) < AGREE
     final = history.log_miss[0, -1].max()
     if seed == ENDS_ELSEWHERE:
         assert final > -1e-9  # one sample's weight went to another token
@@ -142,19 +142,21 @@ def test_joint_training_agrees_with_60_digits(name):
         head_targets={"v": np.einsum("rdk,rd->rk", space.token_basis, v)},
     )  # fmt: skip
     v = np.einsum("rdk,rek,re->rd", space.token_basis, space.token_basis, v)
-    compare(history, Oracle(data, False), JOINT_RULES[name], inside, v, head=True)
+    assert worst(history, Oracle(data, False), JOINT_RULES[name], inside, v, head=True) < AGREE
 
 
-def compare(history, oracle, rule, V, v, head=False):
+def worst(history, oracle, rule, V, v, head=False):
+    """Largest relative error of what the history recorded, against the oracle."""
     with mp.workdps(60):
         as_mp = lambda a: [[mp.mpf(float(x)) for x in row] for row in np.atleast_2d(a)]  # noqa: E731
         seen = oracle.train(rule, (as_mp(V[0]), as_mp(v[0])[0]))
     assert history.status[0] == "completed"
+    errors = []
     for k, t in enumerate(TIMES):
         norm, error, margins, *of_head = seen[t]
         pairs = [(history.norm[0, k], norm), (history.direction_error["V"][0, k], error)]
         pairs += list(zip(history.margins[0, k].ravel(), margins, strict=True))
         if head:
             pairs += [(history.head_norm[0, k], of_head[0]), (history.head_direction_error["v"][0, k], of_head[1])]
-        for measured, exact in pairs:
-            assert abs(mp.mpf(float(measured)) / exact - 1) < AGREE, (t, float(measured), mp.nstr(exact, 15))
+        errors += [abs(mp.mpf(float(measured)) / exact - 1) for measured, exact in pairs]
+    return max(errors)
