@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numba
 import numpy as np
 
-from lib import attention, coordinates, kernel
+from lib import attention, coordinates, gram, kernel
 from lib.rules import NGD, Rule
 from lib.tokens import TokenSet
 
@@ -73,7 +73,7 @@ def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> 
     every = len(rules), 1, 1
     raw.status[:], raw.ended[:] = kernel.train(
         numba.get_num_threads(), np.tile(np.arange(runs), len(rules)),
-        kernel.pack(problem.K, n), kernel.pack(problem.G, n),
+        gram.pack(problem.K, n), gram.pack(problem.G, n),
         np.tile(problem.margins, every), np.tile(problem.scores, every),
         problem.head_fixed, problem.loss == "logistic", np.repeat(numbers, runs, 0), times,
         raw.margins, raw.scores, raw.alpha, raw.b, raw.logs,

@@ -3,7 +3,7 @@
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one iteration moves by
 -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q per entry the gradient's dual norm.
 Mirror descent sees the coordinates, so W stays in the given ones, and everything is linear in it: margins A vec(W)
-with the rows A of `svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.kernel`.
+with the rows A of `svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
 """
 
 import math
@@ -11,10 +11,12 @@ import math
 import numba
 import numpy as np
 
-from lib import kernel
+from lib import exponentials, gram, lanes
+from lib.compiled import stamp
 from lib.kernel import COMPLETED, DIVERGED, LONGEST, STALLED
 
 _REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+SOURCES = stamp("exponentials", "gram", "lanes")
 NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
 
 
@@ -51,35 +53,6 @@ def _pull(A, c, out):
             out[j] += c[i] * A[i, j]
 
 
-@numba.njit(fastmath={"contract"}, error_model="numpy")
-def log(x, factor, out):
-    """out = factor log|x|, -inf for |x| below 1e-300 (zero included); (m,) each, log to 2 units in the last place.
-
-    x = 2^k m with m in [0.7, 1.42), log m = 2 atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series. Like
-    `kernel.exp` it fills vector registers, which the C library's does not.
-    """
-    for i in range(x.size):
-        size = abs(x[i])
-        bits = np.float64(size).view(np.int64)
-        k = (bits - np.int64(0x3FE6A09E667F3BCD)) >> np.int64(52)
-        m = np.int64(bits - np.int64(k << np.int64(52))).view(np.float64)
-        s = (m - 1.0) / (m + 1.0)
-        s2 = s * s
-        p = 1 / 21.0
-        p = p * s2 + 1 / 19.0
-        p = p * s2 + 1 / 17.0
-        p = p * s2 + 1 / 15.0
-        p = p * s2 + 1 / 13.0
-        p = p * s2 + 1 / 11.0
-        p = p * s2 + 1 / 9.0
-        p = p * s2 + 1 / 7.0
-        p = p * s2 + 1 / 5.0
-        p = p * s2 + 1 / 3.0
-        tail = 2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10  # log 2 in two parts
-        value = factor * ((2.0 * s + tail) + np.float64(k) * 6.93147180369123816490e-01)
-        out[i] = value if size >= 1e-300 else -math.inf
-
-
 @numba.njit
 def _plus(log_value, log_scale):
     """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
@@ -104,12 +77,12 @@ def power(x, exponent, work, out):
                 size = abs(x[i])
                 out[i] = (size if whole else 1.0) * (math.sqrt(size) if root else size if exponent == 2.0 else 1.0)
         return top
-    log(x, exponent, work)
+    exponentials.log(x, exponent, work)
     top = -math.inf
     for i in range(x.size):
         top = max(top, work[i])
     if top <= LONGEST:  # false for NaN
-        kernel.exp(work, out)
+        exponentials.exp(work, out)
     return top
 
 
@@ -158,31 +131,31 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
     T = signed.shape[0] // n
     p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
     q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
-    lanes = -(-n // kernel.WIDTH) * kernel.WIDTH
-    margins, c = np.zeros((T - 1, lanes)), np.zeros((T - 1, lanes))
-    scores, push, x, D, w = (np.zeros((T, lanes)), np.zeros((T, lanes)), np.zeros((T, lanes)), np.zeros((T, lanes)),
-                             np.zeros((T, lanes)))  # fmt: skip
-    lane, scales = np.zeros((10, lanes)), np.zeros((2, 1))
+    width = -(-n // gram.WIDTH) * gram.WIDTH
+    margins, c = np.zeros((T - 1, width)), np.zeros((T - 1, width))
+    scores, push, x, D, w = (np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)),
+                             np.zeros((T, width)))  # fmt: skip
+    lane, scales = np.zeros((10, width)), np.zeros((2, 1))
     all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
     flat_margins, flat_scores, flat_c, flat_push = all_margins[0], all_scores[0], np.zeros((T - 1) * n), np.zeros(T * n)
     down, powers, down_v, powers_v = np.zeros(W.size), np.zeros((2, W.size)), np.zeros(v.size), np.zeros((2, v.size))
     record, rise, last = 0, -1, math.inf
     for t in range(times[-1] + 1):
         _multiply(A, W, flat_margins)
-        kernel._scatter(0, n, all_margins, margins)
+        lanes.scatter(0, n, all_margins, margins)
         if joint or t == 0:
             _multiply(signed, v, flat_scores)
-            kernel._scatter(0, n, all_scores, scores)
+            lanes.scatter(0, n, all_scores, scores)
         recording = record < times.size and times[record] == t
-        kernel._slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
+        lanes.slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
         scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
         if recording:
-            log_gap = kernel._log_gap_of(0, n, scores, logistic, not joint, lane)
-        kernel._gather(0, n, c, flat_c)
+            log_gap = lanes.log_gap(0, n, scores, logistic, not joint, lane)
+        lanes.gather(0, n, c, flat_c)
         log_factor, log_size = _direction(A, flat_c, q, powers, down)
         log_factor_v, log_size_v = -math.inf, -math.inf
         if joint:
-            kernel._gather(0, n, push, flat_push)
+            lanes.gather(0, n, push, flat_push)
             log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
 
         loss = 0.0
@@ -213,7 +186,7 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
 
 
 @numba.njit(parallel=True, cache=True)
-def train(A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs):
+def train(A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs, sources=SOURCES):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
     A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule, padded with -1;

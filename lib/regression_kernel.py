@@ -7,11 +7,13 @@ on the number of threads.
 import numba
 import numpy as np
 
-from lib import kernel
+from lib import exponentials
+from lib.compiled import stamp
 
 BLOCK = 128  # queries of one piece of work
 SAFE = 300.0  # bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be found
 PARALLEL = 200_000  # attention weights from which on several threads pay
+SOURCES = stamp("exponentials")
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
@@ -35,7 +37,7 @@ def gradients(X, Y, A, B, set_of_run):
 
 
 @numba.njit(parallel=True, cache=True)
-def _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B):
+def _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B, sources=SOURCES):
     runs, pieces = partial_A.shape[:2]
     for task in numba.prange(runs * pieces):
         run, piece = task // pieces, task % pieces
@@ -66,7 +68,7 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
         for lane in range(4):
             if not -w[lane, d] <= SAFE:
                 logits[lane] -= logits[lane].max()
-        kernel.exp(logits.reshape(-1), e.reshape(-1))
+        exponentials.exp(logits.reshape(-1), e.reshape(-1))
         _moments(e, keys, c)
         for lane in range(4):
             total[lane] = c[lane, d]

@@ -15,8 +15,8 @@ from lib import (
     augmentation,
     coordinates,
     dynamics,
+    gram,
     images,
-    kernel,
     mirror_descent,
     networks,
     regression,
@@ -81,7 +81,7 @@ def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
 @numba.njit
 def _products(K, run, c, out, count):
     for _ in range(count):
-        kernel.multiply(K, run, c, out)
+        gram.multiply(K, run, c, out)
         c[0] = 1e-300 * out[0]  # so that no compiler moves the product out of the loop
 
 
@@ -94,7 +94,7 @@ def _floor(K, out, count):
 def floor(n, *grams) -> float:
     """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all cores."""
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
-    for K in (kernel.pack(gram, n) for gram in grams):
+    for K in (gram.pack(matrix, n) for matrix in grams):
         c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
         work = partial(_products, K, 0, c, out[0], count) if len(K) == 1 else partial(_floor, K, out, count)
         work()

@@ -1,0 +1,85 @@
+"""Products with symmetric Gram matrices, laid out for the compiled loop: the floor of an iteration's cost."""
+
+import numba
+import numpy as np
+
+WIDTH = 8  # numbers in a vector register
+FITS = 64  # columns of the largest Gram matrix that the nearest cache holds
+_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+
+
+@numba.njit
+def zeros(rows, columns):
+    """Zeros (rows, columns) that start where a register's load meets no boundary of cache lines."""
+    raw = np.zeros(rows * columns + WIDTH)
+    first = -(raw.ctypes.data // 8) % WIDTH
+    return raw[first : first + rows * columns].reshape(rows, columns)
+
+
+def pack(K: np.ndarray, n: int) -> np.ndarray:
+    """Gram matrices (data, m, m) with the sample first, m = n T, as the loop reads them: token first, padded."""
+    data, m = K.shape[:2]
+    padded = -(-m // WIDTH) * WIDTH
+    packed = zeros.py_func(data * padded, padded).reshape(data, padded, padded)
+    split = K.reshape(data, n, m // n, n, m // n)
+    packed[:, :m, :m] = split.transpose(0, 2, 1, 4, 3).reshape(data, m, m)
+    return packed
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def _multiply_rows(K, s, c, out):
+    """out = K[s] c, eight rows at a time; K (data, m, m)."""
+    m = c.size
+    for i in range(0, m - m % 8, 8):
+        s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            s0 += K[s, i, j] * c[j]
+            s1 += K[s, i + 1, j] * c[j]
+            s2 += K[s, i + 2, j] * c[j]
+            s3 += K[s, i + 3, j] * c[j]
+            s4 += K[s, i + 4, j] * c[j]
+            s5 += K[s, i + 5, j] * c[j]
+            s6 += K[s, i + 6, j] * c[j]
+            s7 += K[s, i + 7, j] * c[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+        out[i + 4], out[i + 5], out[i + 6], out[i + 7] = s4, s5, s6, s7
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def _multiply_triangle(K, s, c, out):
+    """out = K[s] c for symmetric K (data, m, m), of which only the lower triangle is read, four rows at a time."""
+    m = c.size
+    for j in range(m):
+        out[j] = 0.0
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = K[s, i], K[s, i + 1], K[s, i + 2], K[s, i + 3]
+        c_a, c_b, c_d, c_e = c[i], c[i + 1], c[i + 2], c[i + 3]
+        s_a, s_b, s_d, s_e = 0.0, 0.0, 0.0, 0.0
+        for j in range(i):
+            c_j = c[j]
+            out[j] += a[j] * c_a + b[j] * c_b + d[j] * c_d + e[j] * c_e
+            s_a += a[j] * c_j
+            s_b += b[j] * c_j
+            s_d += d[j] * c_j
+            s_e += e[j] * c_j
+        out[i] = s_a + a[i] * c_a + b[i] * c_b + d[i] * c_d + e[i] * c_e
+        out[i + 1] = s_b + b[i] * c_a + b[i + 1] * c_b + d[i + 1] * c_d + e[i + 1] * c_e
+        out[i + 2] = s_d + d[i] * c_a + d[i + 1] * c_b + d[i + 2] * c_d + e[i + 2] * c_e
+        out[i + 3] = s_e + e[i] * c_a + e[i + 1] * c_b + e[i + 2] * c_d + e[i + 3] * c_e
+
+
+@numba.njit(forceinline=True)
+def multiply(K, s, c, out):
+    """out = K[s] c for packed Gram matrices K (data, m, m)."""
+    if c.size <= FITS:
+        _multiply_rows(K, s, c, out)
+    else:  # memory is slower than arithmetic: read half of it
+        _multiply_triangle(K, s, c, out)
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def dot(a, b):
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
