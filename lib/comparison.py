@@ -79,13 +79,17 @@ def step_errors(histories: Histories, rate: float, cap: float) -> dict[str, floa
 
 
 def choose(losses: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
-    """The rate with the smallest held-out loss of each rule; a diverged trial (NaN) never wins."""
+    """The rate with the smallest held-out loss of each rule, the largest of equals; a diverged trial (NaN) never wins.
+
+    Caps that were never reached are equal, and the largest of them is the one that never can be. ValueError for a rule
+    all of whose trials diverged.
+    """
     chosen = {}
     for rule, trials in losses.items():
         finite = {rate: loss for rate, loss in trials.items() if np.isfinite(loss)}
         if not finite:
             raise ValueError(f"every trial of {rule} diverged, at rates {', '.join(f'{r:g}' for r in trials)}")
-        chosen[rule] = min(finite, key=finite.get)
+        chosen[rule] = min(finite, key=lambda rate: (finite[rate], -rate))
     return chosen
 
 

@@ -38,6 +38,8 @@ def test_choice_leaves_diverged_rates_out():
     chosen = comparison.choose(losses)
     assert chosen == {"SGD": 0.3}
     assert comparison.table(losses, chosen) == "SGD   0.1: 0.900   0.3: 0.700*  1: nan "
+    caps = {"SPS": {0.3: 0.8, 1.0: 0.7, 3.0: 0.7, 0.1: 0.9}}  # from 1 on no step reaches its cap
+    assert comparison.choose(caps) == {"SPS": 3.0}
     with pytest.raises(ValueError, match="every trial of SGD diverged, at rates 1"):
         comparison.choose({"SGD": {1.0: math.nan}})
 
