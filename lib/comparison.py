@@ -111,7 +111,7 @@ def table(losses: Mapping[str, Mapping[float, float]], chosen: Mapping[str, floa
 class Parts:
     """Finished parts of a long comparison on disk, so that one that was stopped goes on where it was.
 
-    `folder` must belong to one state of code, parameters and data, as `results.Run.folder` does.
+    `folder` must belong to one state of code, parameters and data, as `results.Run.parts_folder` does.
     """
 
     folder: Path

@@ -1,44 +1,17 @@
 """What to run: the notebooks asked for, their parameters at a scale, and in words why they must run again."""
 
-import ast
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lib import results
+from lib import parameters, results
 from lib.jobs import Job
 from lib.results import folder
 
 
 class UsageError(Exception):
     """A request that cannot be met; its text is one sentence for the person who asked."""
-
-
-def defaults(text: str) -> dict:
-    """The parameters of a percent notebook: the literals of its one cell tagged "parameters".
-
-    Raises ValueError when there is no such cell, more than one, or anything but literals in it.
-    """
-    cells = [cell.partition("\n") for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]]
-    tagged = [body for header, _, body in cells if re.search(r"""["']parameters["']""", header)]
-    if len(tagged) != 1:
-        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
-    found = {}
-    for node in ast.parse(tagged[0]).body:
-        try:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            value = ast.literal_eval(node.value)
-            for target in targets:
-                found |= {target.id: value} if isinstance(target, ast.Name) else _unpacked(target, value)
-        except (AttributeError, ValueError, TypeError):
-            raise ValueError(f"{ast.unparse(node)!r} in the parameters cell is not name = literal") from None
-    return found
-
-
-def _unpacked(target: ast.Tuple | ast.List, values: Iterable) -> dict:
-    return {name.id: value for name, value in zip(target.elts, values, strict=True)}
 
 
 def overrides(notebook: str, scale: str) -> dict | None:
@@ -89,9 +62,9 @@ def plan(names: list[str], scale: str, settings: Mapping) -> tuple[list[Job], li
             continue
         changes = {**changes, **settings}
         try:
-            parameters = defaults(text)
-            _check(changes, parameters)
-            parts = results.fingerprint(notebook, {**parameters, **changes})
+            literals = parameters.literals(text)
+            _check(changes, literals)
+            parts = results.fingerprint(notebook, {**literals, **changes})
         except (ValueError, SyntaxError) as error:
             raise UsageError(f"{notebook}: {error}") from None
         jobs.append(Job(notebook, scale, changes, text, parts, bool(settings)))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import lib
-from lib import alt
+from lib import alt, parameters
 from lib.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -204,7 +204,7 @@ def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a notebook: create it right after the parameters cell, since its clock starts then.
+    """One run of a notebook, as `start` gives it: its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; an unknown scale raises ValueError.
     """
@@ -285,6 +285,18 @@ class Run:
             "peak_memory_mb": peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+
+
+def start(notebook: str, paper: str, variables: Mapping) -> Run:
+    """The run of `notebook` that begins now, right after its parameters cell.
+
+    `variables` is the notebook's `globals()`: the run takes from it the names that the parameters cell of the .py
+    assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1. Raises ValueError for a name that is not
+    there, FileNotFoundError where there is no such notebook.
+    """
+    text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
+    found = parameters.values(text, variables)
+    return Run(notebook, paper, found["scale"], found, range(found["seeds"]))
 
 
 def load(slug: str, scale: str = "demo") -> dict:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from lib import seeds
 from lib.batches import Batches
 from lib.checkpoints import Checkpoints
-from lib.training_record import History, Record, running_mean, steps_to_reach
+from lib.training_record import History, Record, at_end, running_mean, steps_to_reach
 
 __all__ = [
-    "Batches", "Checkpoints", "History", "classification", "cross_entropy", "initialised", "running_mean",
+    "Batches", "Checkpoints", "History", "at_end", "classification", "cross_entropy", "initialised", "running_mean",
     "steps_to_reach", "train",
 ]  # fmt: skip
 
@@ -75,6 +75,7 @@ def train(
     precision: str = "float32",
     accumulate: int = 1,
     checkpoints: Checkpoints | None = None,
+    stop: Callable[[Mapping[str, float]], bool] | None = None,
 ) -> History:
     """Train `model` in place for `steps` steps and return its history.
 
@@ -93,6 +94,7 @@ def train(
             of the memory. Only for a loss that is a mean over the rows.
         checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
             result then is, bit for bit, that of a run that was never interrupted.
+        stop: what `evaluate` found to whether the run ends there, early; the history says so and its rest is NaN.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says so and the
     rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where the device's memory does not
@@ -149,7 +151,7 @@ def train(
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "record": record.state()}
             checkpoints.save(state, configuration, done)
 
-    done = 0
+    done, stopped = 0, None
     if checkpoints:
         configuration = {**configuration, **checkpoints.configuration}
         done = _restore(accelerator, checkpoints, configuration, model, optimizer, record)
@@ -159,6 +161,9 @@ def train(
         for step in range(done, steps):
             if step in points:
                 observe(step)
+                if stop is not None and stop(record.found(step)):
+                    stopped = step
+                    break
             try:
                 take(step)
             except FloatingPointError:
@@ -182,7 +187,7 @@ def train(
             observe(steps)
             if checkpoints and done < steps and accelerator.is_main_process:
                 save(steps)
-    return record.history(optimizer.skipped_steps if skips else None)
+    return record.history(optimizer.skipped_steps if skips else None, stopped)
 
 
 def _out_of_memory(error: RuntimeError) -> bool:

@@ -21,14 +21,15 @@ STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
 
 @dataclass(frozen=True)
 class History:
-    """What a run did, as arrays; after a divergence every entry is NaN.
+    """What a run did, as arrays; after a divergence or an early stop every entry is NaN.
 
     `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the step size
     taken (the learning rate for an optimiser without `last_step_size`), ‖g‖, and the training time so far
     without evaluations and checkpoints. `evaluated_at` (points,): numbers of steps done, the records;
-    `metrics[name]` (points,): what `evaluate` returned there. `status` is "finished", "finished, k steps
-    skipped" or "diverged at step k"; `device` says where it ran. `weight_norms[name]` (points,): Frobenius
-    norm of each parameter. `drift` (points,): largest difference of a weight between processes.
+    `metrics[name]` (points,): what `evaluate` returned there. `status` is "finished",
+    "stopped after step k", either with ", k steps skipped", or "diverged at step k"; `device` says where it ran.
+    `weight_norms[name]` (points,): Frobenius norm of each parameter. `drift` (points,): largest difference of a weight
+    between processes.
     """
 
     loss: np.ndarray
@@ -134,11 +135,20 @@ class Record:
         self.metrics = {name: values.numpy().copy() for name, values in state["metrics"].items()}
         self.start = time.perf_counter() - state["elapsed"]
 
-    def history(self, skipped: int | None = None) -> History:
-        """The history; `skipped` counts the steps that the optimiser left out, None if it leaves none out."""
+    def found(self, done: int) -> dict[str, float]:
+        """What `evaluate` returned after `done` steps."""
+        place = self.points.index(done)
+        return {name: float(values[place]) for name, values in self.metrics.items()}
+
+    def history(self, skipped: int | None = None, stopped: int | None = None) -> History:
+        """The history; `skipped` counts the steps that the optimiser left out, None if it leaves none out.
+
+        `stopped` is the number of steps after which the run was done, None if it was to take them all.
+        """
         loss, step_size, norm = (values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm))
-        bad = np.flatnonzero(~np.isfinite(loss))
-        status = f"finished, {skipped} steps skipped" if skipped else "finished"
+        bad = np.flatnonzero(~np.isfinite(loss[:stopped]))
+        status = "finished" if stopped is None else f"stopped after step {stopped}"
+        status += f", {skipped} steps skipped" if skipped else ""
         if len(bad) and skipped is None:
             status = f"diverged at step {bad[0] + 1}"
             for values in (loss, step_size, norm, self.seconds):
@@ -149,6 +159,13 @@ class Record:
         layers = dict(zip(self.layers, self.weight_norms.T, strict=True))  # (points, layers) -> layers x (points,)
         rest = dict(status=status, device=str(self.device), weight_norms=layers, drift=self.drift)
         return History(*arrays, metrics=self.metrics, **rest)
+
+
+def at_end(values: np.ndarray) -> np.ndarray:
+    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end, early or not."""
+    present = ~np.isnan(values)
+    place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
+    return values[np.arange(len(values)), place]
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:

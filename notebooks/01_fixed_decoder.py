@@ -41,27 +41,7 @@ import numpy as np
 
 from lib import claims, coordinates, dynamics, paper_a, plots, results, rules, svm, tokens
 
-run = results.Run(
-    notebook="01_fixed_decoder",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        signal=signal,
-        noise=noise,
-        start_std=start_std,
-        steps=steps,
-        gd_step=gd_step,
-        ngd_step=ngd_step,
-        momentum=momentum,
-        polyak_cap=polyak_cap,
-    ),  # fmt: skip
-)
+run = results.start("01_fixed_decoder", "A", globals())
 plots.set_style()
 
 # %% [markdown]

@@ -43,28 +43,7 @@ import numpy as np
 
 from lib import attention, claims, coordinates, dynamics, engine, paper_a, plots, results, rules, svm, tokens
 
-run = results.Run(
-    notebook="02_long_horizon",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        signal=signal,
-        noise=noise,
-        steps=steps,
-        plain_steps=plain_steps,
-        gd_step=gd_step,
-        ngd_step=ngd_step,
-        momentum=momentum,
-        dimensions=dimensions,
-        timed_steps=timed_steps,
-    ),  # fmt: skip
-)
+run = results.start("02_long_horizon", "A", globals())
 plots.set_style()
 
 # %% [markdown]

@@ -61,25 +61,7 @@ from lib import (
     tokens,
 )
 
-run = results.Run(
-    notebook="03_joint_training",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        signal=signal,
-        opt_first=opt_first,
-        steps=steps,
-        gd_step=gd_step,
-        ngd_step=ngd_step,
-        exponent=exponent,
-    ),  # fmt: skip
-)
+run = results.start("03_joint_training", "A", globals())
 plots.set_style()
 
 # %% [markdown]

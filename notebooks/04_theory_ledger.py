@@ -66,38 +66,7 @@ from lib import (
     tokens,
 )  # fmt: skip
 
-run = results.Run(
-    notebook="04_theory_ledger",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        signal=signal,
-        noise=noise,
-        start_norm=start_norm,
-        verified_d=verified_d,
-        steps=steps,
-        ngd_step=ngd_step,
-        joint_n=joint_n,
-        joint_d=joint_d,
-        joint_signal=joint_signal,
-        joint_steps=joint_steps,
-        joint_step=joint_step,
-        draws=draws,
-        grid_seeds=grid_seeds,
-        grid_n=grid_n,
-        grid_T=grid_T,
-        grid_steps=grid_steps,
-        dimensions=dimensions,
-        ratios=ratios,
-        spreads=spreads,
-    ),  # fmt: skip
-)
+run = results.start("04_theory_ledger", "A", globals())
 plots.set_style()
 
 # %% [markdown]

@@ -48,16 +48,7 @@ import numpy as np
 
 from lib import claims, paper_b, paper_b_data, plots, preconditioning, regression, results
 
-run = results.Run(
-    notebook="05_preconditioned_regression", paper="B", scale=scale, seeds=range(seeds),
-    parameters=dict(
-        scale=scale, seeds=seeds, d=d, k=k, n=n, batch=batch, signal=signal, noise=noise, floor=floor,
-        start_std=start_std, steps=steps, step_size=step_size, best_steps=best_steps, tuning_seeds=tuning_seeds,
-        tuning_grid=tuning_grid, condition_floors=condition_floors, small_d=small_d, small_k=small_k, sizes=sizes,
-        oracle_steps=oracle_steps, draws=draws, start_sizes=start_sizes, repeats=repeats, monte_carlo=monte_carlo,
-        searches=searches,
-    ),
-)  # fmt: skip
+run = results.start("05_preconditioned_regression", "B", globals())
 plots.set_style()
 
 # %% [markdown]

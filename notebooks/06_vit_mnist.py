@@ -59,19 +59,7 @@ import torch
 
 from lib import claims, comparison, images, networks, optimizers, plots, results, training
 
-run = results.Run(
-    notebook="06_vit_mnist",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale, seeds=seeds, train_rows=train_rows, test_rows=test_rows, grid=grid, width=width,
-        depth=depth, heads=heads, hidden=hidden, batch=batch, steps=steps, evaluations=evaluations,
-        held_out_rows=held_out_rows, grid_steps=grid_steps, sgd_rates=sgd_rates, adam_rates=adam_rates,
-        caps=caps, sngd_rates=sngd_rates, window=window, target_loss=target_loss, accuracy_bound=accuracy_bound,
-        accuracy_tolerance=accuracy_tolerance, threads=threads,
-    ),
-)  # fmt: skip
+run = results.start("06_vit_mnist", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

@@ -45,24 +45,7 @@ import numpy as np
 
 from lib import claims, mirror_descent, paper_c, paper_c_cones, plots, results, svm, tokens
 
-run = results.Run(
-    notebook="07_mirror_descent",
-    paper="C",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        exponents=exponents,
-        iterations=iterations,
-        step_size=step_size,
-        path_seed=path_seed,
-        first=first,
-    ),  # fmt: skip
-)
+run = results.start("07_mirror_descent", "C", globals())
 plots.set_style()
 steps = dict(zip(exponents, iterations, strict=True))
 update_rules = {p: mirror_descent.Rule(p, step_size) for p in exponents}

@@ -59,19 +59,7 @@ import torch
 
 from lib import bert, comparison, fine_tuning, language, language_figure, paper_a_language, plots, results, texts
 
-run = results.Run(
-    notebook="09_bert_civilcomments",
-    paper="A",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale, seeds=seeds, pretrained=pretrained, train_rows=train_rows, held_out_rows=held_out_rows,
-        test_rows=test_rows, length=length, batch=batch, steps=steps, evaluations=evaluations,
-        precision=precision, checkpoint_every=checkpoint_every, tune_steps=tune_steps, sgd_rates=sgd_rates,
-        adam_rates=adam_rates, sps_caps=sps_caps, sngd_rates=sngd_rates, window=window,
-        accuracy_tolerance=accuracy_tolerance, threads=threads,
-    ),
-)  # fmt: skip
+run = results.start("09_bert_civilcomments", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

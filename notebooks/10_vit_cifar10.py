@@ -69,26 +69,7 @@ import torch
 from lib import augmentation, claims, comparison, images, networks, optimizers, plots, results, training, weights
 from lib.mirror_optimizer import MirrorDescent
 
-run = {
-    paper: results.Run(
-        notebook="10_vit_cifar10",
-        paper=paper,
-        scale=scale,
-        seeds=range(seeds),
-        parameters=dict(
-            scale=scale, seeds=seeds, train_rows=train_rows, test_rows=test_rows, patch=patch, width=width,
-            depth=depth, heads=heads, hidden=hidden, batch=batch, steps=steps, evaluations=evaluations,
-            held_out_rows=held_out_rows, grid_steps=grid_steps, sgd_rates=sgd_rates, adam_rates=adam_rates,
-            caps=caps, sngd_rates=sngd_rates, sngd_cap=sngd_cap, window=window,
-            target_loss=target_loss, plain_patch=plain_patch,
-            plain_width=plain_width, plain_depth=plain_depth, plain_heads=plain_heads, plain_hidden=plain_hidden,
-            resize=resize, dropout=dropout, plain_steps=plain_steps, plain_adam_rates=plain_adam_rates,
-            mirror_rates=mirror_rates, accuracy_tolerance=accuracy_tolerance, precision=precision,
-            compiled=compiled, threads=threads,
-        ),
-    )
-    for paper in "AC"
-}  # fmt: skip
+run = {paper: results.start("10_vit_cifar10", paper, globals()) for paper in "AC"}
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

@@ -39,6 +39,7 @@ dropout = 0.0
 batch = 50
 steps = 120
 evaluations = 4
+stop_accuracy = 0.995
 held_out_rows = 400
 grid_steps = 40
 rates_1 = [1e-3, 2e-3]
@@ -59,20 +60,7 @@ from lib import claims, comparison, plots, results, texts, training, vocabulary,
 from lib.mirror_optimizer import MirrorDescent
 from lib.text_transformer import TextTransformer, attended, reviews_judge, summed_loss
 
-run = results.Run(
-    notebook="11_transformer_imdb",
-    paper="C",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale, seeds=seeds, train_rows=train_rows, test_rows=test_rows, tokenizer=tokenizer,
-        vocabulary_size=vocabulary_size, length=length, size=size, width=width, hidden=hidden, dropout=dropout,
-        batch=batch, steps=steps, evaluations=evaluations, held_out_rows=held_out_rows, grid_steps=grid_steps,
-        rates_1=rates_1, rates_2=rates_2, rates_3=rates_3, window=window,
-        threshold=threshold, accuracy_tolerance=accuracy_tolerance, precision=precision,
-        compiled=compiled, threads=threads,
-    ),
-)  # fmt: skip
+run = results.start("11_transformer_imdb", "C", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 exponents = {"l1.1": 1.1, "l2": 2.0, "l3": 3.0}
@@ -99,6 +87,9 @@ print(f"{len(words):,} words; {100 * cut:.0f} % of the training reviews are long
 
 # %% [markdown]
 # ## Training
+#
+# As in the paper a run ends early, at the first evaluation where `stop_accuracy` of the training reviews (here: of the
+# first `test_rows` of them) are classified correctly.
 
 
 # %%
@@ -106,14 +97,22 @@ def network():
     return TextTransformer(len(words), length, size, width, hidden, dropout)
 
 
+def judge(name, part, rows=None):
+    found = reviews_judge(encoded[id(part)].ids[:rows], torch.from_numpy(part.labels[:rows]))
+    return lambda model: {f"{name}_{key.removeprefix('test_')}": value for key, value in found(model).items()}
+
+
 def train_one(rule, rate, seed, data, judged, steps, points=()):
     model = training.initialised(network, seed)
     if compiled:
         model.compile()
     batches = training.Batches(encoded[id(data)].ids, torch.from_numpy(data.labels), batch, seed)
-    judge = reviews_judge(encoded[id(judged)].ids, torch.from_numpy(judged.labels))
+    judges = judge("test", judged), judge("training", data, rows=test_rows)
     optimizer = MirrorDescent(model.parameters(), rate, exponents[rule])
-    options = dict(loss=summed_loss, evaluate=judge, evaluate_at=points, label=f"{rule} {rate:g}, seed {seed}")
+    options = dict(
+        loss=summed_loss, evaluate=lambda model: judges[0](model) | judges[1](model), evaluate_at=points,
+        stop=lambda found: found["training_accuracy"] >= stop_accuracy, label=f"{rule} {rate:g}, seed {seed}",
+    )  # fmt: skip
     return model, training.train(model, optimizer, batches, steps, precision=precision, **options)
 
 
@@ -136,7 +135,11 @@ histories = {rule: [history for _, history in runs] for rule, runs in trained.it
 loss = {rule: values / batch for rule, values in comparison.stacked(histories, "loss").items()}  # (seeds, steps) a rule
 accuracy = comparison.stacked(histories, "test_accuracy")  # (seeds, points) a rule
 for rule, runs in trained.items():
-    print(f"{rule:5} test accuracy {accuracy[rule][:, -1].round(4)}; {', '.join(h.status for _, h in runs)}")
+    print(f"{rule:5} test accuracy {training.at_end(accuracy[rule]).round(4)}; {', '.join(h.status for _, h in runs)}")
+learnt = {
+    rule: training.at_end(v) for rule, v in comparison.stacked(histories, "training_accuracy").items()
+}  # (seeds,)
+epochs = {rule: np.isfinite(v).sum(1).mean() * batch / len(train_set) for rule, v in loss.items()}
 
 # %% [markdown]
 # ## The paper's table beside ours
@@ -149,13 +152,13 @@ for rule, runs in trained.items():
 
 # %%
 theirs = {"l1.1": (0.8347, 0.8257), "l2": (0.8166, 0.8061), "l3": (0.8257, 0.8133)}  # largest, last; size 3
-last = {rule: values[:, -1] for rule, values in accuracy.items()}  # (seeds,)
-print("rule   theirs: largest  last   | ours: largest         last             epochs")
+last = {rule: training.at_end(values) for rule, values in accuracy.items()}  # (seeds,)
+print("rule   theirs: largest  last   | ours: largest         last             training  epochs")
 for rule, values in accuracy.items():
-    best = values.max(1)
+    best = np.nanmax(values, 1)
     print(
         f"{rule:5}          {theirs[rule][0]:.4f}   {theirs[rule][1]:.4f} |      {best.mean():.4f} ± {best.std():.4f}"
-        f"   {last[rule].mean():.4f} ± {last[rule].std():.4f}  {steps * batch / len(train_set):.1f}"
+        f"   {last[rule].mean():.4f} ± {last[rule].std():.4f}  {learnt[rule].mean():.3f}     {epochs[rule]:.1f}"
     )
 gap = {rule: np.mean(last["l1.1"] - last[rule]) for rule in ("l2", "l3")}
 starts = [torch.cat([p.flatten() for p in training.initialised(network, seed).parameters()]) for seed in range(2)]
@@ -199,7 +202,7 @@ setting = (
     f"{stamp}{identity['name']} ({identity['source']}), {len(train_set):,} training and {len(test_set):,} test reviews cut to"
     f" {length} tokens (512), {len(words):,} {'words' if tokenizer == 'words' else 'BERT tokens'} (30,522);\nencoder of"
     f" size {size}, width {width} (384), MLP {hidden} (1,536), dropout {dropout:g} (0.2), batch {batch} (100), {steps:,}"
-    f" steps,\n{steps * batch / len(train_set):.1f} epochs (72 to 162), {seeds} seeds (10); rates chosen on {held_out_rows:,}"
+    f" steps\nor training accuracy {stop_accuracy:g}: {min(epochs.values()):.1f} to {max(epochs.values()):.1f} epochs (72 to 162), {seeds} seeds (10); rates chosen on {held_out_rows:,}"
     f" held-out reviews (at the grid's edge: {', '.join(comparison.at_edge(grid, chosen)) or 'none'})"
 )
 about = f"Paper C's IMDb experiment, reduced (the paper's sizes in brackets):\n{setting}"

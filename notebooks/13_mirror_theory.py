@@ -51,39 +51,7 @@ import numpy as np
 
 from lib import claims, ledger, paper_c_cones, paper_c_ledger, paper_c_parents, paper_c_rates, plots, results, tokens
 
-run = results.Run(
-    notebook="13_mirror_theory",
-    paper="C",
-    scale=scale,
-    seeds=range(seeds),
-    parameters=dict(
-        scale=scale,
-        seeds=seeds,
-        n=n,
-        T=T,
-        d=d,
-        find_steps=find_steps,
-        rate_exponents=rate_exponents,
-        rate_steps=rate_steps,
-        rate_step=rate_step,
-        exponents=exponents,
-        cones=cones,
-        multiples=multiples,
-        local_steps=local_steps,
-        local_draws=local_draws,
-        pair_steps=pair_steps,
-        rank_dimensions=rank_dimensions,
-        rank_shapes=rank_shapes,
-        rank_seeds=rank_seeds,
-        several_dimensions=several_dimensions,
-        several_seeds=several_seeds,
-        path_seeds=path_seeds,
-        path_multiples=path_multiples,
-        ledger_exponents=ledger_exponents,
-        ledger_steps=ledger_steps,
-        draws=draws,
-    ),  # fmt: skip
-)
+run = results.start("13_mirror_theory", "C", globals())
 plots.set_style()
 
 # %% [markdown]

@@ -17,7 +17,7 @@ import papermill
 import psutil
 import pytest
 
-from lib import batch, door, images, jobs, plan, results, texts
+from lib import batch, door, images, jobs, parameters, plan, results, texts
 
 NOTEBOOK = """# ---
 # jupyter:
@@ -40,7 +40,7 @@ from matplotlib.figure import Figure
 
 from lib import claims, results
 
-run = results.Run(notebook="{name}", paper="A", scale=scale, parameters=dict(seeds=seeds), seeds=range(seeds))
+run = results.start("{name}", "A", globals())
 figure = Figure(figsize=(1, 1))
 figure.subplots().plot([0, seeds])
 run.save(
@@ -447,13 +447,13 @@ def test_setting_reads_literals_and_yaml(text, value):
 )
 def test_parameters_are_literals(cell, words):
     with pytest.raises(ValueError, match="is not name = literal") as error:
-        plan.defaults(f'# %% tags=["parameters"]\n{cell}\n\n# %%\npass\n')
+        parameters.literals(f'# %% tags=["parameters"]\n{cell}\n\n# %%\npass\n')
     assert words in str(error.value)
 
 
 def test_parameters_cell_is_found_once():
     with pytest.raises(ValueError, match="exactly one cell tagged parameters, has 0"):
-        plan.defaults("# %%\nseeds = 5\n")
+        parameters.literals("# %%\nseeds = 5\n")
 
 
 @pytest.mark.parametrize(("scale", "source", "expected"), [

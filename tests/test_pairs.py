@@ -6,7 +6,7 @@ import jupytext
 import nbformat
 import pytest
 
-from lib import door, plan, results
+from lib import door, parameters, results
 
 FOLDER = results.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
@@ -47,7 +47,7 @@ def test_kernel_is_python3(source):
 def test_one_parameters_cell_of_literals_at_demo_scale(source):
     tagged = [tags for _, _, tags in cells(source) if "parameters" in tags]
     assert len(tagged) == 1
-    assert plan.defaults(source.read_text(encoding="utf-8"))["scale"] == "demo"
+    assert parameters.literals(source.read_text(encoding="utf-8"))["scale"] == "demo"
 
 
 @each
@@ -63,7 +63,7 @@ def test_stored_outputs_are_there_and_without_errors(source):
 def test_scales_change_parameters_that_exist(notebook):
     source = FOLDER / f"{notebook}.py"
     assert source in SOURCES, f"scales.toml names {notebook}, and there is no {source.name}"
-    known = plan.defaults(source.read_text(encoding="utf-8"))
+    known = parameters.literals(source.read_text(encoding="utf-8"))
     for scale, changes in SCALES[notebook].items():
         assert scale in results.SCALES[1:], f"{notebook} has no scale {scale}"
         assert changes.keys() <= known.keys() - {"scale"}, f"{notebook}, {scale}: no such parameter"

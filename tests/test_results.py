@@ -41,6 +41,17 @@ def save(slug="fastrates_fig2", figure=None, **changes):
     return run.save(figure or picture(), slug, **given | changes)
 
 
+def test_run_takes_the_names_of_its_parameters_cell(tmp_path, monkeypatch):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+    cell = '# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 5, 20\n\n# %%\nm = 1\n'
+    (tmp_path / "01_x.py").write_text(cell)
+    run = results.start("01_x", "A", {"scale": "desk", "seeds": 3, "n": 7, "m": 1})
+    assert run.parameters == {"scale": "desk", "seeds": 3, "n": 7}
+    assert (run.scale, list(run.seeds)) == ("desk", [0, 1, 2])
+    with pytest.raises(ValueError, match="run the parameters cell first: there is no seeds, n"):
+        results.start("01_x", "A", {"scale": "desk"})
+
+
 def test_record_has_the_layout_of_every_figure(figures):
     path = save()
     assert path == figures / "demo" / "fastrates_fig2.json"

@@ -124,6 +124,19 @@ def test_divergence_is_recorded_not_raised(rule):
     assert len(calls) < 120
 
 
+def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
+    done = iter([0.1, 0.5, 0.9])
+    options = dict(steps=12, evaluate_at=[0, 4, 8])
+    whole = run(evaluate=lambda model: {"share": 0.0}, **options)[2]
+    history = run(evaluate=lambda model: {"share": next(done)}, stop=lambda found: found["share"] >= 0.5, **options)[2]
+    assert history.status == "stopped after step 4"
+    for name in ("loss", "gradient_norm", "step_size"):
+        assert np.array_equal(getattr(history, name)[:4], getattr(whole, name)[:4])
+        assert np.isnan(getattr(history, name)[4:]).all()
+    np.testing.assert_array_equal(history.metrics["share"], [0.1, 0.5, math.nan, math.nan])
+    assert training.at_end(np.stack([history.metrics["share"], [1, 2, 3, 4]])).tolist() == [0.5, 4]
+
+
 def test_classification_counts_over_unequal_chunks():
     inputs, labels = clusters(50)
     model = initialised(lambda: torch.nn.Linear(4, 3), 0)
