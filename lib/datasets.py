@@ -5,9 +5,11 @@ in a package or generated. A place that is named but broken is an error; only a 
 its stand-in. What is read from the files is the business of `lib.images` and `lib.texts`.
 """
 
+import functools
 import hashlib
 import os
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import lib
 
 ROOT = Path(lib.__file__).resolve().parent.parent
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
+ANSWER_SECONDS = 60.0  # for which an answer, or its lack, is taken to last
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,17 @@ def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
         for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     ):
         return False
+    return _answers(_endpoint(), timeout, int(time.monotonic() // ANSWER_SECONDS))
+
+
+@functools.lru_cache(maxsize=1)
+def _answers(endpoint: str, timeout: float, period: int) -> bool:
+    # A notebook asks once for each set and for the weights; a silent hub would cost it the wait each time.
     answers = []
 
     def ask():
         try:
-            with urllib.request.urlopen(urllib.request.Request(_endpoint(), method="HEAD"), timeout=timeout):
+            with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout):
                 answers.append(True)
         except urllib.error.HTTPError as error:
             answers.append(error.code < 500)

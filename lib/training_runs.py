@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib import images, networks, optimizers, results, training
+from lib import bert, fine_tuning, images, networks, optimizers, results, texts, training
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,27 @@ def vision(demo: bool) -> Task:
     )
 
 
+def language(name: str, length: int, demo: bool) -> Task:
+    """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` rows; small and fresh with `demo`."""
+    weights = bert.weights(demo=demo)
+    sets = [texts.load(name, split, demo=demo) for split in ("train", "test")]
+    train, test = (bert.tokenise(weights, part, length) for part in (sets[0], sets[1].sample(JUDGED)))
+    build = partial(bert.small_classifier if demo else bert.classifier, weights, sets[0].classes)
+    return Task(
+        build=build,
+        batches=partial(fine_tuning.batches, train),
+        evaluate=fine_tuning.judge(test),
+        about={"network": build().describe(), "data": texts.identity(name, demo=demo), "weights": weights.as_row()},
+    )
+
+
+JUDGED = 1000  # test texts
 TASKS = {
     "digits": partial(vision, demo=True),
     "mnist": partial(vision, demo=False),
+    "pairs": partial(language, "multi_nli", 32, demo=True),
+    "multi_nli": partial(language, "multi_nli", 128, demo=False),
+    "civil_comments": partial(language, "civil_comments", 300, demo=False),
 }
 RULES = {
     "sgd": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
@@ -55,7 +73,10 @@ RULES = {
     "sngd": lambda parameters, rate, cap: optimizers.NormalizedSGD(parameters, rate, cap),
     "sps": lambda parameters, rate, cap: optimizers.StochasticPolyak(parameters, cap),
 }
-RATES = {"sgd": 0.1, "adam": 3e-3, "sngd": 0.4, "sps": None}
+# Rates, and the cap of sngd and sps: ours, of the size that the notebooks' grids choose.
+FRESH = {"sgd": 0.1, "adam": 3e-3, "sngd": 0.4, "sps": None, "cap": 3.0}
+PRETRAINED = {"sgd": 0.1, "adam": 1e-4, "sngd": 0.1, "sps": None, "cap": 0.2}
+RATES = {task: PRETRAINED if task in ("multi_nli", "civil_comments") else FRESH for task in TASKS}
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -63,8 +84,8 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lib.training", description=__doc__)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("rule", choices=RULES, help="sngd: normalised SGD; sps: stochastic Polyak")
-    parser.add_argument("--rate", type=float, help=f"learning rate, by default {RATES}; sps has none")
-    parser.add_argument("--cap", type=float, default=3.0, help="largest step of sngd and sps (3)")
+    parser.add_argument("--rate", type=float, help=f"learning rate, by default one out of {FRESH}; sps has none")
+    parser.add_argument("--cap", type=float, help="largest step of sngd and sps (3; for a pretrained BERT 0.2)")
     parser.add_argument("--batch", type=int, default=100, help="rows of a batch, over all processes together (100)")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -74,8 +95,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     parser.add_argument("--out", type=Path, help="results without suffix, runs/training/<task>_<rule>_seed<seed>")
     chosen = parser.parse_args(arguments)
+    rates = RATES[chosen.task]
+    chosen.cap = rates["cap"] if chosen.cap is None else chosen.cap
     if chosen.rate is None:
-        chosen.rate = RATES[chosen.rule]
+        chosen.rate = rates[chosen.rule]
     elif chosen.rule == "sps":
         parser.error("sps takes no --rate; its step size is bounded by --cap")
     on_gpu = torch.cuda.is_available() and not chosen.cpu

@@ -270,7 +270,9 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
     monkeypatch.setenv("HF_ENDPOINT", address)
     begin = time.monotonic()
     train = images.load("mnist", "train")
-    assert time.monotonic() - begin < 5
+    images.load("mnist", "test")
+    images.identity("mnist")
+    assert time.monotonic() - begin < 5  # in all: the hub is asked once
     stop()
     assert train.source == "demo"
     assert "the hub gave no answer" in capsys.readouterr().out

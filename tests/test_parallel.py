@@ -29,6 +29,12 @@ def test_polyak_keeps_both_processes_at_the_same_bits(folder):
     assert training_record.load(folder / "both.npz")[0].drift.tolist() == [0.0] * 4
 
 
+def test_bert_is_the_same_in_both_processes(folder):
+    history, about = training_record.load(folder / "bert.npz")
+    assert history.status == "finished" and history.drift.tolist() == [0.0] * 2
+    assert about["network"].startswith("small BERT") and about["data"]["source"] == "demo"
+
+
 def test_two_processes_equal_one_at_the_same_batch(folder):
     model, alone = training_runs.run(training_runs.options([*COMMAND, str(folder / "alone")]))
     both, about = training_record.load(folder / "both.npz")

@@ -9,12 +9,14 @@ from accelerate import Accelerator
 from lib import training_runs
 
 COMMAND = ["digits", "sps", "--steps", "12", "--evaluations", "3", "--cpu", "--out"]
+BERT = ["pairs", "sps", "--steps", "4", "--evaluations", "1", "--batch", "16", "--cpu", "--out"]
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     model, _ = training_runs.run(training_runs.options([*COMMAND, str(folder / "both")]))
     rank = torch.distributed.get_rank()
     torch.save(model.state_dict(), folder / f"rank{rank}.pt")
+    training_runs.run(training_runs.options([*BERT, str(folder / "bert")]))
     Accelerator.reduce = lambda self, tensor, reduction: tensor  # every process its own loss
     try:
         training_runs.run(training_runs.options([*COMMAND, str(folder / "apart")]))
