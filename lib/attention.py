@@ -136,6 +136,19 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
     return np.exp(at.log_loss), grad_W, -np.exp(at.log_push_scale)[:, None] * pushed
 
 
+def influences(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential") -> np.ndarray:
+    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n); row j sums to its rate.
+
+    Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where -grad_W L = sum_i v_i z_i^T. Samples help each other
+    where it is positive; nearly orthogonal tokens (paper A, Assumption 1) let the diagonal decide.
+    """
+    at = slopes(logits(tokens, W), scores(tokens, u), loss)
+    v = np.exp(at.log_scale)[:, None, None] * np.einsum("rnt,rntd->rnd", at.pull, tokens.X)
+    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)[:, :, 0]  # (runs, n, d)
+    lead = opt - np.einsum("rnt,rntd->rnd", np.exp(at.log_weights), tokens.X)
+    return np.einsum("rjd,rid->rji", lead, v) * np.einsum("rjd,rid->rji", tokens.z, tokens.z)
+
+
 def check_loss(loss: str) -> None:
     """Raise ValueError unless `loss` is one of LOSSES."""
     if loss not in LOSSES:

@@ -28,6 +28,22 @@ def test_closed_form_gradients_equal_autograd(loss, seed):
             assert np.abs(ours - theirs.numpy()).max() <= 1e-12 * np.abs(ours).max()
 
 
+@pytest.mark.parametrize("loss", attention.LOSSES)
+def test_influences_add_up_to_the_rate_of_each_sample(loss):
+    data = tokens.class_mean_tokens(range(2), n=6, T=4, d=12)
+    rng = np.random.default_rng(0)
+    W, step = rng.standard_normal((2, 12, 12)), 1e-5
+    toward = -attention.gradients(data, W, data.u, loss)[1]
+
+    def log_p_opt(W):
+        logits = attention.logits(data, W)
+        chosen = np.take_along_axis(logits, data.opt[..., None], -1)[..., 0]
+        return chosen - np.logaddexp.reduce(logits, -1)
+
+    rate = (log_p_opt(W + step * toward) - log_p_opt(W - step * toward)) / (2 * step)
+    np.testing.assert_allclose(attention.influences(data, W, data.u, loss).sum(-1), rate, rtol=1e-5, atol=1e-9)
+
+
 def test_bad_shapes_and_losses_are_named():
     data = tokens.unit_tokens(0)
     with pytest.raises(ValueError, match="W has shape"):
