@@ -132,7 +132,9 @@ seed, k, j = np.unravel_index(growth.argmin(), growth.shape)
 push = attention.influences(problem.tokens, histories["antipodal"]["NGD"].weights(k), problem.tokens.u)[seed, j]
 mates = problem.tokens.y[seed] == problem.tokens.y[seed, j]
 parts = {"own": push[j], "its class": push[mates].sum() - push[j], "other class": push[~mates].sum(), "sum": push.sum()}
-print(f"seed {seed}, sample {j}, iteration {record[k]}, growth {growth.min() - 1:.1e}; pushes on log p_opt, over the own:")
+print(
+    f"seed {seed}, sample {j}, iteration {record[k]}, growth {growth.min() - 1:.1e}; pushes on log p_opt, over the own:"
+)
 print(", ".join(f"{name} {value / push[j]:+.3f}" for name, value in parts.items()))
 
 # %% tags=["nbval-check-output"]
