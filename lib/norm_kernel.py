@@ -1,30 +1,48 @@
 """Sums of squares of float32 numbers, compiled: four streams at a time, since a single one waits for memory.
 
-Work is cut into chunks of fixed size, so the result does not depend on the number of threads.
+Work is cut into chunks of fixed size, those of all tensors together, so that threads are started once and share it
+evenly, and the result does not depend on their number.
 """
 
 import numba
 import numpy as np
+from numba.extending import intrinsic
+from torch import Tensor
 
 CHUNK = 262_144  # numbers of one sum; its four quarters are read side by side
 BLOCK = 256  # numbers of each quarter that are summed in float32 before they join the float64 sum
 _REORDER = {"reassoc", "contract", "nsz"}  # not nnan: NaN must stay NaN
 
 
-def squares(x: np.ndarray, threads: int) -> np.ndarray:
-    """Sums of squares of consecutive chunks of x (N,) float32: (⌈N / CHUNK⌉,) float64."""
-    sums = np.empty(-(-len(x) // CHUNK))
+def squares(tensors: list[Tensor], threads: int) -> np.ndarray:
+    """Sums of squares of consecutive chunks of each tensor, contiguous float32 on a CPU: (chunks,) float64."""
+    sizes, addresses = (np.array([f() for f in column]) for column in zip(*((t.numel, t.data_ptr) for t in tensors)))
+    counts = -(-sizes // CHUNK)
+    owner = np.repeat(np.arange(len(tensors)), counts)  # (chunks,)
+    begin = CHUNK * (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts))
+    places, lengths = addresses[owner] + 4 * begin, np.minimum(CHUNK, sizes[owner] - begin)
+    sums = np.empty(len(owner))
     threads = min(threads, len(sums), numba.config.NUMBA_NUM_THREADS)
     if threads == 1:
-        _serial(x, sums)
+        _serial(places, lengths, sums)
         return sums
     before = numba.get_num_threads()
     numba.set_num_threads(threads)
     try:
-        _parallel(x, sums)
+        _parallel(places, lengths, sums)
     finally:
         numba.set_num_threads(before)
     return sums
+
+
+@intrinsic
+def _pointer(typing, address):
+    """A memory address as a pointer, which `numba.carray` takes."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return numba.types.CPointer(numba.types.float32)(address), generate
 
 
 @numba.njit(fastmath=_REORDER)
@@ -47,12 +65,12 @@ def _chunk(x):
 
 
 @numba.njit(cache=True)
-def _serial(x, sums):
+def _serial(places, lengths, sums):
     for k in range(len(sums)):
-        sums[k] = _chunk(x[k * CHUNK : min((k + 1) * CHUNK, len(x))])
+        sums[k] = _chunk(numba.carray(_pointer(places[k]), (lengths[k],)))
 
 
 @numba.njit(parallel=True, cache=True)
-def _parallel(x, sums):
+def _parallel(places, lengths, sums):
     for k in numba.prange(len(sums)):
-        sums[k] = _chunk(x[k * CHUNK : min((k + 1) * CHUNK, len(x))])
+        sums[k] = _chunk(numba.carray(_pointer(places[k]), (lengths[k],)))

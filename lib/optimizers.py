@@ -46,9 +46,8 @@ def _fast_norms(gradients: list[Tensor]) -> Tensor:
     """Norms of the pieces of `gradients`, some of them large: (pieces,) float64."""
     from lib import norm_kernel  # importing a compiler takes time that small networks need not spend
 
-    threads, small = torch.get_num_threads(), [g for g in gradients if not _large(g)]
-    sums = [norm_kernel.squares(g.reshape(-1).numpy(), threads) for g in gradients if _large(g)]
-    norms = torch.from_numpy(np.sqrt(np.concatenate(sums)))
+    large, small = [g.contiguous() for g in gradients if _large(g)], [g for g in gradients if not _large(g)]
+    norms = torch.from_numpy(np.sqrt(norm_kernel.squares(large, torch.get_num_threads())))
     return torch.cat([norms, _wide_norms(small, norms.device)]) if small else norms
 
 

@@ -277,10 +277,11 @@ def test_norm_of_large_tensors(scale):
 
 
 def test_norm_of_large_tensors_does_not_depend_on_threads():
-    x = np.random.default_rng(0).normal(size=1_000_003).astype(np.float32)
-    sums = [norm_kernel.squares(x, threads) for threads in (1, 2)]
+    tensors = [torch.randn(size, generator=torch.Generator().manual_seed(size)) for size in (1_000_003, 70_000)]
+    sums = [norm_kernel.squares(tensors, threads) for threads in (1, 2)]
     np.testing.assert_array_equal(*sums)
-    pieces = np.split(x.astype(float), range(norm_kernel.CHUNK, len(x), norm_kernel.CHUNK))
+    whole = [tensor.double().numpy() for tensor in tensors]
+    pieces = [piece for x in whole for piece in np.split(x, range(norm_kernel.CHUNK, len(x), norm_kernel.CHUNK))]
     np.testing.assert_allclose(sums[0], [(piece**2).sum() for piece in pieces], rtol=1e-7)
 
 
