@@ -12,14 +12,18 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import lib
 
 ROOT = Path(lib.__file__).resolve().parent.parent
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 ANSWER_SECONDS = 60.0  # for which an answer, or its lack, is taken to last
+
+Source = TypeVar("Source")  # an `images.ImageSource` or a `texts.TextSource`
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,13 @@ class HubFile:
     split: str
     path: str
     sha256: str
+
+
+def known(name: str, sources: Mapping[str, Source], kind: str) -> Source:
+    """The source called `name` out of `sources`; ValueError, with the names there are, for any other."""
+    if name not in sources:
+        raise ValueError(f"unknown {kind} set {name!r}; there is {', '.join(sources)}")
+    return sources[name]
 
 
 def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:

@@ -162,7 +162,7 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """
     import torch
 
-    source = known(name)
+    source = datasets.known(name, IMAGES, "image")
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", not {split!r}')
     if rows is not None and rows < 1:
@@ -184,15 +184,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
     stand-in says; a stand-in has its own name and says in `instead_of` what it stands for. Raises as `load` does
     for a `DATA_DIR` or file that cannot be used.
     """
-    source = known(name)
+    source = datasets.known(name, IMAGES, "image")
     return _identity(source, *datasets.locate(source, demo))
-
-
-def known(name: str) -> ImageSource:
-    """The source called `name`; ValueError, with the names there are, for any other."""
-    if name not in IMAGES:
-        raise ValueError(f"unknown image set {name!r}; there is {', '.join(IMAGES)}")
-    return IMAGES[name]
 
 
 def _identity(source: ImageSource, where: str, folder: Path | None) -> dict:

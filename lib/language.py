@@ -60,6 +60,15 @@ class Experiment:
 
         return self.parts.get(f"{rule}-{rate:g}-{cap:g}-seed{seed}-{steps}", run)
 
+    def curves(
+        self, rates: Mapping[str, float], seeds: int, steps: int, evaluate: Callable, points: Iterable[int]
+    ) -> dict[str, list[History]]:
+        """Every rule at its rate, seeds 0 ... `seeds` - 1; the rate of SPS is the cap of both capped rules."""
+        return {
+            rule: [self.train(rule, rates[rule], rates["SPS"], seed, steps, evaluate, points) for seed in range(seeds)]
+            for rule in RULES
+        }
+
     def grid(
         self, candidates: Mapping[str, list[float]], seed: int, steps: int, evaluate: Callable
     ) -> dict[str, dict[float, float]]:

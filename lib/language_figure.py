@@ -1,9 +1,12 @@
 """Drawing of paper A's Figures 1 and 4: training curves against steps and seconds, and what training changed."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib import comparison, plots
+from lib import comparison, plots, texts
+from lib.bert import Classifier, Tokens
 from lib.comparison import Histories, Race
 from lib.fine_tuning import layer_norms
 from lib.training_record import running_mean
@@ -47,6 +50,28 @@ def draw(histories: Histories, race: Race, window: int, layers: int) -> Figure:
     axes[8].set(title="Norm, growth (%)", xlabel="Layer", xticks=np.arange(layers) + 1)
     plots.legend(figure, axes[0])
     return figure
+
+
+def about(
+    number: str, identity: Mapping, tokens: Mapping[str, Tokens], network: Classifier, rates: Mapping[str, float],
+    parameters: Mapping, note: str = "",
+) -> str:  # fmt: skip
+    """The caption of figure `number`: data (and a `note` on them), network and what was reduced, rates.
+
+    `tokens` are the parts "train", "held out" and "test"; `parameters` those of the notebook.
+    """
+    count, judged, tried = (len(tokens[name].labels) for name in ("train", "test", "held out"))
+    batch, steps, scale = (parameters[name] for name in ("batch", "steps", "scale"))
+    return (
+        f"{number}, our setting{'' if scale == 'paper' else ', reduced'}:"
+        f" {'DEMO DATA: ' if identity['source'] == 'demo' else ''}{identity['name']} ({identity['source']},"
+        f" {texts.extent(identity)}); {count:,} training and {judged:,} test rows of at most {parameters['length']}"
+        f" tokens{note}; {network.describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs),"
+        f" {parameters['seeds']} seeds, {parameters['precision']}; constant rates, chosen on {tried} held-out training"
+        f" rows in {parameters['tune_steps']} steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())};"
+        f" lines: median and range over seeds, loss a mean of {parameters['window']} batches; bars: mean and standard"
+        f" deviation over seeds; seconds on a shared processor"
+    )
 
 
 def _ratios(ax, race: Race) -> None:

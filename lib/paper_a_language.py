@@ -20,6 +20,17 @@ def last_values(histories: Histories, window: int) -> tuple[dict[str, float], di
     )
 
 
+def summary(histories: Histories, race: Race, window: int) -> str:
+    """Where every rule ends, one line each, and then how many steps it needs to SGD's last loss."""
+    loss, accuracy = last_values(histories, window)
+    lines = [
+        f"{rule:5} training loss {loss[rule]:.3f}, test accuracy {accuracy[rule]:.3f}; "
+        + ", ".join(history.status for history in runs)
+        for rule, runs in histories.items()
+    ]
+    return "\n".join([*lines, race.text()])
+
+
 def entropy_ratio(histories: Histories, layers: int) -> dict[str, np.ndarray]:
     """Attention entropy, mean over `layers` layers, at the end over that at the start: (seeds,) for every rule."""
     columns = [comparison.stacked(histories, f"entropy.{k}") for k in range(layers)]

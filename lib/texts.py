@@ -181,7 +181,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a file that is
     damaged, lacks a column, or holds a text or label that cannot be used; the message names file and row.
     """
-    source = known(name)
+    source = datasets.known(name, TEXTS, "text")
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", not {split!r}')
     where, folder = datasets.place(source, demo)
@@ -207,7 +207,7 @@ def identity(name: str, *, demo: bool = False) -> dict:
     A generated set has its own name and says in `instead_of` what it stands for. Raises as `load` does for a
     `DATA_DIR` or file that cannot be used.
     """
-    source = known(name)
+    source = datasets.known(name, TEXTS, "text")
     return _identity(source, *datasets.locate(source, demo))
 
 
@@ -218,13 +218,6 @@ def extent(identity: dict) -> str:
     whole = TEXTS[identity["name"]].rows
     found = identity["rows"]
     return f"all {whole:,} rows at hand" if found == whole else f"a sample: {found:,} of {whole:,} rows at hand"
-
-
-def known(name: str) -> TextSource:
-    """The source called `name`; ValueError, with the names there are, for any other."""
-    if name not in TEXTS:
-        raise ValueError(f"unknown text set {name!r}; there is {', '.join(TEXTS)}")
-    return TEXTS[name]
 
 
 def _identity(source: TextSource, where: str, folder: Path | None) -> dict:

@@ -117,16 +117,9 @@ print(comparison.table(grid, rates))
 # %%
 points = np.linspace(0, steps, evaluations + 1).astype(int)
 judge = fine_tuning.judge(tokens["test"])
-histories = {
-    rule: [experiment.train(rule, rates[rule], rates["SPS"], seed, steps, judge, points) for seed in range(seeds)]
-    for rule in language.RULES
-}
+histories = experiment.curves(rates, seeds, steps, judge, points)
 race = comparison.race(comparison.stacked(histories, "loss"), window)
-last_loss, last_accuracy = paper_a_language.last_values(histories, window)
-for rule, runs in histories.items():
-    ends = f"training loss {last_loss[rule]:.3f}, test accuracy {last_accuracy[rule]:.3f}"
-    print(f"{rule:5} {ends}; {', '.join(h.status for h in runs)}")
-print(race.text())
+print(paper_a_language.summary(histories, race, window))
 
 # %% [markdown]
 # ## Claims
@@ -157,17 +150,7 @@ print(f"{len(language.RULES)} rules, {rest.classes} labels")
 
 # %%
 figure = language_figure.draw(histories, race, window, network().layers)
-stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
-reduced = "" if scale == "paper" else ", reduced"
-count = len(tokens["train"].labels)
-about = (
-    f"Figure 1, our setting{reduced}: {stamp}{identity['name']} ({identity['source']}, {texts.extent(identity)});"
-    f" {count:,} training and {len(tokens['test'].labels):,} test pairs of at most {length} tokens; "
-    f"{network().describe()}; batch {batch}, {steps:,} steps ({steps * batch / count:.1f} epochs), {seeds} seeds,"
-    f" {precision}; constant rates, chosen on {len(tokens['held out'].labels)} held-out training pairs in {tune_steps}"
-    f" steps: {', '.join(f'{rule} {rate:g}' for rule, rate in rates.items())}; lines: median and range over seeds,"
-    f" loss a mean of {window} batches; bars: mean and standard deviation over seeds; seconds on a shared processor"
-)
+about = language_figure.about("Figure 1", identity, tokens, network(), rates, run.parameters)
 plots.caption(figure, textwrap.fill(about, 118))
 
 # %%

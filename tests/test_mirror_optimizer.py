@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib import mirror_optimizer
+from lib import mirror_descent, mirror_optimizer, tokens
 from lib.mirror_optimizer import MirrorDescent
 
 SHAPES = ((3, 4), (5,), (1, 2, 2))
@@ -47,6 +47,27 @@ def test_equals_the_rule_in_numpy(p, normalize):
         expected = plain_step(expected, flat([m.grad for m in members]), 0.05, p, normalize)
         optimizer.step()
         np.testing.assert_allclose(flat(members), expected, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("p", [1.3, 2, 3])
+def test_trains_an_attention_layer_as_the_exact_rule_does(p, normalize):
+    data = tokens.unit_tokens(0, n=4, T=5, d=6)
+    start = mirror_descent.gaussian_start(data, [0])
+    rule = mirror_descent.Rule(p, 0.1, normalize)
+    expected = mirror_descent.train(data, rule, 30, start, record=[1, 10, 30], loss="exponential").W[0]
+    X, y, z, u = (torch.tensor(a[0]) for a in (data.X, data.y, data.z, data.u))
+    W = torch.nn.Parameter(torch.tensor(start[0]))
+    optimizer = MirrorDescent([W], 0.1, p, normalize=normalize)
+    found = {}
+    for k in range(1, 31):
+        optimizer.zero_grad()
+        weights = torch.softmax(torch.einsum("ntd,de,ne->nt", X, W, z), -1)
+        torch.exp(-y * torch.einsum("nt,ntd,d->n", weights, X, u)).mean().backward()
+        optimizer.step()
+        found[k] = W.detach().numpy().copy()
+    for k, exact in zip((1, 10, 30), expected, strict=True):
+        np.testing.assert_allclose(found[k], exact, rtol=1e-9, atol=1e-12)
 
 
 def test_two_is_sgd_to_the_bit():
