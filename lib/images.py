@@ -235,7 +235,7 @@ def _groups(source: ImageSource, path: Path, rows: int | None) -> Iterator:
 
 def _decode(source: ImageSource, path: Path, row: int, encoded: dict | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     channels, height, width = source.shape
     try:
@@ -244,6 +244,8 @@ def _decode(source: ImageSource, path: Path, row: int, encoded: dict | None) -> 
             if found != channels:
                 raise ValueError(f"{path}, row {row}: the image has {found} channels ({picture.mode}), not {channels}")
             pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path}, row {row}: the image does not decode (its bytes are of no known format)") from error
     except (OSError, TypeError, SyntaxError) as error:
         raise ValueError(f"{path}, row {row}: the image does not decode ({error})") from error
     pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)  # (H, W) or (H, W, C) -> (C, H, W)
