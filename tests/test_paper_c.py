@@ -105,6 +105,7 @@ def test_lemmas_28_and_29(p):
     assert not all(holds(rates.lemma29(history, divergence[:, ::-1])))
     assert cones.lemma28(of, history, divergence.max(1) * 1.01).holds
     assert not cones.lemma28(of, history, divergence.max(1) * 0.99).holds
+    assert not cones.lemma28(of, history, np.full(len(divergence), 1e-16)).holds  # nothing that could be measured
 
 
 def test_captured_near_and_far():
