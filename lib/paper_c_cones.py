@@ -200,7 +200,7 @@ def lemma27(of: Selection, steps: Steps) -> Claim:
 def lemma28(of: Selection, history: MirrorHistory, mu: np.ndarray) -> Claim:
     """Started in the thinner cone, training stays in the cone of mu (runs,): the largest D over mu.
 
-    Over the runs whose mu is above `RESOLVED`: where it is smaller, D is rounding. NaN, which holds nothing, if none is.
+    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold, if none is.
     """
     wide = mu > RESOLVED
     ratio = (history.divergence(of.solution.W)[wide] / mu[wide, None]).max() if wide.any() else np.nan
