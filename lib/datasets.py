@@ -5,7 +5,6 @@ in a package or generated. A place that is named but broken is an error; only a 
 its stand-in. What is read from the files is the business of `lib.images` and `lib.texts`.
 """
 
-import functools
 import hashlib
 import os
 import threading
@@ -22,6 +21,7 @@ import lib
 ROOT = Path(lib.__file__).resolve().parent.parent
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 ANSWER_SECONDS = 60.0  # for which an answer, or its lack, is taken to last
+_ANSWERS: dict[str, tuple[float, bool]] = {}  # of each endpoint: when it was asked, and whether it answered
 
 Source = TypeVar("Source")  # an `images.ImageSource` or a `texts.TextSource`
 
@@ -52,12 +52,16 @@ def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
         for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     ):
         return False
-    return _answers(_endpoint(), timeout, int(time.monotonic() // ANSWER_SECONDS))
-
-
-@functools.lru_cache(maxsize=1)
-def _answers(endpoint: str, timeout: float, period: int) -> bool:
     # A notebook asks once for each set and for the weights; a silent hub would cost it the wait each time.
+    endpoint = _endpoint()
+    asked, answer = _ANSWERS.get(endpoint, (-ANSWER_SECONDS, False))
+    if time.monotonic() - asked >= ANSWER_SECONDS:
+        answer = _answers(endpoint, timeout)
+        _ANSWERS[endpoint] = time.monotonic(), answer
+    return answer
+
+
+def _answers(endpoint: str, timeout: float) -> bool:
     answers = []
 
     def ask():

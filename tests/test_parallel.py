@@ -32,7 +32,7 @@ def test_polyak_keeps_both_processes_at_the_same_bits(folder):
 def test_bert_is_the_same_in_both_processes(folder):
     history, about = training_record.load(folder / "bert.npz")
     assert history.status == "finished" and history.drift.tolist() == [0.0] * 2
-    assert about["network"].startswith("small BERT") and about["data"]["source"] == "demo"
+    assert about["network"].startswith("small BERT") and about["task"] == "pairs"
 
 
 def test_two_processes_equal_one_at_the_same_batch(folder):
