@@ -39,7 +39,14 @@ polyak_cap = 1000.0
 # %%
 import numpy as np
 
-from lib import attention, claims, coordinates, dynamics, paper_a, plots, results, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.attention import model as attention
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.papers.a import fixed_head as paper_a
+from lib.svm import max_margin as svm
 
 run = results.start("01_fixed_decoder", "A", globals())
 plots.set_style()

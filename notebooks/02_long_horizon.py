@@ -41,7 +41,15 @@ import time
 
 import numpy as np
 
-from lib import attention, claims, coordinates, dynamics, engine, paper_a, plots, results, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.attention import model as attention
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import reduced as engine
+from lib.dynamics import rules
+from lib.papers.a import fixed_head as paper_a
+from lib.svm import max_margin as svm
 
 run = results.start("02_long_horizon", "A", globals())
 plots.set_style()

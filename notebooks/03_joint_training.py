@@ -47,19 +47,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import (
-    claims,
-    coordinates,
-    dynamics,
-    paper_a,
-    paper_a_figure3,
-    paper_a_joint,
-    plots,
-    results,
-    rules,
-    svm,
-    tokens,
-)
+from lib.attention import coordinates, tokens
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.papers.a import figure3 as paper_a_figure3
+from lib.papers.a import fixed_head as paper_a
+from lib.papers.a import joint as paper_a_joint
+from lib.svm import max_margin as svm
 
 run = results.start("03_joint_training", "A", globals())
 plots.set_style()

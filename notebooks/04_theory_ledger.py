@@ -49,22 +49,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import (
-    assumptions,
-    claims,
-    coordinates,
-    dynamics,
-    ledger,
-    paper_a,
-    paper_a_data,
-    paper_a_joint,
-    paper_a_smoothness,
-    plots,
-    results,
-    rules,
-    svm,
-    tokens,
-)  # fmt: skip
+from lib.attention import coordinates, tokens
+from lib.companion import claims, ledger, plots
+from lib.companion import record as results
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.papers.a import (
+    curvature as paper_a_smoothness,
+)
+from lib.papers.a import (
+    data_and_starts as paper_a_data,
+)
+from lib.papers.a import (
+    fixed_head as paper_a,
+)
+from lib.papers.a import (
+    joint as paper_a_joint,
+)
+from lib.papers.a import (
+    phase_diagram as assumptions,
+)
+from lib.svm import max_margin as svm  # fmt: skip
 
 run = results.start("04_theory_ledger", "A", globals())
 plots.set_style()

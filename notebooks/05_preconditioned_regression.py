@@ -46,7 +46,12 @@ monte_carlo, searches = 200_000, 1
 # %%
 import numpy as np
 
-from lib import claims, paper_b, paper_b_data, plots, preconditioning, regression, results
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.papers.b import claims as paper_b
+from lib.papers.b import experiments as paper_b_data
+from lib.regression import descent as preconditioning
+from lib.regression import problem as regression
 
 run = results.start("05_preconditioned_regression", "B", globals())
 plots.set_style()

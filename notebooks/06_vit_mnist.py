@@ -57,7 +57,13 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import claims, comparison, images, networks, optimizers, plots, results, training
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.data import images
+from lib.networks import vision as networks
+from lib.training import comparison
+from lib.training import loop as training
+from lib.training import step_sizes as optimizers
 
 run = results.start("06_vit_mnist", "A", globals())
 plots.set_style()

@@ -43,7 +43,13 @@ first = 100
 # %%
 import numpy as np
 
-from lib import claims, mirror_descent, paper_c, paper_c_cones, plots, results, svm, tokens
+from lib.attention import tokens
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.mirror import descent as mirror_descent
+from lib.papers.c import cones as paper_c_cones
+from lib.papers.c import section5 as paper_c
+from lib.svm import max_margin as svm
 
 run = results.start("07_mirror_descent", "C", globals())
 plots.set_style()

@@ -57,7 +57,14 @@ import textwrap
 import numpy as np
 import torch
 
-from lib import bert, comparison, fine_tuning, language, language_figure, paper_a_language, plots, results, texts
+from lib.companion import plots
+from lib.companion import record as results
+from lib.data import texts
+from lib.networks import bert
+from lib.papers.a import language, language_figure
+from lib.papers.a import language_claims as paper_a_language
+from lib.training import bert_evaluation as fine_tuning
+from lib.training import comparison
 
 run = results.start("09_bert_civilcomments", "A", globals())
 plots.set_style()

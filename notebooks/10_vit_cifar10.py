@@ -66,8 +66,15 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import augmentation, claims, comparison, images, networks, optimizers, plots, results, training, weights
-from lib.mirror_optimizer import MirrorDescent
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.data import images
+from lib.networks import vision as networks
+from lib.networks import weight_statistics as weights
+from lib.training import augmentation, comparison
+from lib.training import loop as training
+from lib.training import step_sizes as optimizers
+from lib.training.mirror_descent import MirrorDescent
 
 run = {paper: results.start("10_vit_cifar10", paper, globals()) for paper in "AC"}
 plots.set_style()

@@ -56,9 +56,15 @@ threads = 1
 import numpy as np
 import torch
 
-from lib import claims, comparison, plots, results, texts, training, vocabulary, weights
-from lib.mirror_optimizer import MirrorDescent
-from lib.text_transformer import TextTransformer, attended, reviews_judge, summed_loss
+from lib.companion import claims, plots
+from lib.companion import record as results
+from lib.data import texts
+from lib.networks import vocabulary
+from lib.networks import weight_statistics as weights
+from lib.networks.text import TextTransformer, attended, reviews_judge, summed_loss
+from lib.training import comparison
+from lib.training import loop as training
+from lib.training.mirror_descent import MirrorDescent
 
 run = results.start("11_transformer_imdb", "C", globals())
 plots.set_style()

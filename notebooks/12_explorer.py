@@ -39,7 +39,9 @@ from dataclasses import replace
 import numpy as np
 from IPython.display import Image, display
 
-from lib import claims, controls, explorer, plots
+from lib.companion import claims, plots
+from lib.explorer import panel as controls
+from lib.explorer import trajectory as explorer
 
 plots.set_style()
 setting = explorer.Setting(model, n, T, d, signal, noise, rule, step_size, seed, steps)

@@ -49,7 +49,21 @@ draws = 300
 # %%
 import numpy as np
 
-from lib import claims, ledger, paper_c_cones, paper_c_ledger, paper_c_parents, paper_c_rates, plots, results, tokens
+from lib.attention import tokens
+from lib.companion import claims, ledger, plots
+from lib.companion import record as results
+from lib.papers.c import (
+    cones as paper_c_cones,
+)
+from lib.papers.c import (
+    ledger as paper_c_ledger,
+)
+from lib.papers.c import (
+    predecessor as paper_c_parents,
+)
+from lib.papers.c import (
+    rates as paper_c_rates,
+)
 
 run = results.start("13_mirror_theory", "C", globals())
 plots.set_style()

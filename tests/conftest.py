@@ -2,7 +2,8 @@
 
 import pytest
 
-from lib import results, site
+from lib.companion import record as results
+from lib.site import build as site
 
 
 @pytest.fixture(scope="session")

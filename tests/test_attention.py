@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import attention, coordinates, tokens
+from lib.attention import coordinates, tokens
+from lib.attention import model as attention
 
 LOSSES = {"exponential": lambda f: torch.exp(-f), "logistic": lambda f: torch.nn.functional.softplus(-f)}
 

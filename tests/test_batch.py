@@ -17,7 +17,13 @@ import papermill
 import psutil
 import pytest
 
-from lib import batch, door, images, jobs, parameters, plan, results, texts
+from lib.batch import job as jobs
+from lib.batch import plan
+from lib.batch import runner as batch
+from lib.companion import colab_cell as door
+from lib.companion import parameters
+from lib.companion import record as results
+from lib.data import images, texts
 
 NOTEBOOK = """# ---
 # jupyter:
@@ -38,7 +44,8 @@ n, step = 20, 1e-3
 # %%
 from matplotlib.figure import Figure
 
-from lib import claims, results
+from lib.companion import claims
+from lib.companion import record as results
 
 run = results.start("{name}", "A", globals())
 figure = Figure(figsize=(1, 1))
@@ -211,9 +218,9 @@ def test_dry_run_runs_nothing(repository, first):
 
 
 def test_touching_lib_reruns_and_says_which_modules(repository, edited):
-    edited("lib/claims.py", "import math", "import math  # edited")
-    edited("lib/rules.py", "import", "import ")
-    assert repository.why() == "lib changed: claims.py, rules.py"
+    edited("lib/companion/claims.py", "import math", "import math  # edited")
+    edited("lib/dynamics/rules.py", "import", "import ")
+    assert repository.why() == "lib changed: companion/claims.py, dynamics/rules.py"
 
 
 def test_changed_source_and_parameter_are_named(repository, edited):

@@ -5,7 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from lib import coordinates, dynamics, mirror_descent, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.mirror import descent as mirror_descent
+from lib.svm import max_margin as svm
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure, plain
 

@@ -10,8 +10,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from lib import bert, datasets, fine_tuning, training
-from lib.texts import TextSet
+from lib.data import locate as datasets
+from lib.data.texts import TextSet
+from lib.networks import bert
+from lib.training import bert_evaluation as fine_tuning
+from lib.training import loop as training
 from tests.test_datasets import serve
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from lib import results, training_record, training_runs
-from lib.checkpoints import Checkpoints
-from lib.optimizers import NormalizedSGD, StochasticPolyak
-from lib.training import Batches, cross_entropy, initialised, train
+from lib.companion import record as results
+from lib.training import commands as training_runs
+from lib.training import record as training_record
+from lib.training.checkpoints import Checkpoints
+from lib.training.loop import Batches, cross_entropy, initialised, train
+from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 
 STEPS, EVERY = 11, 4
 MAKERS = {

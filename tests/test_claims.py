@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lib import claims
+from lib.companion import claims
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from lib import results
+from lib.companion import record as results
 
 NOTEBOOK = """# ---
 # jupyter:
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lib import results
+from lib.companion import record as results
 
 
 def log(word):

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from lib import comparison, language, paper_a_language, training
-from lib.bert import Tokens
-from lib.training_record import History
+from lib.networks.bert import Tokens
+from lib.papers.a import language
+from lib.papers.a import language_claims as paper_a_language
+from lib.training import comparison
+from lib.training import loop as training
+from lib.training.record import History
 
 
 def history(loss, **metrics):

@@ -5,10 +5,12 @@ import shutil
 import subprocess
 import sys
 
-from lib import compiled, results
+from lib.companion import record as results
+from lib.compiled import cache as compiled
 
 NORM = """
-from lib import dynamics, rules, tokens
+from lib.attention import tokens
+from lib.dynamics import gradient_descent as dynamics, rules
 history = dynamics.train(tokens.class_mean_tokens(0, n=2, T=2, d=8), rules.gd(0.1), 1, [0, 1])
 print(history.norm[0, -1])
 """
@@ -21,13 +23,13 @@ def test_a_changed_rule_is_not_answered_from_the_cache(tmp_path):
     def norm():
         return float(subprocess.check_output([sys.executable, "-c", NORM], cwd=tmp_path, env=env, text=True))
 
-    before, rules = norm(), tmp_path / "lib" / "rules.py"
+    before, rules = norm(), tmp_path / "lib" / "dynamics" / "rules.py"
     formula = "log_eta = log_size - shrink\n"
     assert rules.read_text().count(formula) == 1
     rules.write_text(rules.read_text().replace(formula, "log_eta = log_size - shrink + LOG_2\n"))
     assert abs(norm() / before - 2.0) < 1e-12
 
 
-def test_stamp_depends_on_every_named_source():
-    stamps = [compiled.stamp(*names) for names in (("rules",), ("lanes",), ("rules", "lanes"))]
-    assert len(set(stamps)) == 3 and compiled.stamp("rules") == stamps[0]
+def test_stamp_depends_on_the_folder_of_the_caller():
+    stamps = [compiled.stamp(str(results.ROOT / "lib" / room / "any.py")) for room in ("compiled", "dynamics", "mirror")]
+    assert len(set(stamps)) == 3

@@ -17,7 +17,8 @@ import pytest
 import torch
 from PIL import Image
 
-from lib import datasets, images
+from lib.data import images
+from lib.data import locate as datasets
 
 REAL = os.environ.get("DATA_DIR")
 
@@ -325,7 +326,7 @@ def test_demo_leaves_the_hub_alone(nowhere, monkeypatch):
 
 def test_importing_the_module_is_light():
     heavy = {"torch", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
-    code = f"import sys, lib.datasets, lib.images; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, lib.data.locate, lib.data.images; print(sorted({heavy} & set(sys.modules)))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

@@ -6,7 +6,8 @@ import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from lib import door, results
+from lib.companion import colab_cell as door
+from lib.companion import record as results
 
 
 class Shell:

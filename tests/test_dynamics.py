@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from lib import attention, coordinates, dynamics, engine, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.attention import model as attention
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import reduced as engine
+from lib.dynamics import rules
+from lib.svm import max_margin as svm
 
 FIXED = {
     "gd": rules.gd(0.8),

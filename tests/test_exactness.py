@@ -4,7 +4,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from lib import coordinates, dynamics, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.svm import max_margin as svm
 
 STEPS, TIMES = 3000, (10, 300, 3000)
 AGREE = 1e-9

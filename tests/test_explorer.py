@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lib import controls, coordinates, dynamics, explorer, rules, svm, tokens
-from lib.explorer import MODELS, RULES, Setting
+from lib.attention import coordinates, tokens
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.explorer import panel as controls
+from lib.explorer import trajectory as explorer
+from lib.explorer.trajectory import MODELS, RULES, Setting
+from lib.svm import max_margin as svm
 
 SMALL = dict(n=4, T=3, d=20, steps=100)
 

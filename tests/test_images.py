@@ -7,8 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from lib import augmentation, images
-from lib.batches import Batches
+from lib.data import images
+from lib.training import augmentation
+from lib.training.batches import Batches
 from tests.test_datasets import png, write_split
 
 COLUMNS = ("img", "label")

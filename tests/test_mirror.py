@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import dynamics, mirror, mirror_engine, mirror_kernel, paper_c, rules, svm, tokens
-from lib import mirror_descent as md
+from lib.ambient import kernel as mirror_kernel
+from lib.ambient import rows as mirror_engine
+from lib.attention import tokens
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.mirror import descent as md
+from lib.mirror import geometry as mirror
+from lib.papers.c import section5 as paper_c
+from lib.svm import max_margin as svm
 
 SEEDS = range(3)
 DATA = tokens.unit_tokens(SEEDS, n=3, T=4, d=4)

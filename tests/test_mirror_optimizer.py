@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from lib import mirror_descent, mirror_optimizer, tokens
-from lib.mirror_optimizer import MirrorDescent
+from lib.attention import tokens
+from lib.mirror import descent as mirror_descent
+from lib.training import mirror_descent as mirror_optimizer
+from lib.training.mirror_descent import MirrorDescent
 
 SHAPES = ((3, 4), (5,), (1, 2, 2))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.networks import (
+from lib.networks.vision import (
     Block,
     LocalityAttention,
     ShiftedPatches,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lib import norm_kernel
-from lib.optimizers import NormalizedSGD, StochasticPolyak, _move, gradient_norm, normalized_step, polyak_step
+from lib.training import gradient_norm as norm_kernel
+from lib.training.step_sizes import NormalizedSGD, StochasticPolyak, _move, gradient_norm, normalized_step, polyak_step
 
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-14}
 

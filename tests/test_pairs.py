@@ -6,7 +6,9 @@ import jupytext
 import nbformat
 import pytest
 
-from lib import door, parameters, results
+from lib.companion import colab_cell as door
+from lib.companion import parameters
+from lib.companion import record as results
 
 FOLDER = results.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))

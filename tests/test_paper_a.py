@@ -5,12 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import assumptions, attention, claims, coordinates, dynamics, ledger, rules, svm, tokens
-from lib import paper_a as a
-from lib import paper_a_data as data_of
-from lib import paper_a_figure3 as figure3_of
-from lib import paper_a_joint as joint_of
-from lib import paper_a_smoothness as smooth
+from lib.attention import coordinates, tokens
+from lib.attention import model as attention
+from lib.companion import claims, ledger
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.papers.a import curvature as smooth
+from lib.papers.a import data_and_starts as data_of
+from lib.papers.a import figure3 as figure3_of
+from lib.papers.a import fixed_head as a
+from lib.papers.a import joint as joint_of
+from lib.papers.a import phase_diagram as assumptions
+from lib.svm import max_margin as svm
 
 STEPS = 3000
 

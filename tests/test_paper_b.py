@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
 
-from lib import manifold, paper_b, paper_b_data, regression
+from lib.papers.b import claims as paper_b
+from lib.papers.b import experiments as paper_b_data
+from lib.regression import manifold
+from lib.regression import problem as regression
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
 

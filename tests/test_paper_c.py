@@ -5,11 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import ledger, mirror, paper_c, paper_c_ledger, svm, tokens
-from lib import mirror_descent as md
-from lib import paper_c_cones as cones
-from lib import paper_c_descent as descent
-from lib import paper_c_rates as rates
+from lib.attention import tokens
+from lib.companion import ledger
+from lib.mirror import descent as md
+from lib.mirror import geometry as mirror
+from lib.papers.c import cones, rates
+from lib.papers.c import ledger as paper_c_ledger
+from lib.papers.c import section5 as paper_c
+from lib.papers.c import steps as descent
+from lib.svm import max_margin as svm
 
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)

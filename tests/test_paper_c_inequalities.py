@@ -4,8 +4,11 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lib import attention, mirror, paper_c_descent, tokens
-from lib import paper_c_inequalities as of
+from lib.attention import model as attention
+from lib.attention import tokens
+from lib.mirror import geometry as mirror
+from lib.papers.c import inequalities as of
+from lib.papers.c import steps as paper_c_descent
 
 EXPONENTS = st.floats(1.05, 10)
 ENTRIES = st.floats(-4, 4).filter(lambda x: x == 0 or abs(x) > 1e-4)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from lib import training_record, training_runs
-from lib.training import Batches
+from lib.training import commands as training_runs
+from lib.training import record as training_record
+from lib.training.loop import Batches
 from tests.two_processes import COMMAND
 
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from lib import key_query, multi_token, paper_c_parents, regularisation_path, svm, tokens
+from lib.attention import tokens
+from lib.papers.c import key_query, multi_token, regularisation_path
+from lib.papers.c import predecessor as paper_c_parents
+from lib.svm import max_margin as svm
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)

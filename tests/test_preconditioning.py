@@ -3,7 +3,10 @@ import pytest
 import torch
 from pytorch_optimizer import SOAP
 
-from lib import manifold, preconditioning, regression, seeds
+from lib import seeds
+from lib.regression import descent as preconditioning
+from lib.regression import manifold
+from lib.regression import problem as regression
 
 PROBLEM = regression.random_regression(3, d=3, k=4)
 SPACE = manifold.of(PROBLEM)

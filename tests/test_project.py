@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lib import gallery
+from lib.site import figures as gallery
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()

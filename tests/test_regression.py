@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
-from lib import manifold, regression, regression_kernel
+from lib.regression import kernel as regression_kernel
+from lib.regression import manifold
+from lib.regression import problem as regression
 
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)

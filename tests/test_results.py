@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from lib import claims, results
+from lib.companion import claims
+from lib.companion import record as results
 
 
 @pytest.fixture(autouse=True)
@@ -194,4 +195,4 @@ def test_fingerprint_sees_parameters_and_every_module():
     one = results.fingerprint("01_x", {"seeds": 5})
     assert results.digest(one) == results.digest(results.fingerprint("01_x", {"seeds": 5}))
     assert results.digest(one) != results.digest(results.fingerprint("01_x", {"seeds": 6}))
-    assert {"claims.py", "results.py"} <= one["lib"].keys()
+    assert {"companion/claims.py", "companion/record.py"} <= one["lib"].keys()

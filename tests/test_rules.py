@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lib import rules
+from lib.dynamics import rules
 
 W = np.random.default_rng(0).standard_normal((2, 3, 4))
 G = np.random.default_rng(1).standard_normal((2, 3, 4))

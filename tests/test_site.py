@@ -8,7 +8,10 @@ import nbformat
 import pytest
 from matplotlib.figure import Figure
 
-from lib import claims, findings, results, site
+from lib.companion import claims
+from lib.companion import record as results
+from lib.site import build as site
+from lib.site import readme_table as findings
 
 PNG = (b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==").decode()
 README = """

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from lib import coordinates, svm, svm_frobenius, svm_lp, tokens
+from lib.attention import coordinates, tokens
+from lib.svm import frobenius as svm_frobenius
+from lib.svm import lp as svm_lp
+from lib.svm import max_margin as svm
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
 NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", np.inf)

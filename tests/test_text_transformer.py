@@ -5,10 +5,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib import plots, training, vocabulary, weights
-from lib.mirror_optimizer import MirrorDescent
-from lib.text_transformer import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
-from lib.vocabulary import Vocabulary
+from lib.companion import plots
+from lib.networks import vocabulary
+from lib.networks import weight_statistics as weights
+from lib.networks.text import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
+from lib.networks.vocabulary import Vocabulary
+from lib.training import loop as training
+from lib.training.mirror_descent import MirrorDescent
 
 
 def network(dropout=0.0, length=9, size=2):

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lib import datasets, demo_texts, texts
+from lib.data import locate as datasets
+from lib.data import stand_in_texts as demo_texts
+from lib.data import texts
 from tests.test_datasets import serve
 
 REAL = os.environ.get("DATA_DIR")
@@ -185,7 +187,7 @@ def test_samples_and_held_out_rows(nowhere):
 
 def test_importing_the_module_is_light():
     heavy = {"torch", "pyarrow", "transformers", "huggingface_hub"}
-    code = f"import sys, lib.texts; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

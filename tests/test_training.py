@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from lib import training, training_record
-from lib.mirror_optimizer import MirrorDescent
-from lib.optimizers import NormalizedSGD, StochasticPolyak
-from lib.training import Batches, classification, initialised, running_mean, steps_to_reach, train
+from lib.training import loop as training
+from lib.training import record as training_record
+from lib.training.loop import Batches, classification, initialised, running_mean, steps_to_reach, train
+from lib.training.mirror_descent import MirrorDescent
+from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 
 MAKERS = {
     "SGD": lambda p: torch.optim.SGD(p, 0.1),

@@ -5,8 +5,13 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from lib import alt, findings, ledger, reproducing, results, tex
-from lib.claims import at_most
+from lib.companion import figure_text as alt
+from lib.companion import ledger
+from lib.companion import record as results
+from lib.companion.claims import at_most
+from lib.site import mathml as tex
+from lib.site import readme_table as findings
+from lib.site import reproducing_table as reproducing
 
 ROWS = """
 | figure | notebook | command | minutes | what you should see |

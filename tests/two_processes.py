@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from lib import training_runs
+from lib.training import commands as training_runs
 
 COMMAND = ["digits", "sps", "--steps", "12", "--evaluations", "3", "--cpu", "--out"]
 BERT = ["pairs", "sps", "--steps", "4", "--evaluations", "1", "--batch", "16", "--cpu", "--out"]

@@ -11,22 +11,19 @@ import numba
 import numpy as np
 import torch
 
-from lib import (
-    augmentation,
-    coordinates,
-    dynamics,
-    gram,
-    images,
-    mirror_descent,
-    networks,
-    regression,
-    results,
-    rules,
-    svm,
-    tokens,
-    training,
-)
-from lib.optimizers import NormalizedSGD, StochasticPolyak
+from lib.attention import coordinates, tokens
+from lib.companion import record as results
+from lib.compiled import gram
+from lib.data import images
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.mirror import descent as mirror_descent
+from lib.networks import vision as networks
+from lib.regression import problem as regression
+from lib.svm import max_margin as svm
+from lib.training import augmentation
+from lib.training import loop as training
+from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
 

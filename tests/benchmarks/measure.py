@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
-from lib import results
+from lib.companion import record as results
 
 REPEATS = 5
 

@@ -4,7 +4,12 @@ import sys
 
 import numpy as np
 
-from lib import coordinates, dynamics, regression, results, rules, svm, tokens
+from lib.attention import coordinates, tokens
+from lib.companion import record as results
+from lib.dynamics import gradient_descent as dynamics
+from lib.dynamics import rules
+from lib.regression import problem as regression
+from lib.svm import max_margin as svm
 
 
 def dimension():

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import torch
 
-from lib.tokens import TokenSet
+from lib.attention.tokens import TokenSet
 
 
 class Model:

@@ -1,0 +1,205 @@
+"""The compiled loop of l_p mirror descent; `lib.mirror_engine.run_numpy` is its twin in plain numpy.
+
+A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one iteration moves by
+-eta times the gradient: one power 1/(p-1) per entry gives W back, one power q per entry the gradient's dual norm.
+Mirror descent sees the coordinates, so W stays in the given ones, and everything is linear in it: margins A vec(W)
+with the rows A of `svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from lib.compiled import exponentials, gram
+from lib.compiled import softmax as lanes
+from lib.compiled.cache import stamp
+from lib.dynamics.kernel import COMPLETED, DIVERGED, LONGEST, STALLED
+
+_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+SOURCES = stamp(__file__)
+NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
+
+
+@numba.njit(fastmath=_REORDER)
+def _multiply(A, w, out):
+    """out = A w, four rows at a time; A (m, D)."""
+    m = out.size
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = 0.0, 0.0, 0.0, 0.0
+        for j in range(w.size):
+            a += A[i, j] * w[j]
+            b += A[i + 1, j] * w[j]
+            d += A[i + 2, j] * w[j]
+            e += A[i + 3, j] * w[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, d, e
+    for i in range(m - m % 4, m):
+        total = 0.0
+        for j in range(w.size):
+            total += A[i, j] * w[j]
+        out[i] = total
+
+
+@numba.njit(fastmath=_REORDER)
+def _pull(A, c, out):
+    """out = A^T c, four rows at a time; A (m, D)."""
+    m = c.size
+    out[:] = 0.0
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = c[i], c[i + 1], c[i + 2], c[i + 3]
+        for j in range(out.size):
+            out[j] += a * A[i, j] + b * A[i + 1, j] + d * A[i + 2, j] + e * A[i + 3, j]
+    for i in range(m - m % 4, m):
+        for j in range(out.size):
+            out[j] += c[i] * A[i, j]
+
+
+@numba.njit
+def _plus(log_value, log_scale):
+    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
+    return log_value + log_scale if log_value > -math.inf else -math.inf
+
+
+@numba.njit(error_model="numpy")
+def power(x, exponent, work, out):
+    """out = |x|^exponent, exponent > 0; (m,) each, `work` too. Returns the log of the largest; above LONGEST, no `out`.
+
+    Square roots and products where they do; otherwise e^(exponent log|x|), whose relative error is about
+    exponent |log x| 2^-52.
+    """
+    if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
+        largest = 0.0
+        for i in range(x.size):
+            largest = max(largest, abs(x[i]))
+        top = exponent * math.log(largest) if largest > 0.0 else -math.inf
+        whole, root = exponent >= 1.0, exponent == 0.5 or exponent == 1.5
+        if top <= LONGEST:
+            for i in range(x.size):
+                size = abs(x[i])
+                out[i] = (size if whole else 1.0) * (math.sqrt(size) if root else size if exponent == 2.0 else 1.0)
+        return top
+    exponentials.log(x, exponent, work)
+    top = -math.inf
+    for i in range(x.size):
+        top = max(top, work[i])
+    if top <= LONGEST:  # false for NaN
+        exponentials.exp(work, out)
+    return top
+
+
+@numba.njit
+def _direction(A, c, q, work, out):
+    """out = A^T c up to a positive factor; returns the logs of that factor and of ||A^T c||_q, both -inf for zero.
+
+    The factor is the largest entry, so that no power of an entry overflows; entries of `out` are at most 1.
+    """
+    _pull(A, c, out)
+    largest = 0.0
+    for j in range(out.size):
+        largest = max(largest, abs(out[j]))
+    if largest == 0.0:
+        return -math.inf, -math.inf
+    for j in range(out.size):
+        out[j] /= largest
+    power(out, q, work[0], work[1])
+    total = 0.0
+    for j in range(out.size):
+        total += work[1, j]
+    return math.log(largest), math.log(largest) + math.log(total) / q
+
+
+@numba.njit
+def _move(step, direction, exponent, U, W, work):
+    """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest entry."""
+    for j in range(U.size):
+        U[j] += step * direction[j]
+    top = power(U, exponent, work[0], work[1])
+    if top <= LONGEST:
+        for j in range(U.size):
+            W[j] = math.copysign(work[1, j], U[j])
+    return top
+
+
+@numba.njit
+def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, head_path, logs):
+    """Train one run in place; fills its records and returns (status, last iteration, first rise of the loss).
+
+    A (m, D) rows of the margins, signed (T n, d) rows y_i x_{i,t} of the scores, reference token first, each token's
+    samples together; U and V the
+    mirror images of W (D,) and of the head v (d,). rule: (p, step_size, 1.0 if normalised). times: what to record,
+    ascending. logs (len(times), 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+    """
+    T = signed.shape[0] // n
+    p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
+    q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
+    width = -(-n // gram.WIDTH) * gram.WIDTH
+    margins, c = np.zeros((T - 1, width)), np.zeros((T - 1, width))
+    scores, push, x, D, w = (np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)),
+                             np.zeros((T, width)))  # fmt: skip
+    lane, scales = np.zeros((10, width)), np.zeros((2, 1))
+    all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
+    flat_margins, flat_scores, flat_c, flat_push = all_margins[0], all_scores[0], np.zeros((T - 1) * n), np.zeros(T * n)
+    down, powers, down_v, powers_v = np.zeros(W.size), np.zeros((2, W.size)), np.zeros(v.size), np.zeros((2, v.size))
+    record, rise, last = 0, -1, math.inf
+    for t in range(times[-1] + 1):
+        _multiply(A, W, flat_margins)
+        lanes.scatter(0, n, all_margins, margins)
+        if joint or t == 0:
+            _multiply(signed, v, flat_scores)
+            lanes.scatter(0, n, all_scores, scores)
+        recording = record < times.size and times[record] == t
+        lanes.slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
+        scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
+        if recording:
+            log_gap = lanes.log_gap(0, n, scores, logistic, not joint, lane)
+        lanes.gather(0, n, c, flat_c)
+        log_factor, log_size = _direction(A, flat_c, q, powers, down)
+        log_factor_v, log_size_v = -math.inf, -math.inf
+        if joint:
+            lanes.gather(0, n, push, flat_push)
+            log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
+
+        loss = 0.0
+        for i in range(n):  # lane[3] = f, lane[8] = log |l'(f)|
+            f, log_slope = lane[3, i], lane[8, i]
+            loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
+        if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
+            rise = t
+        last = loss
+
+        if recording:
+            path[record], head_path[record] = W, v
+            logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
+            record += 1
+        if log_size == -math.inf and log_size_v == -math.inf:
+            return STALLED, t, rise
+        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else would survive.
+        step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
+        step_v = math.log(eta) + _plus(log_factor_v, -log_size_v if normalised else push_scale)
+        if not (step < LONGEST and step_v < LONGEST):  # false for NaN
+            return DIVERGED, t, rise
+        top = _move(math.exp(step), down, exponent, U, W, powers)
+        if joint:
+            top = max(top, _move(math.exp(step_v), down_v, exponent, V, v, powers_v))
+        if not top <= LONGEST:
+            return DIVERGED, t + 1, rise
+    return COMPLETED, times[-1], rise
+
+
+@numba.njit(parallel=True, cache=True)
+def train(A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs, sources=SOURCES):
+    """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
+
+    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule, padded with -1;
+    U, W (jobs, D), V, v (jobs, d). Returns status, last iteration and first rise of the loss, (jobs,) each.
+    """
+    jobs, kinds = len(U), len(rules)
+    status, ended, rise = np.zeros(jobs, np.int64), np.zeros(jobs, np.int64), np.zeros(jobs, np.int64)
+    for j in numba.prange(jobs):
+        run, kind = j // kinds, j % kinds
+        own = times[kind][times[kind] >= 0]
+        status[j], ended[j], rise[j] = _train_run(
+            A[run], signed[run], logistic, joint, rules[kind], own, U[j], V[j], W[j], v[j], n,
+            path[j], head_path[j], logs[j],
+        )  # fmt: skip
+    return status, ended, rise

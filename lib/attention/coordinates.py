@@ -1,0 +1,78 @@
+"""Minimal coordinates: why the cost of training does not grow with the dimension of the tokens.
+
+The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never leaves
+span(tokens) x span(queries). Writing tokens in an orthonormal basis of their span (width at most nT) and queries in
+theirs (at most n) changes no score, no norm and no angle: GD, NGD, momentum and Polyak are rotation equivariant.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention.tokens import TokenSet
+
+
+@dataclass(frozen=True)
+class Minimal:
+    """A token set in minimal coordinates, with the bases that lead back.
+
+    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and query_basis (runs, d_z, q)
+    with orthonormal columns.
+    """
+
+    tokens: TokenSet
+    token_basis: np.ndarray
+    query_basis: np.ndarray
+
+    def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside them (runs,)."""
+        inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
+        return inside, _norm(W - self.expand(inside))
+
+    def expand(self, inside: np.ndarray) -> np.ndarray:
+        """The matrix (runs, d, d_z) whose minimal coordinates are `inside` (runs, r, q)."""
+        return self.token_basis @ inside @ np.swapaxes(self.query_basis, 1, 2)
+
+
+def minimal(tokens: TokenSet) -> Minimal:
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may be degenerate)."""
+    runs, n, T, d = tokens.shape
+    token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
+    query_basis, z = _basis(tokens.z)
+    u = (tokens.u[:, None] @ token_basis)[:, 0]
+    return Minimal(TokenSet(X.reshape(runs, n, T, -1), tokens.y, z, u, tokens.opt), token_basis, query_basis)
+
+
+def _basis(rows):
+    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs, m, r)."""
+    basis, upper = np.linalg.qr(np.swapaxes(rows, 1, 2))
+    return basis, np.swapaxes(upper, 1, 2)
+
+
+def _norm(matrices):
+    return np.sqrt(np.einsum("rij,rij->r", matrices, matrices))
+
+
+def others(selected: np.ndarray, T: int) -> np.ndarray:
+    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs, n)."""
+    rank = np.arange(T - 1)
+    return rank + (rank >= selected[..., None])
+
+
+def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
+    """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n, T-1, d)."""
+    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
+    rest = np.take_along_axis(tokens.X, others(selected, tokens.shape[2])[..., None], 2)  # (runs, n, T-1, d)
+    return chosen - rest
+
+
+def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i') over the pairs m = (i, t), (runs, m, m).
+
+    The Gram matrix of the matrices delta_m z_i^T: the kernel both of gradient descent on W and of the token SVM's
+    dual. delta (runs, n, T-1, d), z (runs, n, d_z).
+    """
+    runs, n, S, d = delta.shape
+    flat = delta.reshape(runs, n * S, d)
+    queries = z @ np.swapaxes(z, 1, 2)  # (runs, n, n)
+    return (flat @ np.swapaxes(flat, 1, 2)) * np.repeat(np.repeat(queries, S, 1), S, 2)

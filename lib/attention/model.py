@@ -1,0 +1,155 @@
+"""The single-layer model of paper A: f_i = y_i u^T X_i^T softmax(X_i W z_i), its loss and closed-form gradients.
+
+Everything is computed relative to the selected token s_i, the one with the largest logit, and the softmax weights of
+the other tokens are kept as logarithms with the largest one factored out: subtraction of nearly equal numbers never
+happens, so the gradient's direction stays exact when the weights themselves are e^-30000.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention.tokens import TokenSet
+
+LOSSES = ("exponential", "logistic")
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
+
+    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and of L - L*;
+    pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale (...,); push (..., n, T) e^log_push_scale =
+    -dL/dscores = |l'(f_i)| p_{i,t} / n.
+    """
+
+    log_weights: np.ndarray
+    log_loss: np.ndarray
+    log_gap: np.ndarray
+    pull: np.ndarray
+    log_scale: np.ndarray
+    push: np.ndarray
+    log_push_scale: np.ndarray
+
+
+def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
+    """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
+
+    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s + e and
+    -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at p_opt = 1, opt being the
+    token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 + exp(-f)) ("logistic").
+    """
+    s = logits.argmax(-1)[..., None]  # (..., n, 1)
+    b = logits - np.take_along_axis(logits, s, -1)
+    selected_score = np.take_along_axis(scores, s, -1)
+    D = scores - selected_score
+    level = D == 0  # the selected token and those with its score, as repeated tokens have
+    second = np.where(level, -np.inf, b).max(-1)  # (..., n), largest logit that counts; -inf if all scores are equal
+    anchor = np.where(second > -np.inf, second, 0.0)
+    w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))  # weights relative to the second
+    log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
+    log_small = second - log_Z
+    mean_D = (w * D).sum(-1)
+    e = np.exp(log_small) * mean_D
+    f = selected_score[..., 0] + e
+
+    v = np.where(level, -np.exp(b - log_Z[..., None]) * mean_D[..., None], w * (D - e[..., None]))
+    log_slope = log_derivative(f, loss)
+    pull, log_scale = _factor(v, log_slope + log_small)
+
+    log_weights = b - log_Z[..., None]
+    push, log_push_scale = _factor(np.exp(log_weights), log_slope)
+
+    best = scores.max(-1)
+    lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))  # epsilon = gamma_opt - f
+        log_gap = log_mean(_log_gap(log_epsilon, best, loss))
+    return Slopes(log_weights, log_mean(log_loss(f, loss)), log_gap, pull, log_scale, push, log_push_scale)
+
+
+def _factor(values, log_factor):
+    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (..., n)."""
+    largest = log_factor.max(-1)
+    largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
+    n = values.shape[-2]
+    return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
+
+
+def log_loss(f, loss):
+    """log l(f)."""
+    if loss == "exponential":
+        return -f
+    return np.where(f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))  # log1p(x) = x below e^-37
+
+
+def log_derivative(f, loss):
+    """log |l'(f)|."""
+    return -f if loss == "exponential" else -np.logaddexp(0.0, f)
+
+
+def _log_gap(log_epsilon, best, loss):
+    """log(l(best - epsilon) - l(best)), exact for any epsilon > 0.
+
+    exponential: l(best) expm1(epsilon); logistic: log1p(sigmoid(-best) expm1(epsilon)).
+    """
+    tiny = log_epsilon < -37  # there expm1(x) = log1p(x) = x in float64
+    log_expm1 = np.where(tiny, log_epsilon, np.log(np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))))
+    log_gap = log_derivative(best, loss) + log_expm1
+    if loss == "exponential":
+        return log_gap
+    return np.where(log_gap < -37, log_gap, np.log(np.log1p(np.exp(log_gap))))
+
+
+def log_mean(log_values):
+    """log of the mean over the last axis of e^log_values."""
+    return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
+
+
+def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
+    """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
+    keys = np.einsum("rde,rne->rnd", W, tokens.z, optimize=True)
+    return np.einsum("rntd,rnd->rnt", tokens.X, keys, optimize=True)
+
+
+def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
+    """gamma_{i,t} = y_i u^T x_{i,t}, (runs, n, T); u (runs, d)."""
+    return tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u)
+
+
+def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"):
+    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1, in closed form.
+
+    grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
+    grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i), with l(f) the chosen loss.
+    Raises ValueError for a W or u of the wrong shape and for an unknown loss.
+    """
+    runs, _, _, d = tokens.shape
+    for name, value, shape in (("W", W, (runs, d, tokens.z.shape[-1])), ("u", u, (runs, d))):
+        if value.shape != shape:
+            raise ValueError(f"{name} has shape {value.shape}; it needs {shape}")
+    check_loss(loss)
+    at = slopes(logits(tokens, W), scores(tokens, u), loss)
+    pulled = np.einsum("rnt,rntd->rnd", at.pull, tokens.X)
+    pushed = np.einsum("rnt,rn,rntd->rd", at.push, tokens.y, tokens.X, optimize=True)
+    grad_W = -np.exp(at.log_scale)[:, None, None] * np.einsum("rnd,rne->rde", pulled, tokens.z)
+    return np.exp(at.log_loss), grad_W, -np.exp(at.log_push_scale)[:, None] * pushed
+
+
+def influences(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential") -> np.ndarray:
+    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n); row j sums to its rate.
+
+    Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where -grad_W L = sum_i v_i z_i^T. Samples help each other
+    where it is positive; nearly orthogonal tokens (paper A, Assumption 1) let the diagonal decide.
+    """
+    at = slopes(logits(tokens, W), scores(tokens, u), loss)
+    v = np.exp(at.log_scale)[:, None, None] * np.einsum("rnt,rntd->rnd", at.pull, tokens.X)
+    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)[:, :, 0]  # (runs, n, d)
+    lead = opt - np.einsum("rnt,rntd->rnd", np.exp(at.log_weights), tokens.X)
+    return np.einsum("rjd,rid->rji", lead, v) * np.einsum("rjd,rid->rji", tokens.z, tokens.z)
+
+
+def check_loss(loss: str) -> None:
+    """Raise ValueError unless `loss` is one of LOSSES."""
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {LOSSES}, not {loss!r}")

@@ -1,0 +1,1 @@
+from lib.batch.runner import main as main

@@ -1,0 +1,58 @@
+"""The door of every stored notebook: a first code cell that installs the project where only the notebook is at hand.
+
+It stands in the .ipynb alone, since a .py comes with the project. `python -m lib.door` puts the present door into every
+stored notebook; the batch runner's --store does the same for those that it writes.
+"""
+
+import sys
+import tomllib
+
+import nbformat
+
+from lib.companion import record as results
+
+TAG = "door"
+CELL = """\
+# Only where the project is not installed, as on Colab, which opens this file alone.
+import importlib.util
+
+if importlib.util.find_spec("lib") is None:
+    repository = "ADDRESS"
+    if not repository:
+        raise ImportError("Write the address of the project's git repository into this cell and run it again.")
+    %pip install --quiet "attention-dynamics @ git+{repository}"
+    %env FIGURES_DIR=figures
+    %env RUNS_DIR=runs"""
+
+
+def address() -> str:
+    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as there is none."""
+    path = results.ROOT / "pyproject.toml"
+    project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
+    return project.get("urls", {}).get("repository", "")
+
+
+def is_door(cell) -> bool:
+    """Whether a notebook's cell is the door."""
+    return TAG in cell.metadata.get("tags", [])
+
+
+def opened(cells: list) -> list:
+    """The cells of a notebook with the door behind its title."""
+    door = nbformat.v4.new_code_cell(CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]})
+    own = [cell for cell in cells if not is_door(cell)]
+    place = 1 if own and own[0].cell_type == "markdown" else 0
+    return [*own[:place], door, *own[place:]]
+
+
+def main() -> int:
+    """The command `python -m lib.door`."""
+    for path in sorted(results.folder("notebooks").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells = opened(notebook.cells)
+        results.write(path, (nbformat.writes(notebook) + "\n").encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The softmax of many samples at once, compiled: `lib.attention.slopes` on lanes.
+
+A lane is one sample of one run: lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction
+serves many samples while a loop goes over the tokens. Lanes are padded with zeros to whole vector registers: none is
+computed differently from another, and a run gives the same bits in any company.
+"""
+
+import math
+
+import numba
+
+from lib.compiled import exponentials
+
+_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+
+
+@numba.njit(fastmath=_REORDER)
+def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, scales):
+    """`lib.attention.slopes`, reference token first: fills c (T-1, lanes) and push (T, lanes), each without its scale.
+
+    margins (T-1, lanes), scores (T, lanes) of runs with n samples each; x, D, w (T, lanes) and lane (10, lanes) are
+    work space, of which `log_gap` reads what it needs. scales (2, runs) are the logs taken out of c and push.
+    """
+    T, lanes = scores.shape
+    level, anchor, mean_D, f, top = lane[0], lane[1], lane[2], lane[3], lane[4]
+    small, over_Z, rest, log_slope, factor = lane[5], lane[6], lane[7], lane[8], lane[9]
+    logs, share = rest, 1.0 / n
+    for i in range(lanes):  # the selected token's logit and score; token 0 is the reference, whose logit is 0
+        top[i], level[i] = 0.0, scores[0, i]
+    for t in range(T - 1):
+        for i in range(lanes):
+            logit = -margins[t, i]
+            larger = logit > top[i]
+            level[i] = scores[t + 1, i] if larger else level[i]
+            top[i] = logit if larger else top[i]
+    for i in range(lanes):  # log weight of the largest token of another score
+        D[0, i] = scores[0, i] - level[i]
+        anchor[i] = -top[i] if D[0, i] != 0.0 else -math.inf
+    for t in range(T - 1):
+        for i in range(lanes):
+            D[t + 1, i] = scores[t + 1, i] - level[i]
+            log_weight = -margins[t, i] - top[i] if D[t + 1, i] != 0.0 else -math.inf
+            anchor[i] = log_weight if log_weight > anchor[i] else anchor[i]
+    for i in range(lanes):
+        x[0, i] = -top[i] - (anchor[i] if D[0, i] != 0.0 else 0.0)
+    for t in range(T - 1):
+        for i in range(lanes):
+            x[t + 1, i] = -margins[t, i] - top[i] - (anchor[i] if D[t + 1, i] != 0.0 else 0.0)
+    exponentials.exp(x.reshape(-1), w.reshape(-1))
+    exponentials.exp(anchor, small)
+    for i in range(lanes):
+        over_Z[i], rest[i], mean_D[i] = 0.0, 0.0, 0.0
+    for t in range(T):
+        for i in range(lanes):
+            weight = w[t, i]
+            at_level = weight if D[t, i] == 0.0 else 0.0
+            mean_D[i] += weight * D[t, i]
+            over_Z[i] += at_level
+            rest[i] += weight - at_level
+    for i in range(lanes):
+        over_Z[i] = 1.0 / (over_Z[i] + small[i] * rest[i])
+    for i in range(lanes):
+        mean_D[i] *= over_Z[i]
+    for i in range(lanes):
+        f[i] = level[i] + small[i] * mean_D[i]
+    if logistic:
+        for i in range(lanes):
+            log_slope[i] = -exponentials.log1p_exp(f[i])
+    else:
+        for i in range(lanes):
+            log_slope[i] = -f[i]
+    for i in range(lanes):
+        logs[i] = log_slope[i] + anchor[i]
+    _take_out_scales(logs, n, scales[0])
+    exponentials.exp(logs, factor)
+    for i in range(lanes):
+        factor[i] *= share * over_Z[i]
+    for t in range(T - 1):
+        for i in range(lanes):
+            lag = D[t + 1, i]
+            c[t, i] = factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
+    for i in range(lanes):
+        logs[i] = log_slope[i]
+    _take_out_scales(logs, n, scales[1])
+    if not head_fixed:
+        exponentials.exp(logs, factor)
+        for i in range(lanes):
+            factor[i] *= share * over_Z[i]
+        for t in range(T):
+            for i in range(lanes):
+                push[t, i] = factor[i] * w[t, i] * (small[i] if D[t, i] != 0.0 else 1.0)
+
+
+@numba.njit(forceinline=True)
+def _take_out_scales(logs, n, scales):
+    """Subtract from each run's lanes their largest value, unless that is -inf, and note it in scales (runs,)."""
+    for r in range(scales.size):
+        own, largest = logs[r * n : r * n + n], -math.inf
+        for i in range(n):
+            largest = own[i] if own[i] > largest else largest
+        scales[r] = largest
+        shift = largest if largest > -math.inf else 0.0
+        for i in range(n):
+            own[i] -= shift
+
+
+@numba.njit
+def log_gap(first, n, scores, logistic, head_fixed, lane):
+    """log(L - L*), or log L when the head is trained (where L* = 0), of the run whose first lane is `first`."""
+    level, anchor, mean_D, f = lane[0], lane[1], lane[2], lane[3]
+    log_gap = -math.inf
+    for i in range(first, first + n):
+        best = scores[:, i].max()
+        if not head_fixed:
+            log_gap = exponentials.add_logs(log_gap, _log_loss(f[i], logistic))
+        elif best > level[i]:
+            log_gap = exponentials.add_logs(log_gap, _gap(math.log(best - f[i]), best, logistic))
+        elif mean_D[i] < 0.0:
+            log_gap = exponentials.add_logs(log_gap, _gap(anchor[i] + math.log(-mean_D[i]), best, logistic))
+    return log_gap - math.log(n)
+
+
+@numba.njit
+def _gap(log_epsilon, best, logistic):
+    """log(l(best - epsilon) - l(best))."""
+    log_gap = (-exponentials.log1p_exp(best) if logistic else -best) + exponentials.log_expm1(log_epsilon)
+    return math.log(math.log1p(math.exp(log_gap))) if logistic and log_gap > -37.0 else log_gap
+
+
+@numba.njit
+def _log_loss(f, logistic):
+    return math.log(exponentials.log1p_exp(-f)) if logistic and f < 37.0 else -f
+
+
+@numba.njit(forceinline=True)
+def gather(r, n, lanes, flat):
+    """The lanes of run r of an array (T, lanes) one after the other, in flat (T n + padding,)."""
+    for t in range(len(lanes)):
+        source, target = lanes[t, r * n : r * n + n], flat[t * n : t * n + n]
+        for i in range(n):
+            target[i] = source[i]
+
+
+@numba.njit(forceinline=True)
+def scatter(r, n, flat, lanes):
+    """The inverse of `gather`; flat (runs, T n + padding)."""
+    for t in range(len(lanes)):
+        source, target = flat[r, t * n : t * n + n], lanes[t, r * n : r * n + n]
+        for i in range(n):
+            target[i] = source[i]
+
+
+@numba.njit
+def by_sample(lanes, first, n, out):
+    """The lanes of one run of an array (T, lanes) as out (n, T)."""
+    for i in range(n):
+        for t in range(len(lanes)):
+            out[i, t] = lanes[t, first + i]

@@ -1,0 +1,132 @@
+"""Train a token set with an update rule and record its history, exactly, at any horizon.
+
+Training happens in minimal coordinates (`lib.coordinates`) and in logarithms (`lib.attention.slopes`), so that an
+iteration's cost does not depend on the dimension d and directions stay exact when softmax weights are e^-30000.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention import coordinates
+from lib.attention import model as attention
+from lib.attention.tokens import TokenSet
+from lib.dynamics.history import History, derive
+from lib.dynamics.reduced import reduce, run_compiled, run_numpy
+from lib.dynamics.rules import Rule
+from lib.seeds import stream
+
+
+@dataclass(frozen=True)
+class Start:
+    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which never moves."""
+
+    inside: np.ndarray
+    outside: np.ndarray
+
+
+def log_spaced(steps: int, count: int = 100) -> np.ndarray:
+    """Iterations 0, 1, ..., steps to record: about `count` of them, evenly spaced in log(t), ascending."""
+    return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]))
+
+
+def zero_start(problem: coordinates.Minimal) -> Start:
+    """W_0 = 0."""
+    runs, r, q = len(problem.tokens.y), problem.token_basis.shape[2], problem.query_basis.shape[2]
+    return Start(np.zeros((runs, r, q)), np.zeros(runs))
+
+
+def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
+    """W_0 with independent N(0, std^2) entries, one seed per run (paper A, Lemma 4).
+
+    Drawn in minimal coordinates, where its law is the same; of the rest only the norm matters,
+    std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
+    """
+    inside, outside = [], []
+    (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
+    for seed in seeds:
+        draw = stream(seed, "start")
+        inside.append(std * draw.standard_normal((r, q)))
+        outside.append(std * np.sqrt(draw.chisquare(d * d_z - r * q)) if d * d_z > r * q else 0.0)
+    return Start(np.stack(inside), np.array(outside))
+
+
+def train(
+    tokens: TokenSet | coordinates.Minimal,
+    rules: Rule | Mapping[str, Rule],
+    steps: int,
+    record: Sequence[int] | None = None,
+    start: Start | np.ndarray | None = None,
+    targets: Mapping[str, np.ndarray] | None = None,
+    head: str = "fixed",
+    head_targets: Mapping[str, np.ndarray] | None = None,
+    loss: str = "exponential",
+) -> History | dict[str, History]:
+    """Minimise paper A's loss over W (head "fixed": u as in `tokens`) or over W and u ("joint", starting from u).
+
+    rules: one Rule, or named rules that all runs are trained with in one call on all cores; the result is one History
+    or a dict of them. steps: number of updates. record: iterations to record, ascending, within 0 ... steps (default
+    `log_spaced`). start: W_0 as a Start or as an array (runs, d, d_z); default zero. targets: matrices (runs, r, q)
+    in minimal coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r).
+    L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
+
+    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged"; the history says which
+    and when. Raises ValueError for records, starts or targets of the wrong shape or order.
+    """
+    problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
+    attention.check_loss(loss)
+    if head not in ("fixed", "joint"):
+        raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
+    times = _times(record, steps)
+    start = _start(problem, start)
+    targets = _check_targets(targets, start.inside.shape)
+    head_targets = _check_targets(head_targets, problem.tokens.u.shape)
+    named = rules if isinstance(rules, Mapping) else {"": rules}
+    reduced = reduce(problem.tokens, start.inside, head, loss)
+    built_in = {name: rule for name, rule in named.items() if rule.law is None}
+    raws = dict(zip(built_in, run_compiled(reduced, list(built_in.values()), times), strict=True)) if built_in else {}
+    histories = {}
+    for name, rule in named.items():
+        raw = raws[name] if name in raws else run_numpy(reduced, rule, times)
+        histories[name] = derive(
+            reduced, raw, times, start.inside, start.outside, problem.tokens.u, targets, head_targets
+        )
+    return histories if isinstance(rules, Mapping) else histories[""]
+
+
+def _times(record, steps):
+    if int(steps) != steps or steps < 0:
+        raise ValueError(f"steps = {steps}; it must be a whole number, zero or more")
+    times = log_spaced(steps) if record is None else np.asarray(record)
+    if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
+        raise ValueError("record must be a list of whole numbers, at least one")
+    if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
+        raise ValueError(f"record must ascend within 0 ... {steps}, the number of steps")
+    return times
+
+
+def _start(problem, start):
+    runs, (_, d, r), (_, d_z, q) = len(problem.tokens.y), problem.token_basis.shape, problem.query_basis.shape
+    if start is None:
+        return zero_start(problem)
+    if isinstance(start, Start):
+        if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
+            raise ValueError(
+                f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
+            )
+        return start
+    start = np.asarray(start, float)
+    if start.shape != (runs, d, d_z) or not np.isfinite(start).all():
+        raise ValueError(f"start has shape {start.shape}; it needs {(runs, d, d_z)}, all finite")
+    return Start(*problem.reduce(start))
+
+
+def _check_targets(targets, shape):
+    targets = {name: np.asarray(target, float) for name, target in (targets or {}).items()}
+    for name, target in targets.items():
+        if target.shape != shape:
+            raise ValueError(f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates")
+        if not np.isfinite(target).all() or not np.linalg.norm(target.reshape(len(target), -1), axis=1).all():
+            raise ValueError(f"target {name!r} must be finite and not zero")
+    return targets

@@ -1,0 +1,138 @@
+"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain numpy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numba
+import numpy as np
+
+from lib.attention import coordinates
+from lib.attention import model as attention
+from lib.attention.tokens import TokenSet
+from lib.compiled import gram
+from lib.dynamics import kernel
+from lib.dynamics.rules import NGD, Rule
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What the training loop sees of a problem: Gram matrices, margins and scores, the opt token first.
+
+    delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n, q);
+    K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty for a fixed head;
+    margins (runs, n, T-1) and scores (runs, n, T) at the start.
+    """
+
+    delta: np.ndarray
+    signed: np.ndarray
+    z: np.ndarray
+    K: np.ndarray
+    G: np.ndarray
+    margins: np.ndarray
+    scores: np.ndarray
+    head_fixed: bool
+    loss: str
+
+
+def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
+    """The Reduced form of a token set in minimal coordinates, training from W_0 (runs, r, q)."""
+    runs, n, T, r = tokens.shape
+    delta = coordinates.differences(tokens, tokens.opt)
+    order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
+    signed = tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
+    flat = signed.reshape(runs, n * T, r)
+    G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
+    keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
+    margins = (delta @ keys[..., None])[..., 0]
+    scores = (signed @ tokens.u[:, None, :, None])[..., 0]
+    return Reduced(
+        delta, signed, tokens.z, coordinates.gram(delta, tokens.z), G, margins, scores, head == "fixed", loss
+    )
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Raw records of runs: margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5)."""
+
+    status: np.ndarray
+    ended: np.ndarray
+    margins: np.ndarray
+    scores: np.ndarray
+    alpha: np.ndarray
+    b: np.ndarray
+    logs: np.ndarray
+
+
+def _empty(runs, n, T, k):
+    shapes = (runs, k, n, T - 1), (runs, k, n, T), (runs, k, n, T - 1), (runs, k, n, T), (runs, k, 5)
+    return Raw(np.zeros(runs, int), np.zeros(runs, int), *(np.full(shape, np.nan) for shape in shapes))
+
+
+def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> list[Raw]:
+    """Train every run with every rule by the compiled kernel, in parallel over all of them."""
+    runs, n, T = problem.scores.shape
+    numbers = np.array([rule.numbers() for rule in rules])
+    raw = _empty(len(rules) * runs, n, T, times.size)
+    every = len(rules), 1, 1
+    raw.status[:], raw.ended[:] = kernel.train(
+        numba.get_num_threads(), np.tile(np.arange(runs), len(rules)),
+        gram.pack(problem.K, n), gram.pack(problem.G, n),
+        np.tile(problem.margins, every), np.tile(problem.scores, every),
+        problem.head_fixed, problem.loss == "logistic", np.repeat(numbers, runs, 0), times,
+        raw.margins, raw.scores, raw.alpha, raw.b, raw.logs,
+    )  # fmt: skip
+    split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
+    return [Raw(*(getattr(raw, f.name)[part] for f in fields(Raw))) for part in split]
+
+
+def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
+    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom rules."""
+    runs, n, T = problem.scores.shape
+    raw = _empty(runs, n, T, times.size)
+    g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()
+    alpha, b = np.zeros_like(g), np.zeros_like(gamma)
+    move, move_k, move_u, move_u_k = np.zeros_like(g), np.zeros_like(g), np.zeros_like(gamma), np.zeros_like(gamma)
+    alive = np.ones(runs, bool)
+    records = {int(t): k for k, t in enumerate(times)}
+    raw.ended[:] = times[-1]
+    for t in range(times[-1] + 1):
+        logits = np.concatenate([np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1)
+        at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
+        c, push = -at.pull[..., 1:].reshape(runs, -1), at.push.reshape(runs, -1)
+        k = np.einsum("rij,rj->ri", problem.K, c)
+        log_gap = at.log_gap if problem.head_fixed else at.log_loss
+        with np.errstate(divide="ignore"):
+            log_norm = at.log_scale + 0.5 * np.log(np.einsum("rm,rm->r", c, k))
+            log_norm_u = np.full(runs, -np.inf)
+            if not problem.head_fixed:
+                k_u = np.einsum("rij,rj->ri", problem.G, push)
+                log_norm_u = at.log_push_scale + 0.5 * np.log(np.einsum("rm,rm->r", push, k_u))
+        log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
+        together = problem.head_fixed or rule.joint or rule.kind != NGD
+        log_eta = rule.log_step(t, log_gap, log_both if together else log_norm) + np.zeros(runs)
+        log_eta_u = log_eta if together else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
+
+        if t in records:
+            values = g, gamma, alpha, b, np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
+            for store, value in zip((raw.margins, raw.scores, raw.alpha, raw.b, raw.logs), values, strict=True):
+                store[alive, records[t]] = value[alive].reshape(-1, *store.shape[2:])
+        with np.errstate(invalid="ignore"):
+            length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)  # 0/0 = 0: no gradient, no step
+            length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
+        stalled = log_both == -np.inf
+        bounded = (at.log_push_scale < kernel.LONGEST) & (length < kernel.LONGEST) & (length_u < kernel.LONGEST)
+        for code, ends in ((kernel.STALLED, stalled), (kernel.DIVERGED, ~bounded & ~stalled)):
+            raw.status[alive & ends], raw.ended[alive & ends] = code, t
+            alive &= ~ends
+        if not alive.any():
+            break
+
+        moves = alive & (length > -np.inf)
+        eta = np.where(moves, np.exp(np.where(moves, log_eta + at.log_scale, 0.0)), 0.0)[:, None]
+        move, move_k = rule.momentum * move + eta * c, rule.momentum * move_k + eta * k
+        alpha, g = alpha + move, g + move_k
+        if not problem.head_fixed:
+            eta = np.where(alive, np.exp(np.where(alive, log_eta_u + at.log_push_scale, 0.0)), 0.0)[:, None]
+            move_u, move_u_k = rule.momentum * move_u + eta * push, rule.momentum * move_u_k + eta * k_u
+            b, gamma = b + move_u, gamma + move_u_k
+    return raw

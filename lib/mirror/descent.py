@@ -1,0 +1,145 @@
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C (2410.14581).
+
+Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates; softmax weights are kept
+as logarithms, so that directions stay exact when the weights themselves are e^-30000.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.ambient import rows as mirror_engine
+from lib.ambient.rows import Rule
+from lib.attention import model as attention
+from lib.attention.tokens import TokenSet
+from lib.dynamics.gradient_descent import log_spaced
+from lib.dynamics.history import STATUS
+from lib.mirror import geometry as mirror
+from lib.seeds import stream
+
+__all__ = ["MirrorHistory", "Rule", "gaussian_start", "selected_tokens", "train"]
+
+
+@dataclass(frozen=True)
+class MirrorHistory:
+    """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
+
+    rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p norms; log_gap (runs, k)
+    log(L - L*) (joint training: log L); log_gradient, log_gradient_head (runs, k) logs of the gradients' dual norms.
+    status and ended (runs,): "completed", "stalled" (the gradient is zero) or "diverged" (an entry left the range of
+    float64), and at which iteration. loss_rise (runs,): the first iteration whose loss is above the one before, -1 if
+    none: there the step size is too large for the descent of paper C's Lemma 25.
+    """
+
+    rule: Rule
+    iterations: np.ndarray
+    W: np.ndarray
+    v: np.ndarray
+    norm: np.ndarray
+    head_norm: np.ndarray
+    log_gap: np.ndarray
+    log_gradient: np.ndarray
+    log_gradient_head: np.ndarray
+    status: np.ndarray
+    ended: np.ndarray
+    loss_rise: np.ndarray
+
+    def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
+        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), as (runs, k).
+
+        D_psi(target/||target||, W/||W||) (paper C, Section 5), by default with the rule's p; NaN where W = 0.
+        """
+        flat = self.W.reshape(*self.W.shape[:2], -1)
+        return mirror.directional_bregman(flat, target.reshape(len(flat), 1, -1), p or self.rule.p)
+
+    def head_divergence(self, target: np.ndarray) -> np.ndarray:
+        """The same of the head v from `target` (runs, d)."""
+        return mirror.directional_bregman(self.v, target[:, None], self.rule.p)
+
+
+def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given coordinates."""
+    shape = tokens.shape[-1], tokens.z.shape[-1]
+    return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
+
+
+def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
+    """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
+
+    Raises ValueError naming run and sample where two tokens share the largest logit: there W selects nothing; train on,
+    or start elsewhere.
+    """
+    logits = attention.logits(tokens, W)
+    tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
+    if tied.any():
+        run, sample = np.argwhere(tied)[0]
+        raise ValueError(
+            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are {logits[run, sample]}; "
+            "this W selects no token"
+        )
+    return logits.argmax(-1)
+
+
+def train(
+    tokens: TokenSet,
+    rules: Rule | Mapping[str, Rule],
+    steps: int | Mapping[str, int],
+    start: np.ndarray | None = None,
+    head: str = "fixed",
+    record: Sequence[int] | None = None,
+    loss: str = "logistic",
+) -> MirrorHistory | dict[str, MirrorHistory]:
+    """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) over W, or over W and v, by l_p mirror descent.
+
+    rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and the result is one
+    history or a dict of them. steps: number of updates, one for all or by name. start: W_0 (runs, d, d_z), default
+    zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself).
+    record: iterations to record, ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
+
+    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative. Raises ValueError for
+    a start of the wrong shape, unknown loss or head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
+    """
+    attention.check_loss(loss)
+    if head not in ("fixed", "joint"):
+        raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
+    named = rules if isinstance(rules, Mapping) else {"": rules}
+    times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
+    problem = mirror_engine.rows(tokens, loss, head == "joint")
+    raws = mirror_engine.run_compiled(problem, list(named.values()), times, _start(tokens, start), tokens.u)
+    shape = tokens.shape[-1], tokens.z.shape[-1]
+    found = {
+        name: _history(rule, own, raw, shape) for (name, rule), own, raw in zip(named.items(), times, raws, strict=True)
+    }
+    return found if isinstance(rules, Mapping) else found[""]
+
+
+def _start(tokens, start):
+    shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
+    start = np.zeros(shape) if start is None else np.asarray(start, float)
+    if start.shape != shape or not np.isfinite(start).all():
+        raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
+    return start.reshape(shape[0], -1)
+
+
+def _times(steps, record):
+    if int(steps) != steps or steps < 0:
+        raise ValueError(f"steps = {steps}; it must be a whole number, zero or more")
+    if record is None:
+        return log_spaced(steps)
+    record = np.asarray(record)
+    if record.ndim != 1 or not np.issubdtype(record.dtype, np.integer) or (np.diff(record) <= 0).any():
+        raise ValueError("record must be a list of whole numbers, ascending")
+    record = record[record <= steps]
+    if record.size == 0 or record[0] < 0:
+        raise ValueError(f"record must begin within 0 ... {steps}, the number of steps")
+    return record
+
+
+def _history(rule, times, raw, shape):
+    log_gap, log_gradient, log_gradient_head = np.moveaxis(raw.logs, -1, 0)
+    return MirrorHistory(
+        rule, times, raw.path.reshape(*raw.path.shape[:2], *shape), raw.head, mirror.norm(raw.path, rule.p),
+        mirror.norm(raw.head, rule.p), log_gap, log_gradient, log_gradient_head,
+        np.array([STATUS[code] for code in raw.status]), raw.ended, raw.rise,
+    )  # fmt: skip

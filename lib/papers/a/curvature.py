@@ -1,0 +1,141 @@
+"""Paper A's Lemma 3 (complete: Lemma 15) as checked claims: how loss, gradient and curvature bound each
+other.
+
+In joint training the loss depends on W and u only through margins and scores, which are linear in them. So
+the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix of size n(2T-1),
+whatever the dimension.
+"""
+
+import numpy as np
+
+from lib.attention import coordinates
+from lib.attention.tokens import TokenSet
+from lib.companion.claims import Claim, at_least, at_most
+from lib.dynamics.history import History
+from lib.papers.a.fixed_head import bound_on_tokens, fitted_slope
+from lib.papers.a.joint import scores_along
+from lib.svm.max_margin import MaxMargin
+
+
+def _opt_first(history, tokens):
+    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in the same order."""
+    gamma = scores_along(history, tokens)
+    best = np.take_along_axis(gamma, tokens.opt[:, None, :, None], -1)
+    margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
+    return margins, np.concatenate([best, best - history.score_gaps], -1)
+
+
+def _log_loss(margins, scores):
+    """log L, p and f from opt-first margins and scores (..., n, T); log L (...,)."""
+    log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
+    p = np.exp(log_p)
+    gaps = scores[..., :1] - scores
+    f = scores[..., 0] - (p * gaps).sum(-1)
+    return np.logaddexp.reduce(-f, -1) - np.log(f.shape[-1]), p, f
+
+
+def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarray:
+    """max L(theta')/L(theta_t) over points of every recorded step [theta_t, theta_{t+1}], (runs, steps)."""
+    margins, scores = _opt_first(history, tokens)
+    begin = np.flatnonzero(np.diff(history.iterations) == 1)
+    largest = np.full((len(margins), begin.size), -np.inf)
+    at_begin = _log_loss(margins[:, begin], scores[:, begin])[0]
+    for s in np.linspace(0, 1, points):
+        between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
+        largest = np.maximum(largest, _log_loss(*between)[0] - at_begin)
+    return np.exp(largest)
+
+
+def curvature(history: History, tokens: TokenSet) -> np.ndarray:
+    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss.
+
+    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t - f),
+    df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t - f), d^2f/da_s
+    dgamma_t = p_s (1_{st} - p_t).
+    """
+    _, n, T, _ = tokens.shape
+    margins, scores = _opt_first(history, tokens)
+    log_loss, p, f = _log_loss(margins, scores)
+    away, eye = scores - f[..., None], np.eye(T)
+    weights = p[..., :, None] * (eye - p[..., None, :])  # p_s (1_{st} - p_t)
+    second = weights * away[..., :, None] - p[..., :, None] * (p * away)[..., None, :]
+    zero = np.zeros_like(second)
+    hessian_f = np.block([[second, weights], [np.swapaxes(weights, -1, -2), zero]])
+    first = np.concatenate([p * away, p], -1)
+    share = np.exp(-f - log_loss[..., None]) / n  # l_i / (n L)
+    block = share[..., None, None] * (first[..., :, None] * first[..., None, :] - hessian_f)
+    block = block[..., 1:, 1:]  # the opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    root = _gram_root(tokens)  # (runs, n, 2T-1, m)
+    hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
+    return np.abs(np.linalg.eigvalsh(hessian)).max(-1)
+
+
+def _gram_root(tokens):
+    """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token first."""
+    runs, n, T, d = tokens.shape
+    delta = coordinates.differences(tokens, tokens.opt)
+    order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
+    signed = (tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)).reshape(runs, n * T, d)
+    logits, scores = n * (T - 1), n * T
+    root = np.zeros((runs, n, 2 * T - 1, logits + scores))
+    root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(runs, n, T - 1, logits)
+    root[:, :, T - 1 :, logits:] = _root(signed @ np.swapaxes(signed, 1, 2)).reshape(runs, n, T, scores)
+    return root
+
+
+def _root(gram):
+    values, vectors = np.linalg.eigh(gram)
+    return vectors * np.sqrt(values.clip(0))[:, None]
+
+
+def gradient_over_loss(history: History, head: MaxMargin) -> np.ndarray:
+    """||grad_u L|| / (gamma* L) at every record, (runs, k)."""
+    return np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
+
+
+def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
+    """Along Eq. 13: ||grad_u L|| >= c gamma* L; L on a step at most C times L before it; curvature over L
+    below t^{2/3}.
+
+    c = 1/4 and C = 2 (our constants); the third as an exponent in t, fitted over t >= since.
+    """
+    source = "paper A, Lemma 3"
+    bent = fitted_slope(np.log(history.iterations.clip(1)), np.log(curvature(history, tokens)), np.log(since)).max()
+    return [
+        at_least("lemma3.gradient", "Eq. 13: smallest ||grad_u L|| / (gamma* L)", source + " (our constant)",
+                 gradient_over_loss(history, head).min(), 0.25),
+        at_most("lemma3.segment", "Eq. 13: largest L on a step over L before it", source + " (our constant)",
+                on_segments(history, tokens).max(), 2.0),
+        at_most("lemma3.curvature", "Eq. 13: exponent in t of ||Hessian|| / L", source, bent, 2 / 3),
+    ]  # fmt: skip
+
+
+def lemma15(history: History, tokens: TokenSet) -> Claim:
+    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record (A2; our constants)."""
+    B, u = bound_on_tokens(tokens)[:, None], history.head_norm
+    largest = (curvature(history, tokens) / (B**2 + B**3 + 2 * B**5 * u + B**6 * u**2)).max()
+    return at_most(
+        "lemma15",
+        "Eq. 13: largest ||Hessian|| over its bound",
+        "paper A, Lemma 15 (our constant)",
+        largest,
+        1.0,
+    )
+
+
+def remark4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
+    """||grad_u L|| <= B L as for linear predictors, and it tends to gamma* L."""
+    ratio = gradient_over_loss(history, head)
+    upper = (ratio / (bound_on_tokens(tokens) * head.norm)[:, None]).max()
+    late = np.abs(ratio[:, history.iterations >= since] - 1).max()
+    source = "paper A, Remark 4"
+    return [
+        at_most("remark4.upper", "Eq. 13: largest ||grad_u L|| / (B L)", source + " (our constant)", upper, 1.0),
+        at_most(
+            "remark4.sharp",
+            "Eq. 13: distance of ||grad_u L|| / (gamma* L) from 1, late",
+            source + " (ours)",
+            late,
+            0.05,
+        ),
+    ]

@@ -1,0 +1,97 @@
+"""What Figure 3 of paper A (2402.05738) shows, as checked claims; an independent computation."""
+
+import numpy as np
+
+from lib.attention.tokens import TokenSet
+from lib.companion.claims import Claim, at_least, at_most
+from lib.dynamics.history import History
+from lib.papers.a.joint import head_margin, loss_ratio
+from lib.svm.max_margin import MaxMargin
+
+# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta = 0.3, as
+# computed independently of this library: {iteration: values}.
+REFERENCE = {
+    100: {"log L": -3.74, "||W||": 3.03, "||u||": 3.43, "error of W": 0.132, "error of u": 0.102,
+          "margin": 0.959, "loss ratio": 1.27, "score gap": 3.3},
+    1000: {"log L": -9.13, "||W||": 7.83, "||u||": 8.23, "error of W": 0.050, "error of u": 0.043,
+           "margin": 0.990, "loss ratio": 1.27, "score gap": 8.3},
+    5000: {"log L": -16.2, "||W||": 14.2, "||u||": 14.6, "error of W": 0.028, "error of u": 0.024,
+           "margin": 0.994, "loss ratio": 1.27, "score gap": 14.9},
+}  # fmt: skip
+
+
+def at(history: History, t: int) -> int:
+    """The index of the record at iteration t; ValueError where that iteration was not recorded."""
+    found = np.flatnonzero(history.iterations == t)
+    if found.size == 0:
+        raise ValueError(
+            f"iteration {t} was not recorded; there are {history.iterations[:3]} ... {history.iterations[-1]}"
+        )
+    return int(found[0])
+
+
+def measured(history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
+    """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
+    k = at(history, t)
+    return {
+        "log L": history.log_gap[:, k],
+        "||W||": history.norm[:, k],
+        "||u||": history.head_norm[:, k],
+        "error of W": history.direction_error[target][:, k],
+        "error of u": history.head_direction_error[head_target][:, k],
+        "margin": head_margin(history, tokens, head)[:, k],
+        "loss ratio": loss_ratio(history, tokens)[:, k],
+        "score gap": history.score_gaps[:, k].min((1, 2)),
+    }
+
+
+def against_reference(values: dict[int, dict]) -> list[Claim]:
+    """The median over runs agrees with the reference computation within a factor 1.5, at every iteration; one
+    claim a quantity.
+
+    values: {iteration: measured(...)}, iterations as in REFERENCE.
+    """
+    claims = []
+    for name in next(iter(REFERENCE.values())):
+        ratios = [np.median(values[t][name]) / REFERENCE[t][name] for t in REFERENCE]
+        worst = max(max(ratio, 1 / ratio) for ratio in ratios)
+        statement = f"Eq. 13: {name} and the reference, factor between them at t = {', '.join(map(str, REFERENCE))}"
+        claims.append(at_most(f"reference.{name}", statement, "independent computation", worst, 1.5))
+    return claims
+
+
+def slower_than_others(histories: dict[str, History], rule: str, others) -> list[Claim]:
+    """At the last record `rule` has the largest loss, the smallest opt weights and norms, in every run."""
+    own, rest = histories[rule], [histories[name] for name in others]
+    series = {
+        "-log L": lambda h: -h.log_gap[:, -1],
+        "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
+        "||W||": lambda h: h.norm[:, -1],
+        "||u||": lambda h: h.head_norm[:, -1],
+    }
+    source = "paper A, Section 5.1"
+    return [
+        at_most(f"slowest.{name}", f"last {name} of {rule} over the next slowest rule's", source,
+                (value(own) / np.min([value(h) for h in rest], axis=0)).max(), 1.0)
+        for name, value in series.items()
+    ]  # fmt: skip
+
+
+def ahead(
+    fast: History, slow: History, names: tuple[str, str], target: str, head_target: str, since: float
+) -> list[Claim]:
+    """`fast` is ahead of `slow` in norms, opt weight and alignments, in every run, for t >= since."""
+    late = fast.iterations >= since
+    series = {
+        "||W||": lambda h: h.norm,
+        "||u||": lambda h: h.head_norm,
+        "-log(1 - p_opt)": lambda h: -h.log_miss.max(-1),
+        "1 / error of W": lambda h: 1 / h.direction_error[target],
+        "1 / error of u": lambda h: 1 / h.head_direction_error[head_target],
+    }
+    source = "paper A, Section 5.1"
+    return [
+        at_least(f"ahead.{name}", f"{name} of {names[0]} over that of {names[1]}, smallest", source,
+                 (value(fast)[:, late] / value(slow)[:, late]).min(), 1.0)
+        for name, value in series.items()
+    ]  # fmt: skip

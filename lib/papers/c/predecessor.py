@@ -1,0 +1,145 @@
+"""What paper C generalises (2308.16898), at work: keys and queries, several tokens, the regularisation path.
+
+Settings follow that paper's code where it is known; what is reduced or ours is said where it is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lib.attention.tokens import TokenSet, unit_tokens
+from lib.companion.claims import Claim, at_least, at_most
+from lib.mirror.descent import Rule, selected_tokens, train
+from lib.mirror.geometry import directional_bregman
+from lib.papers.a import phase_diagram as assumptions
+from lib.papers.c import key_query, multi_token, regularisation_path
+from lib.papers.c.cones import selection
+from lib.seeds import stream
+from lib.svm import max_margin as svm
+
+RANK = 1e-6  # singular values below this share of the largest are zero
+SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
+
+
+def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """<W, V> / (||W||_F ||V||_F) over the last two axes; NaN for zero."""
+    with np.errstate(invalid="ignore"):
+        return (W * V).sum((-1, -2)) / (np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2)))
+
+
+def keys_against_weights(tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float) -> dict:
+    """Training (K, Q) and W: alignment with the SVMs of the tokens they select, {("K, Q" or "W", norm): (runs, k)}.
+
+    K, Q and W start with entries uniform in +-1/sqrt(d). Besides "rank": (runs,) that of the nuclear-norm solution, and
+    "share": how much of the sum of singular values of K Q^T its largest `rank` ones hold at the end.
+    """
+    d = tokens.shape[-1]
+    K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
+    paths = {
+        "K, Q": key_query.train(tokens, K / d**0.5, Q / d**0.5, step_size, record),
+        "W": train(tokens, Rule(2, step_size), max(record), W_0 / d**0.5, record=np.asarray(record)).W,
+    }
+    found = {}
+    for what, W in paths.items():
+        chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
+        for norm in ("nuclear", "frobenius"):
+            target = svm.token_svm(chosen, norm=norm).W
+            found[what, norm] = alignment(W, target[:, None])
+            if (what, norm) == ("K, Q", "nuclear"):
+                found["rank"] = ranks(target)
+                sizes = np.linalg.svd(W[:, -1], compute_uv=False)
+                top = np.arange(d) < found["rank"][:, None]
+                found["share"] = (sizes * top).sum(1) / sizes.sum(1)
+    return found
+
+
+def ranks(W: np.ndarray) -> np.ndarray:
+    """The number of singular values above RANK times the largest, (runs,)."""
+    sizes = np.linalg.svd(W, compute_uv=False)
+    return (sizes > RANK * sizes[:, :1]).sum(1)
+
+
+def rank_by_dimension(seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
+    """Mean rank of the nuclear-norm token SVM over the draws of `unit_tokens` that have a solution, (dimensions,).
+
+    NaN where none has: selections are random, and low dimensions cannot make them all.
+    """
+    found = []
+    for d in dimensions:
+        kept = assumptions.feasible(unit_tokens(seeds, n, T, d))
+        found.append(np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean())
+    return np.array(found)
+
+
+def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
+    """ReLU head, from zero: tokens selected per sample (runs, n), and alignment with the multi-token SVM (runs,).
+
+    Aligned after the finite part of W, in the span of the SVM's equations, is taken out; NaN for a run whose selection
+    no W can make, or in which every sample selects every token.
+    """
+    tokens = unit_tokens(seeds, n, T, d)
+    W, weights = multi_token.train(tokens, step_size, steps)
+    chosen, found = weights > SELECTED, np.full(len(W), np.nan)
+    for run in range(len(W)):
+        try:
+            V, equations = multi_token.max_margin(tokens.run(run), chosen[run])
+        except ValueError:  # svm.Infeasible is one
+            continue
+        flat = W[run].ravel()
+        found[run] = alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
+    return chosen.sum(-1), found
+
+
+def path_against_descent(
+    tokens: TokenSet, p: float, multiples: Sequence[float], steps: int, random_starts: int
+) -> dict:
+    """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from W_0 = 0.
+
+    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap": log(L - L*) of the
+    path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
+    """
+    of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
+    history = train(tokens, Rule(p), steps)
+    path, gaps = [], []
+    for run in range(len(tokens.y)):
+        random = np.random.default_rng(run).standard_normal((random_starts, *of.solution.W.shape[1:]))
+        starts = np.stack([of.solution.W[run], history.W[run, -1], *random])
+        W, gap = regularisation_path.solve(tokens.run(run), p, multiples * of.solution.norm[run], starts)
+        path.append(directional_bregman(W.reshape(len(W), -1), of.direction[run], p))
+        gaps.append(gap)
+    optimal = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
+    return {"path": np.array(path), "gap": np.array(gaps), "optimal": optimal,
+            "descent": history.divergence(of.solution.W)[:, -1]}  # fmt: skip
+
+
+def claims_on_parents(
+    pairs: Mapping, by_dimension: Mapping, dimensions, several: Mapping, paths: Mapping
+) -> list[Claim]:
+    """What 2308.16898 says of the four experiments, in the order of this module's functions."""
+    last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
+    worst_rank = max(np.nanmax(found / np.minimum(n, dimensions)) for (n, _), found in by_dimension.items())
+    lowest, highest = (np.nanmedian(several[d][1]) for d in (min(several), max(several)))
+    falls = max((found["path"][:, 1:] / found["path"][:, :-1])[:, 1:].max() for found in paths.values())
+    ends = max(found["path"][:, -1].max() for found in paths.values())
+    source = "2308.16898"
+    return [
+        at_least("parents.kq", "K, Q: median alignment with the nuclear-norm SVM", source,
+                 last["K, Q", "nuclear"], 0.99),
+        at_least("parents.kq.other", "K, Q: that over the median alignment with the Frobenius SVM", source,
+                 last["K, Q", "nuclear"] / last["K, Q", "frobenius"], 1.0),
+        at_least("parents.w", "W: median alignment with the Frobenius SVM", source, last["W", "frobenius"], 0.99),
+        at_least("parents.w.other", "W: that over the median alignment with the nuclear-norm SVM", source,
+                 last["W", "frobenius"] / last["W", "nuclear"], 1.0),
+        at_least("parents.rank", "K Q^T: share of its singular values in as many as W_mm has, median", source,
+                 np.median(pairs["share"]), 0.95),
+        at_most("parents.rank.bound", "largest mean rank of a nuclear-norm solution over min(n, d)", source,
+                worst_rank, 1.0),
+        at_least("parents.several", f"several tokens, d = {max(several)}: median alignment with their SVM", source,
+                 highest, 0.95),
+        at_least("parents.several.d", f"that over the one at d = {min(several)}", source, highest / lowest, 1.0),
+        at_most("parents.path", "regularisation path: largest divergence from the opt tokens' SVM at the last R",
+                "paper C, Theorem on the regularisation path", ends, 1e-2),
+        at_most("parents.path.falls", "largest ratio of successive divergences, from the second R on",
+                "paper C, Theorem on the regularisation path", falls, 1.0),
+    ]  # fmt: skip

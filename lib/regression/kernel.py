@@ -1,0 +1,141 @@
+"""Closed-form gradients of the in-sample softmax attention loss, compiled: four queries at a time, keys in cache.
+
+Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does not depend
+on the number of threads.
+"""
+
+import numba
+import numpy as np
+
+from lib.compiled import exponentials
+from lib.compiled.cache import stamp
+
+BLOCK = 128  # queries of one piece of work
+SAFE = 300.0  # bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be found
+PARALLEL = 200_000  # attention weights from which on several threads pay
+SOURCES = stamp(__file__)
+_FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
+
+
+def gradients(X, Y, A, B, set_of_run):
+    """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples set_of_run[r] of X, Y."""
+    sets, m, d = X.shape
+    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are taken at a time
+    keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
+    keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
+    radius = np.sqrt((X * X).sum(-1).max(-1))
+    pieces = -(-m // BLOCK)
+    partial_A = np.zeros((len(A), pieces, *A.shape[1:]))
+    partial_B = np.zeros((len(B), pieces, *B.shape[1:]))
+    threads = numba.get_num_threads()
+    numba.set_num_threads(threads if len(A) * m * m >= PARALLEL else 1)
+    try:
+        _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B)
+    finally:
+        numba.set_num_threads(threads)
+    return partial_A.sum(1), partial_B.sum(1)
+
+
+@numba.njit(parallel=True, cache=True)
+def _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B, sources=SOURCES):
+    runs, pieces = partial_A.shape[:2]
+    for task in numba.prange(runs * pieces):
+        run, piece = task // pieces, task % pieces
+        s = set_of_run[run]
+        sum_A, sum_B = partial_A[run, piece], partial_B[run, piece]
+        _piece(X[s], keys[s], radius[s], Y[s], A[run], B[run], piece * BLOCK, sum_A, sum_B)
+
+
+@numba.njit(fastmath=_FAST, error_model="numpy")
+def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
+    (m, d), k, D = X.shape, len(A), len(keys)
+    logits, e = np.empty((4, m)), np.empty((4, m))
+    w, v, c, h = np.zeros((4, D)), np.zeros((4, D)), np.empty((4, D)), np.empty((4, D))
+    total, error = np.empty(4), np.empty(k)
+    last = min(first + BLOCK, m)
+    for j in range(first, last, 4):
+        for lane in range(4):
+            x = X[min(j + lane, last - 1)]  # lanes past the end repeat the last query and count nothing
+            length = 0.0
+            for q in range(d):
+                t = 0.0
+                for p in range(d):
+                    t += x[p] * B[p, q]
+                w[lane, q] = t
+                length += t * t
+            w[lane, d] = -radius * np.sqrt(length)  # from the bound of |x^T B x_i|: no logit is above zero
+        _combine(w, keys, logits)
+        for lane in range(4):
+            if not -w[lane, d] <= SAFE:
+                logits[lane] -= logits[lane].max()
+        exponentials.exp(logits.reshape(-1), e.reshape(-1))
+        _moments(e, keys, c)
+        for lane in range(4):
+            total[lane] = c[lane, d]
+            for q in range(d):
+                c[lane, q] /= total[lane]
+            counts = 1.0 if j + lane < last else 0.0
+            for p in range(k):
+                t = -Y[min(j + lane, last - 1), p]
+                for q in range(d):
+                    t += A[p, q] * c[lane, q]
+                error[p] = t * counts
+            v[lane, d] = 0.0
+            for q in range(d):
+                t = 0.0
+                for p in range(k):
+                    t += error[p] * A[p, q]
+                    sum_A[p, q] += error[p] * c[lane, q]
+                v[lane, q] = t
+                v[lane, d] -= t * c[lane, q]
+        _combine(v, keys, logits)
+        for lane in range(4):
+            for i in range(m):
+                e[lane, i] *= logits[lane, i]
+        _moments(e, keys, h)
+        for lane in range(4):
+            x = X[min(j + lane, last - 1)]
+            for p in range(d):
+                t = x[p] / total[lane]
+                for q in range(d):
+                    sum_B[p, q] += t * h[lane, q]
+
+
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
+def _combine(w, keys, out):
+    """out (4, m) = w (4, D) keys (D, m)."""
+    out[:] = 0.0
+    o0, o1, o2, o3 = out[0], out[1], out[2], out[3]
+    for q in range(0, len(keys), 4):
+        k0, k1, k2, k3 = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]
+        w00, w01, w02, w03 = w[0, q], w[0, q + 1], w[0, q + 2], w[0, q + 3]
+        w10, w11, w12, w13 = w[1, q], w[1, q + 1], w[1, q + 2], w[1, q + 3]
+        w20, w21, w22, w23 = w[2, q], w[2, q + 1], w[2, q + 2], w[2, q + 3]
+        w30, w31, w32, w33 = w[3, q], w[3, q + 1], w[3, q + 2], w[3, q + 3]
+        for i in range(out.shape[1]):
+            x0, x1, x2, x3 = k0[i], k1[i], k2[i], k3[i]
+            o0[i] += w00 * x0 + w01 * x1 + w02 * x2 + w03 * x3
+            o1[i] += w10 * x0 + w11 * x1 + w12 * x2 + w13 * x3
+            o2[i] += w20 * x0 + w21 * x1 + w22 * x2 + w23 * x3
+            o3[i] += w30 * x0 + w31 * x1 + w32 * x2 + w33 * x3
+
+
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
+def _moments(e, keys, out):
+    """out (4, D) = e (4, m) keys^T (m, D)."""
+    e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+    for q in range(0, len(keys), 2):
+        k0, k1 = keys[q], keys[q + 1]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
+        for i in range(e.shape[1]):
+            x0, x1 = k0[i], k1[i]
+            a0 += e0[i] * x0
+            b0 += e0[i] * x1
+            a1 += e1[i] * x0
+            b1 += e1[i] * x1
+            a2 += e2[i] * x0
+            b2 += e2[i] * x1
+            a3 += e3[i] * x0
+            b3 += e3[i] * x1
+        out[0, q], out[1, q], out[2, q], out[3, q] = a0, a1, a2, a3
+        out[0, q + 1], out[1, q + 1], out[2, q + 1], out[3, q + 1] = b0, b1, b2, b3

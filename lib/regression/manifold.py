@@ -1,0 +1,232 @@
+"""The global minima of paper B's regularised population loss, distances to them, and the curvature around them.
+
+The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
+orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended covariance
+Sbar = diag(I_k, Sigma):
+"left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem 1.3),
+"left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix factorisation of Tu et al. 2016).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import expm
+
+from lib.regression.problem import Regression, covariance_root, population_gradients, regulariser_gradients
+
+NORMS = ("left", "left_right")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Within `radius` of the manifold, Delta = Z - Z_pi satisfies, in the norm the constants belong to,
+
+    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient in that
+    inner product.
+    """
+
+    radius: float
+    convexity: float
+    smoothness: float
+
+
+@dataclass(frozen=True)
+class Manifold:
+    """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from samples.
+
+    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with fewer rows
+    than columns.
+    """
+
+    Sigma: np.ndarray
+    M: np.ndarray
+
+    def __post_init__(self):
+        if self.M.shape[0] < self.M.shape[1]:
+            raise ValueError(f"M has shape {self.M.shape}; it needs at least as many rows as columns")
+        covariance_root(self.Sigma, "Sigma")
+
+    @cached_property
+    def _root(self):
+        return covariance_root(self.Sigma, "Sigma")
+
+    @cached_property
+    def _inverse_root(self):
+        return np.linalg.inv(self._root)
+
+    @cached_property
+    def _svd(self):
+        U, D, Vt = np.linalg.svd(self.M @ self._root, full_matrices=False)
+        return U, D, Vt.T
+
+    @cached_property
+    def _K(self):
+        """Minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R, K = (U D^{1/2}; V D^{1/2}); K^T K = 2 D."""
+        U, D, V = self._svd
+        return np.vstack([U, V]) * np.sqrt(D)
+
+    @property
+    def singular_values(self) -> np.ndarray:
+        """sigma_1 >= ... >= sigma_d of M Sigma^{1/2}, (d,)."""
+        return self._svd[1]
+
+    def point(self, R: np.ndarray | None = None) -> np.ndarray:
+        """The minimum with rotation R (d, d) orthogonal, identity if none is given; (k + d, d)."""
+        return self.from_coordinates(self._K if R is None else self._K @ R)
+
+    def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
+        """Z = Sbar^{-1/2} Y Sigma^{-1/2}."""
+        k = len(self.M)
+        return np.concatenate([Y[..., :k, :], self._inverse_root @ Y[..., k:, :]], -2) @ self._inverse_root
+
+    def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
+        """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is ||Z||."""
+        check_norm(norm)
+        k = len(self.M)
+        W = np.concatenate([Z[..., :k, :], self._root @ Z[..., k:, :]], -2)
+        return W @ self._root if norm == "left_right" else W
+
+    def norm(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
+        """||Z|| in the norm of that name, shape (...)."""
+        return np.linalg.norm(self.weighted(Z, norm), axis=(-1, -2))
+
+    def project(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
+        """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
+
+        "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}.
+        "left": quadratic in R without closed form; Newton steps on the rotation, started from that Procrustes
+        solution, reach the stationary point of Lemma 1, the nearest one when Z is near the manifold.
+        """
+        check_norm(norm)
+        u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
+        R = u @ vt
+        return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
+
+    def _newton(self, W, R):
+        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) + constant."""
+        P, C = self._inverse_root @ self._inverse_root, self._K.T @ W @ self._inverse_root
+        D = 2 * self.singular_values
+        d = len(D)
+        i, j = np.triu_indices(d, 1)
+        basis = np.zeros((len(i), d, d))  # of skew-symmetric matrices
+        basis[np.arange(len(i)), i, j], basis[np.arange(len(i)), j, i] = 1.0, -1.0
+
+        def value(R):
+            return np.trace(P @ R.T @ (D[:, None] * R)) - 2 * np.trace(R.T @ C)
+
+        if not len(basis):
+            return R
+        for _ in range(100):
+            H, c = R.T @ (D[:, None] * R), R.T @ C
+            bracket = H @ basis - basis @ H
+            slope = np.einsum("ij,aji->a", P, bracket) + 2 * np.einsum("aij,ji->a", basis, c)
+            twice = bracket[:, None] @ basis[None] - basis[None] @ bracket[:, None]  # [[H, a], b]
+            curvature = np.einsum("ij,abji->ab", P, twice) - 2 * np.einsum("aij,bjk,ki->ab", basis, basis, c)
+            values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+            step = -vectors @ ((vectors.T @ slope) / np.maximum(np.abs(values), 1e-12 * np.abs(values).max()))
+            if np.linalg.norm(step) < 1e-14:
+                break
+            scale, now = min(1.0, 1 / np.linalg.norm(step)), value(R)
+            trial = R @ expm(scale * np.tensordot(step, basis, 1))
+            while value(trial) > now + 1e-14 * abs(now) and scale > 1e-8:
+                scale /= 2
+                trial = R @ expm(scale * np.tensordot(step, basis, 1))
+            R = trial
+        u, _, vt = np.linalg.svd(R)  # rounding of many products
+        return u @ vt
+
+    def distance(self, Z: np.ndarray, norm: str = "left") -> float:
+        """||Z - Z_pi|| in that norm."""
+        return float(self.norm(Z - self.project(Z, norm), norm))
+
+    def constants(self, norm: str = "left") -> Constants:
+        """One-point convexity and smoothness of L + R near the manifold (paper B, Eqs. 3 and 4; our constants).
+
+        With sigma the singular values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
+        "left_right"  radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
+        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min / 2,
+                      smoothness 4.64 sigma_1 lambda_max.
+        """
+        check_norm(norm)
+        largest, smallest = self.singular_values[0], self.singular_values[-1]
+        if norm == "left_right":
+            return Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
+        low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
+        return Constants(np.sqrt(4 * smallest * low / 9) / high, smallest * low / 2, 4.64 * largest * high)
+
+
+def of(problem: Regression) -> Manifold:
+    """The manifold of global minima of the problem's regularised population loss."""
+    return Manifold(problem.Sigma, problem.M)
+
+
+def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
+    """The manifold that n samples predict: Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^{-1} (least squares).
+
+    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that are not
+    finite.
+    """
+    n, d = X.shape
+    if len(Y) != n:
+        raise ValueError(f"Y has shape {Y.shape}; it needs {n} rows, as many as X")
+    if not (np.isfinite(X).all() and np.isfinite(Y).all()):
+        raise ValueError("X and Y must be finite")
+    if n < d:
+        raise ValueError(f"X holds n = {n} samples of dimension d = {d}: with n < d their covariance is singular")
+    Sigma = X.T @ X / n
+    return Manifold(Sigma, np.linalg.solve(Sigma, X.T @ Y / n).T)
+
+
+def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A_0 (k, d) and B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated manifold.
+
+    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^ Sigma^^{1/2} = U^ D^
+    V^^T.
+    """
+    Z = estimate(X, Y).point()
+    return Z[: Y.shape[1]], Z[Y.shape[1] :]
+
+
+def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
+    """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
+    A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
+    pairs = zip(population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True)
+    return np.concatenate([a + b for a, b in pairs], -2)
+
+
+def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the norm of that name."""
+    check_norm(norm)
+    k = len(manifold.M)
+    W = np.concatenate([gradient[..., :k, :], manifold._inverse_root @ gradient[..., k:, :]], -2)
+    return np.linalg.norm(W @ manifold._inverse_root if norm == "left_right" else W, axis=(-1, -2))
+
+
+def identity_5(problem: Regression, Z: np.ndarray, Z_pi: np.ndarray) -> np.ndarray:
+    """The right side of paper B's Eq. 5, equal to grad(L + R) for every Z_pi on the manifold:
+
+    1/2 Sbar (Z Sigma Z^T - Z_pi Sigma Z_pi^T) Sbar Z Sigma + 1/2 Sbar Zt Sigma Zt^T Sbar Z Sigma,
+    Zt = (A_pi; -B_pi).
+    """
+    Sbar, Sigma = extended(problem.Sigma, problem.k), problem.Sigma
+    Zt = mirrored(Z_pi, problem.k)
+    middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
+    return Sbar @ middle @ Sbar @ Z @ Sigma / 2
+
+
+def extended(Sigma: np.ndarray, k: int) -> np.ndarray:
+    """The extended covariance Sbar = diag(I_k, Sigma), (k + d, k + d)."""
+    Sbar = np.eye(k + len(Sigma))
+    Sbar[k:, k:] = Sigma
+    return Sbar
+
+
+def mirrored(Z: np.ndarray, k: int) -> np.ndarray:
+    """Zt = (A; -B) for Z = (A; B); on the manifold Zt^T Sbar Z = 0 (paper B, Eq. 6)."""
+    return np.concatenate([Z[..., :k, :], -Z[..., k:, :]], -2)
+
+
+def check_norm(norm: str) -> None:
+    if norm not in NORMS:
+        raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")

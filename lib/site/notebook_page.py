@@ -1,0 +1,119 @@
+"""An executed notebook as the body of a web page: nbconvert, with code folded, formulas as MathML and no script."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import bs4
+import nbformat
+from nbconvert import HTMLExporter
+from traitlets.config import Config
+
+from lib.batch.job import without_widget
+from lib.companion.colab_cell import is_door
+from lib.site import mathml as tex
+
+TEMPLATES = Path(__file__).parent / "templates"
+SHOWN = ["text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain"]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The title of a notebook, its HTML, and in words what went wrong while it was executed."""
+
+    title: str
+    body: str
+    troubles: tuple[str, ...]
+
+
+def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
+    """The notebook at `path`; a file that is no notebook gives an empty page that says so.
+
+    figures: alternative text by slug, for the picture that a cell draws when the slug stands in its source.
+    links: the pages beside this one, to which its links to other notebooks lead; other links into the repository
+    become plain text, since the site does not hold those files.
+    """
+    if not path.exists():
+        return Page(path.stem, "", ("It was never run: there is no executed copy and no .ipynb.",))
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        cells = notebook.cells = [cell for cell in notebook.cells if not is_door(cell)]
+    except Exception as error:  # nbformat raises errors of many kinds for a damaged file
+        return Page(path.stem, "", (f"The executed copy cannot be read: {type(error).__name__}.",))
+    troubles = failures(cells)
+    for cell in cells:
+        if cell.cell_type == "code":
+            _describe(cell, figures)
+            cell.outputs = [without_widget(output) for output in cell.outputs]
+    heading = re.search(r"^# +(.+)", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    body, _ = _exporter().from_notebook_node(notebook)
+    return Page(heading[1] if heading else path.stem, _accessible(linked(body, links)), tuple(troubles))
+
+
+def failures(cells) -> list[str]:
+    """Each cell that raised, and how many never ran though others did."""
+    code = [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
+    found = []
+    for place, cell in enumerate(code, 1):
+        for output in cell.outputs:
+            if output.output_type == "error":
+                found.append(f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300])
+    waiting = sum(cell.execution_count is None for cell in code)
+    if waiting:
+        found.append(f"{waiting} of {len(code)} code cells did not run.")
+    return found
+
+
+def _describe(cell, figures):
+    drawn = [text for slug, text in figures.items() if re.search(rf"""["']{slug}["']""", cell.source)]
+    for output in cell.outputs:
+        for kind in ("image/png", "image/jpeg"):
+            if kind in output.get("data", {}):
+                first = next((line for line in cell.source.splitlines() if line.strip()), "")
+                text = drawn[0] if len(drawn) == 1 else f"Picture drawn by the cell that begins: {first}"
+                output.metadata.setdefault(kind, {}).setdefault("alt", text)
+
+
+def _exporter():
+    config = Config({"NbConvertBase": {"display_data_priority": SHOWN}})
+    return HTMLExporter(
+        config=config,
+        template_name="basic",
+        template_file=str(TEMPLATES / "cells.html.j2"),
+        filters={"markdown2html": tex.html},
+        exclude_output_prompt=True,
+    )
+
+
+def linked(html: str, beside: Iterable[str]) -> str:
+    """The HTML with links to notebooks leading to the pages `beside` this one, and links to other files undone."""
+    soup = bs4.BeautifulSoup(html, features="html.parser")
+    for link in soup.find_all("a", href=True):
+        if re.match(r"https?:|#|mailto:", link["href"]):
+            continue
+        stem = Path(link["href"]).stem
+        page = next((name for name in beside if name.startswith(f"{stem}-")), None)
+        if page:
+            link["href"] = f"{page}.html"
+        else:
+            link.unwrap()
+    return str(soup)
+
+
+def _accessible(html: str) -> str:
+    """Tables that scroll on a small screen, also by keyboard; a text for every picture; nothing that runs or loads."""
+    soup = bs4.BeautifulSoup(html, features="html.parser")
+    for element in soup.find_all(["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]):
+        element.decompose()
+    for element in soup.find_all(True):
+        for name in [name for name in element.attrs if name.startswith("on")]:
+            del element[name]
+        if element.name != "a" and re.match(r"\s*(https?:)?//", element.get("src") or ""):
+            element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
+    for table in soup.find_all("table"):
+        around = {"class": "wide", "tabindex": "0", "role": "region", "aria-label": "table"}
+        table.wrap(soup.new_tag("div", attrs=around))
+    for image in soup.select("img:not([alt])"):
+        image["alt"] = "Picture without a description"
+    return str(soup)

@@ -1,0 +1,65 @@
+"""Random crops and flips of whole batches, on the device that holds them; nothing but torch is needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib import seeds
+from lib.training.batches import Batches
+
+
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
+    """Cut `images` (b, c, s, s), padded with zeros by `padding` on every side, at `top`, `left` and mirror some.
+
+    `top`, `left` int64 (b,) in 0 ... 2 padding; `mirrored` bool (b,) are turned left to right. Shape and dtype stay.
+    """
+    b, _, s, _ = images.shape
+    wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
+    windows = wide.unfold(2, s, 1).unfold(3, s, 1)  # (b, c, top, left, s, s), a view
+    cut = windows[torch.arange(b, device=images.device), :, top, left]  # (b, c, s, s)
+    return torch.where(mirrored[:, None, None, None], cut.flip(-1), cut)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear; `size` None keeps s."""
+
+    standardise: Callable[[Tensor], Tensor]
+    size: int | None = None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        images = self.standardise(images)
+        if self.size is None or self.size == images.shape[-1]:
+            return images
+        return F.interpolate(images, size=(self.size, self.size), mode="bilinear", align_corners=False)
+
+
+@dataclass(frozen=True)
+class AugmentedBatches(Batches):
+    """`batches.Batches` whose images are cropped out of a padded border and mirrored at random, then transformed.
+
+    padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed, step) alone, so a
+    run that is taken up again sees the same pictures. Source: paper C, vision experiment (crop, resize, flip; a
+    flip after the resize is the same picture as one before).
+    """
+
+    padding: int = 4
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Images (size, ...) and labels (size,) of batch `step`, or this part's rows of them."""
+        rows = self.rows(step).to(self.inputs.device)
+        draws = [torch.from_numpy(values).to(self.inputs.device) for values in self._draw(step)]
+        images = crop_flip(self.inputs[rows], *draws, self.padding)
+        return (images if self.transform is None else self.transform(images)), self.targets[rows]
+
+    def _draw(self, step: int) -> list[np.ndarray]:
+        """Top, left and mirrored for this part's rows; drawn for the whole batch, so that parts make no difference."""
+        key = int(seeds.stream(self.seed, "batches").integers(2**63))
+        rng = np.random.default_rng([key, step, 1])  # three numbers: no order of an epoch has this stream
+        top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
+        k, n = self.part
+        return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]
