@@ -6,10 +6,11 @@ ROLES = ("data", "labels", "start", "batches", "split", "dropout")
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`: child number ROLES.index(role) of `SeedSequence(seed)`.
+    """The random stream of `role` under `seed`: child number ROLES.index(role) of
+    `SeedSequence(seed)`.
 
-    Streams of different roles or seeds are independent, so that for example two starts can share one data set.
-    Raises ValueError for an unknown role.
+    Streams of different roles or seeds are independent, so that for example two starts can share
+    one data set. Raises ValueError for an unknown role.
     """
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")

@@ -39,16 +39,14 @@ polyak_cap = 1000.0
 # %%
 import numpy as np
 
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.attention import model as attention
-from lib.companion import claims, plots
-from lib.companion import record as results
-from lib.dynamics import gradient_descent as dynamics
+from lib.companion import claims, plots, record
 from lib.dynamics import rules
-from lib.papers.a import fixed_head as paper_a
-from lib.svm import max_margin as svm
+from lib.papers import fits
+from lib.papers.a import fixed_head
 
-run = results.start("01_fixed_decoder", "A", globals())
+run = record.start("01_fixed_decoder", "A", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -61,7 +59,9 @@ plots.set_style()
 
 # %%
 problems = {
-    name: coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise, antipodal=antipodal))
+    name: coordinates.minimal(
+        tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise, antipodal=antipodal)
+    )
     for name, antipodal in (("orthogonal", False), ("antipodal", True))
 }
 targets = {name: svm.token_svm(problem.tokens) for name, problem in problems.items()}
@@ -83,10 +83,10 @@ update_rules = {
     "Polyak": rules.polyak(polyak_cap),
     "Polyak, no cap": rules.polyak(),
 }
-record = dynamics.log_spaced(steps, 200)
+recorded = dynamics.log_spaced(steps, 200)
 histories = {
     name: dynamics.train(
-        problem, update_rules, steps, record,
+        problem, update_rules, steps, recorded,
         start=dynamics.gaussian_start(problem, start_std, range(seeds)), targets={"W_mm": targets[name].W},
     )
     for name, problem in problems.items()
@@ -106,16 +106,16 @@ def check(name):
     margin = 1 / target.norm
     late = steps / 2
     return claims.Table([
-        paper_a.svm_certificate(target),
-        *(paper_a.lemma5(history[rule], rule) for rule in update_rules),
-        *(paper_a.lemma6(history[rule], rule, data, target, "W_mm") for rule in update_rules),
-        *paper_a.lemma7(history["NGD"], ngd_step, data, target),
-        *paper_a.theorem1(history["NGD"], "W_mm", since=steps / 10),
-        paper_a.margin_growth(history["NGD"], "NGD", ngd_step * margin, late),
-        paper_a.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), late),
-        paper_a.margin_growth(history["Polyak, no cap"], "Polyak, no cap", np.full(seeds, 0.5), late),
-        paper_a.polyak_step_norm(history["Polyak, no cap"], target),
-        paper_a.fastest_at_first({rule: history[rule] for rule in ("GD", "NGD", "NGD-mom", "Polyak")}, "Polyak", 0.01),
+        fixed_head.svm_certificate(target),
+        *(fixed_head.lemma5(history[rule], rule) for rule in update_rules),
+        *(fixed_head.lemma6(history[rule], rule, data, target, "W_mm") for rule in update_rules),
+        *fixed_head.lemma7(history["NGD"], ngd_step, data, target),
+        *fixed_head.theorem1(history["NGD"], "W_mm", since=steps / 10),
+        fixed_head.margin_growth(history["NGD"], "NGD", ngd_step * margin, late),
+        fixed_head.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), late),
+        fixed_head.margin_growth(history["Polyak, no cap"], "Polyak, no cap", np.full(seeds, 0.5), late),
+        fixed_head.polyak_step_norm(history["Polyak, no cap"], target),
+        fixed_head.fastest_at_first({rule: history[rule] for rule in ("GD", "NGD", "NGD-mom", "Polyak")}, "Polyak", 0.01),
     ])  # fmt: skip
 
 
@@ -136,11 +136,18 @@ tables["antipodal"]
 problem, p_opt = problems["antipodal"], -np.expm1(histories["antipodal"]["NGD"].log_miss)
 growth = p_opt[:, 1:] / p_opt[:, :-1]
 seed, k, j = np.unravel_index(growth.argmin(), growth.shape)
-push = attention.influences(problem.tokens, histories["antipodal"]["NGD"].weights(k), problem.tokens.u)[seed, j]
+push = attention.influences(
+    problem.tokens, histories["antipodal"]["NGD"].weights(k), problem.tokens.u
+)[seed, j]
 mates = problem.tokens.y[seed] == problem.tokens.y[seed, j]
-parts = {"own": push[j], "its class": push[mates].sum() - push[j], "other class": push[~mates].sum(), "sum": push.sum()}
+parts = {
+    "own": push[j],
+    "its class": push[mates].sum() - push[j],
+    "other class": push[~mates].sum(),
+    "sum": push.sum(),
+}
 print(
-    f"seed {seed}, sample {j}, iteration {record[k]}, growth {growth.min() - 1:.1e}; pushes on log p_opt, over the own:"
+    f"seed {seed}, sample {j}, iteration {recorded[k]}, growth {growth.min() - 1:.1e}; pushes on log p_opt, over the own:"
 )
 print(", ".join(f"{name} {value / push[j]:+.3f}" for name, value in parts.items()))
 
@@ -163,7 +170,11 @@ def panels_of(history):
         ("Mean weight of the opt token", history.opt_score, dict()),
         ("Alignment with $W_{mm}$", history.alignment["W_mm"], dict()),
         ("Direction error", history.direction_error["W_mm"], dict(yscale="log")),
-        ("Missing weight, $\\log_{10}(1 - p_{opt})$", history.log_miss.max(-1) / np.log(10), dict(ylim=(-30, 1))),
+        (
+            "Missing weight, $\\log_{10}(1 - p_{opt})$",
+            history.log_miss.max(-1) / np.log(10),
+            dict(ylim=(-30, 1)),
+        ),
     )
 
 
@@ -171,13 +182,17 @@ def draw(histories, slope, setting):
     figure, axes = plots.panels(2, 3)
     for rule, history in histories.items():
         for axis, (title, values, options) in zip(axes, panels_of(history), strict=True):
-            plots.band(axis, record, values, rule, linestyle="--" if "no cap" in rule else "-")
+            plots.band(axis, recorded, values, rule, linestyle="--" if "no cap" in rule else "-")
             axis.set(title=title, xscale="log", xlim=(1, steps), **options)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
     axes[4].text(
-        0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", transform=axes[4].transAxes, color=plots.COLOURS["NGD"]
+        0.04,
+        0.06,
+        f"NGD measured: $t^{{{slope:.2f}}}$",
+        transform=axes[4].transAxes,
+        color=plots.COLOURS["NGD"],
     )
     plots.legend(figure, axes[4])
     plots.caption(figure, setting)
@@ -187,20 +202,25 @@ def draw(histories, slope, setting):
 # %%
 def save(name, slug, number):
     history, table = histories[name]["NGD"], tables[name]
-    slope = np.median(paper_a.exponent(history, "W_mm", since=steps / 10))
+    slope = np.median(fits.exponent(history, "W_mm", since=steps / 10))
     about = f"{number}: {name} class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
     figure = draw(histories[name], slope, about)
     error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
     numbers = {
-        "norm_of_W_mm": results.Number(np.median(targets[name].norm), 1e-6),
-        "ngd_direction_error": results.Number(np.median(error), 1e-6),
-        "ngd_direction_error_worst": results.Number(error.max(), 1e-6),
-        "ngd_exponent": results.Number(slope, 1e-5),
-        "ngd_log_missing_weight": results.Number(np.median(miss), 1e-4),
-        "polyak_over_next_best": results.Number(table[-1].measured, 1e-6),
+        "norm_of_W_mm": record.Number(np.median(targets[name].norm), 1e-6),
+        "ngd_direction_error": record.Number(np.median(error), 1e-6),
+        "ngd_direction_error_worst": record.Number(error.max(), 1e-6),
+        "ngd_exponent": record.Number(slope, 1e-5),
+        "ngd_log_missing_weight": record.Number(np.median(miss), 1e-4),
+        "polyak_over_next_best": record.Number(table[-1].measured, 1e-6),
     }
     data = [
-        {"name": f"class_mean_tokens, {name}", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
+        {
+            "name": f"class_mean_tokens, {name}",
+            "source": "synthetic",
+            "revision": f"seeds 0-{seeds - 1}",
+            "rows": n,
+        }
     ]
     run.save(figure, slug, number, about, table, numbers, data)
     return figure

@@ -41,17 +41,13 @@ import time
 
 import numpy as np
 
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.attention import model as attention
-from lib.companion import claims, plots
-from lib.companion import record as results
-from lib.dynamics import gradient_descent as dynamics
-from lib.dynamics import reduced as engine
-from lib.dynamics import rules
-from lib.papers.a import fixed_head as paper_a
-from lib.svm import max_margin as svm
+from lib.companion import claims, plots, record
+from lib.dynamics import reduced, rules
+from lib.papers import fits
 
-run = results.start("02_long_horizon", "A", globals())
+run = record.start("02_long_horizon", "A", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -68,11 +64,13 @@ update_rules = {
     "NGD-mom": rules.ngd(ngd_step, momentum=momentum),
     "Polyak, no cap": rules.polyak(),
 }
-record = dynamics.log_spaced(steps, 120)
-histories = dynamics.train(problem, update_rules, steps, record, targets={"W_mm": target.W})
+recorded = dynamics.log_spaced(steps, 120)
+histories = dynamics.train(problem, update_rules, steps, recorded, targets={"W_mm": target.W})
 for name, history in histories.items():
     error, weight = history.direction_error["W_mm"][:, -1].max(), history.log_miss[:, -1].max()
-    print(f"{name:15} t = {steps:,}: direction error {error:.2e}, largest log(1 - p_opt) {weight:.1f}")
+    print(
+        f"{name:15} t = {steps:,}: direction error {error:.2e}, largest log(1 - p_opt) {weight:.1f}"
+    )
 
 # %% [markdown]
 # ## Training, as one would write it first
@@ -108,16 +106,18 @@ for t in range(plain_steps):
 micros, set_up, megabytes = [], [], []
 for dimension in dimensions:
     began = time.perf_counter()
-    large = coordinates.minimal(tokens.class_mean_tokens(0, n, T, dimension, signal, noise * (300 / dimension) ** 0.5))
+    large = coordinates.minimal(
+        tokens.class_mean_tokens(0, n, T, dimension, signal, noise * (300 / dimension) ** 0.5)
+    )
     set_up.append(time.perf_counter() - began)
-    reduced = engine.reduce(large.tokens, dynamics.zero_start(large).inside, "fixed", "exponential")
+    small = reduced.reduce(large.tokens, dynamics.zero_start(large).inside, "fixed", "exponential")
     spent = []
     for _ in range(5):
         began = time.perf_counter()
-        engine.run_compiled(reduced, [update_rules["NGD"]], np.array([timed_steps]))
+        reduced.run_compiled(small, [update_rules["NGD"]], np.array([timed_steps]))
         spent.append(time.perf_counter() - began)
     micros.append(1e6 * min(spent) / timed_steps)
-    megabytes.append(sum(a.nbytes for a in (reduced.K, reduced.delta, reduced.signed, reduced.z)) / 1e6)
+    megabytes.append(sum(a.nbytes for a in (small.K, small.delta, small.signed, small.z)) / 1e6)
     print(
         f"d = {dimension:>7,}: {micros[-1]:.1f} us an iteration, {megabytes[-1]:.1f} MB in training, set-up {set_up[-1]:.2f} s"
     )
@@ -130,12 +130,17 @@ for dimension in dimensions:
 # %%
 decades = 10 ** np.arange(1, int(np.log10(steps)))
 exponents = {  # (seeds, decades)
-    name: np.stack([paper_a.exponent(h, "W_mm", since=a, until=10 * a) for a in decades], 1)
+    name: np.stack([fits.exponent(h, "W_mm", since=a, until=10 * a) for a in decades], 1)
     for name, h in histories.items()
 }
 last = {name: values[:, -1] for name, values in exponents.items()}
-growth = paper_a.fitted_slope(record, histories["NGD"].log_miss.max(-1), steps / 2) / (-ngd_step / target.norm)
-plain_final, exact_final = plain_error[-1], np.interp(plain_steps, record, histories["NGD"].direction_error["W_mm"][0])
+growth = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2) / (
+    -ngd_step / target.norm
+)
+plain_final, exact_final = (
+    plain_error[-1],
+    np.interp(plain_steps, recorded, histories["NGD"].direction_error["W_mm"][0]),
+)
 source, ours = "paper A, Theorem 1; open question 1", "ours"
 table = claims.Table([
     claims.at_most("rate.bound", "NGD: exponent in the last decade, against the theorem's", source, last["NGD"].max(), -0.5),
@@ -159,29 +164,70 @@ for name in ("NGD", "NGD-mom", "Polyak, no cap"):
 # %%
 figure, (error, weight, rate, cost) = plots.panels(2, 2, height=2.5)
 for name, history in histories.items():
-    plots.band(error, record[1:], history.direction_error["W_mm"][:, 1:], name)
-    plots.band(weight, record[1:], -history.log_miss.max(-1)[:, 1:], name)
+    plots.band(error, recorded[1:], history.direction_error["W_mm"][:, 1:], name)
+    plots.band(weight, recorded[1:], -history.log_miss.max(-1)[:, 1:], name)
     plots.band(rate, decades * 10**0.5, exponents[name], name, marker="o", markersize=3)
-error.plot(np.arange(plain_steps) + 1, plain_error, color="0.6", linewidth=0.8, label="NGD, plain float64", zorder=0)
+error.plot(
+    np.arange(plain_steps) + 1,
+    plain_error,
+    color="0.6",
+    linewidth=0.8,
+    label="NGD, plain float64",
+    zorder=0,
+)
 plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
 weight.axhline(745, linestyle=":", color="0.3")
-weight.text(1.2, 745 * 1.4, "above: weights too small for float64", fontsize="x-small", color="0.3", va="bottom")
+weight.text(
+    1.2,
+    745 * 1.4,
+    "above: weights too small for float64",
+    fontsize="x-small",
+    color="0.3",
+    va="bottom",
+)
 rate.axhline(-0.5, linestyle=":", color="0.3")
 cost.plot(dimensions, micros, "o-", color=plots.COLOURS["NGD"])
 error.set(title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$")
-weight.set(title=r"Missing weight, $-\log(1 - p_{opt})$", xscale="log", yscale="log", xlabel="iteration $t$")
-rate.set(title="Exponent of the direction error, by decade", xscale="log", xlabel="iteration $t$", ylim=(-1.5, 0.1))
-cost.set(title="Microseconds an iteration (NGD)", xscale="log", xlabel="dimension $d$", ylim=(0, 3 * max(micros)))
+weight.set(
+    title=r"Missing weight, $-\log(1 - p_{opt})$",
+    xscale="log",
+    yscale="log",
+    xlabel="iteration $t$",
+)
+rate.set(
+    title="Exponent of the direction error, by decade",
+    xscale="log",
+    xlabel="iteration $t$",
+    ylim=(-1.5, 0.1),
+)
+cost.set(
+    title="Microseconds an iteration (NGD)",
+    xscale="log",
+    xlabel="dimension $d$",
+    ylim=(0, 3 * max(micros)),
+)
 plots.legend(figure, error)
 
 # %%
 about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
 plots.caption(figure, about)
 numbers = {
-    f"{name.split(',')[0].lower()}_exponent": results.Number(values.max(), 1e-3) for name, values in last.items()
+    f"{name.split(',')[0].lower()}_exponent": record.Number(values.max(), 1e-3)
+    for name, values in last.items()
 }
-numbers["ngd_direction_error"] = results.Number(np.median(histories["NGD"].direction_error["W_mm"][:, -1]), 1e-9)
-numbers["ngd_log_missing_weight"] = results.Number(np.median(histories["NGD"].log_miss[:, -1].max(-1)), 1e-2)
-rows = [{"name": "class_mean_tokens, orthogonal", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
+numbers["ngd_direction_error"] = record.Number(
+    np.median(histories["NGD"].direction_error["W_mm"][:, -1]), 1e-9
+)
+numbers["ngd_log_missing_weight"] = record.Number(
+    np.median(histories["NGD"].log_miss[:, -1].max(-1)), 1e-2
+)
+rows = [
+    {
+        "name": "class_mean_tokens, orthogonal",
+        "source": "synthetic",
+        "revision": f"seeds 0-{seeds - 1}",
+        "rows": n,
+    }
+]
 run.save(figure, "fastrates_horizon", "beyond Figure 2", about, table, numbers, rows)
 figure

@@ -49,29 +49,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from lib import (
+    dynamics,
+    svm,  # fmt: skip
+)
 from lib.attention import coordinates, tokens
-from lib.companion import claims, ledger, plots
-from lib.companion import record as results
-from lib.dynamics import gradient_descent as dynamics
+from lib.companion import claims, ledger, plots, record
 from lib.dynamics import rules
-from lib.papers.a import (
-    curvature as paper_a_smoothness,
-)
-from lib.papers.a import (
-    data_and_starts as paper_a_data,
-)
-from lib.papers.a import (
-    fixed_head as paper_a,
-)
-from lib.papers.a import (
-    joint as paper_a_joint,
-)
-from lib.papers.a import (
-    phase_diagram as assumptions,
-)
-from lib.svm import max_margin as svm  # fmt: skip
+from lib.papers.a import curvature, data_and_starts, fixed_head, phase_diagram
+from lib.papers.a import joint as paper_a_joint
 
-run = results.start("04_theory_ledger", "A", globals())
+run = record.start("04_theory_ledger", "A", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -90,25 +78,27 @@ plots.set_style()
 each = range(seeds)
 problems = {
     "class means": coordinates.minimal(tokens.class_mean_tokens(each, n, T, d, signal, noise)),
-    "antipodal": coordinates.minimal(tokens.class_mean_tokens(each, n, T, d, signal, noise, antipodal=True)),
+    "antipodal": coordinates.minimal(
+        tokens.class_mean_tokens(each, n, T, d, signal, noise, antipodal=True)
+    ),
     "high d": coordinates.minimal(tokens.gaussian_tokens(each, n=4, T=3, d=verified_d)),
 }
-record = dynamics.log_spaced(steps, 120)
+recorded = dynamics.log_spaced(steps, 120)
 targets, histories = {}, {}
 for name, problem in problems.items():
     data = problem.tokens
     targets[name] = svm.token_svm(data)
-    local = svm.token_svm(data, paper_a_data.wrong_selection(data, each))
+    local = svm.token_svm(data, data_and_starts.wrong_selection(data, each))
     starts = {
         "small": dynamics.gaussian_start(problem, start_norm / problem.token_basis.shape[1], each),
         "opposite": dynamics.Start(-targets[name].W, np.zeros(seeds)),
         "local": dynamics.Start(local.W, np.zeros(seeds)),
     }
-    gd_step = 1 / paper_a.smoothness(data).max()
+    gd_step = 1 / fixed_head.smoothness(data).max()
     update_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(gd_step), "Polyak": rules.polyak()}
     known = {"W_mm": targets[name].W, "local": local.W}
     histories[name] = {
-        start: dynamics.train(problem, update_rules, steps, record, start=W, targets=known)
+        start: dynamics.train(problem, update_rules, steps, recorded, start=W, targets=known)
         for start, W in starts.items()
     }
 
@@ -121,20 +111,28 @@ def fixed_rows(name):
     data, target, found = problems[name].tokens, targets[name], histories[name]["small"]
     ngd, gd, polyak = (found[rule] for rule in ("NGD", "GD", "Polyak"))
     late, setting = steps / 10, f"{name}, start small"
-    yield from ledger.rows("Theorem 1", setting, seeds, *paper_a.theorem1(ngd, "W_mm", late)[1:])
-    yield from ledger.rows("Theorem 5", setting, seeds, paper_a.theorem5(ngd, "W_mm", ngd_step, data, target))
-    yield from ledger.rows("Theorem 6", setting, seeds, *paper_a.theorem6(gd, "W_mm", late),
+    yield from ledger.rows("Theorem 1", setting, seeds, *fixed_head.theorem1(ngd, "W_mm", late)[1:])
+    yield from ledger.rows(
+        "Theorem 5", setting, seeds, fixed_head.theorem5(ngd, "W_mm", ngd_step, data, target)
+    )
+    yield from ledger.rows("Theorem 6", setting, seeds, *fixed_head.theorem6(gd, "W_mm", late),
                            remark="a limit: a run can show the approach, not the end")  # fmt: skip
     yield from ledger.rows("Theorem 7", setting, seeds,
-                           *paper_a.theorem7(polyak, "W_mm", data, target, late)[1:])  # fmt: skip
-    yield from ledger.rows("Lemma 1", setting, seeds, paper_a.lemma1(ngd, ngd_step, data, target, late),
-                           paper_a.margin_growth(ngd, "NGD", ngd_step / target.norm, late))  # fmt: skip
-    yield from ledger.rows("Lemma 5", setting, seeds, *(paper_a.lemma5(h, rule) for rule, h in found.items()))
+                           *fixed_head.theorem7(polyak, "W_mm", data, target, late)[1:])  # fmt: skip
+    yield from ledger.rows("Lemma 1", setting, seeds, fixed_head.lemma1(ngd, ngd_step, data, target, late),
+                           fixed_head.margin_growth(ngd, "NGD", ngd_step / target.norm, late))  # fmt: skip
+    yield from ledger.rows(
+        "Lemma 5", setting, seeds, *(fixed_head.lemma5(h, rule) for rule, h in found.items())
+    )
     yield from ledger.rows("Lemma 6", setting, seeds,
-                           *(paper_a.lemma6(h, r, data, target, "W_mm") for r, h in found.items()))  # fmt: skip
-    yield from ledger.rows("Lemma 7", setting, seeds, *paper_a.lemma7(ngd, ngd_step, data, target))
-    yield from ledger.rows("Lemma 10", setting, seeds, paper_a.lemma10(ngd, "W_mm", data, target))
-    yield from ledger.rows("Eq. 12", setting, seeds, paper_a.growth_linear(ngd))
+                           *(fixed_head.lemma6(h, r, data, target, "W_mm") for r, h in found.items()))  # fmt: skip
+    yield from ledger.rows(
+        "Lemma 7", setting, seeds, *fixed_head.lemma7(ngd, ngd_step, data, target)
+    )
+    yield from ledger.rows(
+        "Lemma 10", setting, seeds, fixed_head.lemma10(ngd, "W_mm", data, target)
+    )
+    yield from ledger.rows("Eq. 12", setting, seeds, fixed_head.growth_linear(ngd))
 
 
 collected = list(fixed_rows("class means"))
@@ -143,15 +141,19 @@ collected = list(fixed_rows("class means"))
 for name, found in histories.items():
     for start, trained in found.items():
         statement = "Footnote 5" if name == "antipodal" else "Remark 1"
-        checked = [paper_a.remark1(history, "W_mm", rule, start) for rule, history in trained.items()]
+        checked = [
+            fixed_head.remark1(history, "W_mm", rule, start) for rule, history in trained.items()
+        ]
         collected += ledger.rows(statement, f"{name}, start {start}", seeds, *checked)
         for statement, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
-            rate = paper_a.rate(trained[rule], "W_mm", rule, statement, steps / 10)
+            rate = fixed_head.rate(trained[rule], "W_mm", rule, statement, steps / 10)
             collected += ledger.rows(statement, f"{name}, start {start}", seeds, rate)
-    left = paper_a.leaves(list(found["local"].values()), "local")
+    left = fixed_head.leaves(list(found["local"].values()), "local")
     collected += ledger.rows("Section 3.1", f"{name}, start local", seeds, left)
 kept = "Theorem 5", "Theorem 6", "Lemma 5", "Lemma 6", "Lemma 10"
-collected += [replace(row, statement="Footnote 5") for row in fixed_rows("antipodal") if row.statement in kept]
+collected += [
+    replace(row, statement="Footnote 5") for row in fixed_rows("antipodal") if row.statement in kept
+]
 
 # %% [markdown]
 # ## Data and starts: rows
@@ -162,16 +164,22 @@ collected += [replace(row, statement="Footnote 5") for row in fixed_rows("antipo
 # %%
 many = range(draws)
 wide = coordinates.minimal(tokens.class_mean_tokens(many, n, T, d, signal, noise))
-size = paper_a_data.start_size(wide.tokens)
+size = data_and_starts.start_size(wide.tokens)
 start = dynamics.gaussian_start(wide, size, many)
-collected += ledger.rows("Lemma 4", "class means", draws, *paper_a_data.lemma4(wide.tokens, start, size, d))
+collected += ledger.rows(
+    "Lemma 4", "class means", draws, *data_and_starts.lemma4(wide.tokens, start, size, d)
+)
 for name in ("class means", "high d"):
-    around = paper_a_data.lemma2(problems[name].tokens, targets[name], each)
+    around = data_and_starts.lemma2(problems[name].tokens, targets[name], each)
     for statement, claim in zip(("Lemma 2", "Lemma 9"), around, strict=True):
         collected += ledger.rows(statement, name, seeds, claim)
-collected += ledger.rows("Lemma 8", "high d", seeds, *paper_a_data.lemma8(problems["high d"].tokens))
+collected += ledger.rows(
+    "Lemma 8", "high d", seeds, *data_and_starts.lemma8(problems["high d"].tokens)
+)
 drawn = tokens.two_token_gaussian(many, joint_n, 2, joint_d, joint_signal)
-collected += ledger.rows("Lemma 11", "(DM)", draws, *paper_a_data.lemma11(drawn, joint_signal, joint_d**-0.5))
+collected += ledger.rows(
+    "Lemma 11", "(DM)", draws, *data_and_starts.lemma11(drawn, joint_signal, joint_d**-0.5)
+)
 
 # %% [markdown]
 # ## Joint training: data, training, rows
@@ -183,11 +191,13 @@ collected += ledger.rows("Lemma 11", "(DM)", draws, *paper_a_data.lemma11(drawn,
 # %%
 def joint_run(data, decays):
     problem = coordinates.minimal(data)
-    record = dynamics.log_spaced(joint_steps, 60)
-    record = np.union1d(record, np.minimum(record + 1, joint_steps))  # pairs (t, t+1), for Lemma 3
+    recorded = dynamics.log_spaced(joint_steps, 60)
+    recorded = np.union1d(
+        recorded, np.minimum(recorded + 1, joint_steps)
+    )  # pairs (t, t+1), for Lemma 3
     update_rules = {decay: rules.ngd(joint_step, decay=decay) for decay in decays}
     attention, head = svm.token_svm(problem.tokens), svm.head_svm(problem.tokens)
-    trained = dynamics.train(problem, update_rules, joint_steps, record, targets={"W_mm": attention.W},
+    trained = dynamics.train(problem, update_rules, joint_steps, recorded, targets={"W_mm": attention.W},
                              head="joint", head_targets={"u_mm": head.value})  # fmt: skip
     return problem.tokens, attention, head, trained
 
@@ -210,34 +220,47 @@ joint_rows = {
     "Theorem 3": [rate],
     "Theorem 4": [paper_a_joint.theorem4(eq13, data, head, since=1)],
     "Theorem 8": [sharp],
-    "Theorem 9": [growth[1], size, paper_a.lemma6(eq13, "Eq. 13", data, attention, "W_mm")],
+    "Theorem 9": [growth[1], size, fixed_head.lemma6(eq13, "Eq. 13", data, attention, "W_mm")],
     "Theorem 10": [paper_a_joint.theorem10(eq13, data, head, late)],
-    "Lemma 3": paper_a_smoothness.lemma3(eq13, data, head, since=100),
+    "Lemma 3": curvature.lemma3(eq13, data, head, since=100),
     "Lemma 12": [paper_a_joint.lemma12(eq13, joint_step), growth[2]],
     "Lemma 13": paper_a_joint.lemma13(eq13, data, joint_step),
-    "Lemma 14": [paper_a_data.lemma14(data, head)],
-    "Lemma 15": [paper_a_smoothness.lemma15(eq13, data)],
-    "Remark 4": paper_a_smoothness.remark4(eq13, data, head, since=late),
+    "Lemma 14": [data_and_starts.lemma14(data, head)],
+    "Lemma 15": [curvature.lemma15(eq13, data)],
+    "Remark 4": curvature.remark4(eq13, data, head, since=late),
 }
 for statement, checked in joint_rows.items():
     collected += ledger.rows(statement, "(DM)", seeds, *checked)
 
 # %%
 for decay in (0, 1 / 2, 2 / 3):
-    for name, trained in (("attention", by_decay[decay]), ("linear predictor", by_decay_linear[decay])):
-        collected += ledger.rows("Remark 3", "(DM)", seeds, paper_a_joint.remark3(trained, name, decay, late))
+    for name, trained in (
+        ("attention", by_decay[decay]),
+        ("linear predictor", by_decay_linear[decay]),
+    ):
+        collected += ledger.rows(
+            "Remark 3", "(DM)", seeds, paper_a_joint.remark3(trained, name, decay, late)
+        )
 repeated = [paper_a_joint.theorem2(by_decay4[2 / 3], joint_step, head4, late)[0],
             paper_a_joint.theorem4(by_decay4[2 / 3], data4, head4, since=1),
             *paper_a_joint.lemma13(by_decay4[2 / 3], data4, joint_step, "T = 4")]  # fmt: skip
-collected += ledger.rows("Section 4.2", "(DM), T = 4", seeds, *repeated, remark="p_opt starts at 1/T, not 1/2")
-ratio = {decay: (trained.log_gap[:, -1] / eq13.log_gap[:, -1]) for decay, trained in by_decay.items()}
+collected += ledger.rows(
+    "Section 4.2", "(DM), T = 4", seeds, *repeated, remark="p_opt starts at 1/T, not 1/2"
+)
+ratio = {
+    decay: (trained.log_gap[:, -1] / eq13.log_gap[:, -1]) for decay, trained in by_decay.items()
+}
 text, source = "last log L with (t+1)^-{} over that with (t+1)^-2/3", "paper A, Section 4.1"
 inside = claims.at_most("eq13.inside", text.format("4/5"), source, ratio[4 / 5].max(), 1.0)
 outside = claims.at_least("eq13.outside", text.format(0), "ours", ratio[0].min(), 1.0)
 collected += ledger.rows("Eq. 13", "(DM)", seeds, inside)
-collected += ledger.rows("Eq. 13", "(DM)", seeds, outside, remark="the proof needs p ≥ 2/3, this problem does not")
+collected += ledger.rows(
+    "Eq. 13", "(DM)", seeds, outside, remark="the proof needs p ≥ 2/3, this problem does not"
+)
 collected += [
-    ledger.unchecked("Remark 2", "compares two proofs; Lemma 2 is checked with n = 10 and n = 4 samples"),
+    ledger.unchecked(
+        "Remark 2", "compares two proofs; Lemma 2 is checked with n = 10 and n = 4 samples"
+    ),
     ledger.unchecked("Condition 1", "its absolute constants are blank in the text at hand"),
 ]
 
@@ -270,10 +293,12 @@ grid_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(1.0), "Polyak": rules.p
 axes_of = {"dimension $d$": [(d, 1.0) for d in dimensions],
            "length, other / opt tokens": [(dimensions[1], ratio) for ratio in ratios]}  # fmt: skip
 diagrams = {
-    label: assumptions.phase_diagram(range(grid_seeds), grid_n, grid_T, cells, spreads, grid_rules, grid_steps)
+    label: phase_diagram.phase_diagram(
+        range(grid_seeds), grid_n, grid_T, cells, spreads, grid_rules, grid_steps
+    )
     for label, cells in axes_of.items()
 }
-phase = claims.Table(assumptions.broken(list(diagrams.values()), list(grid_rules)))
+phase = claims.Table(phase_diagram.broken(list(diagrams.values()), list(grid_rules)))
 phase
 
 # %% [markdown]
@@ -289,9 +314,12 @@ phase
 figure = ledger.draw(table)
 about = f"all statements of paper A, a mark per claim; our settings and constants; synthetic, ≥ {seeds} seeds, float64"
 plots.caption(figure, about)
-rows = [{"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"} for name in (*problems, "(DM)")]
+rows = [
+    {"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
+    for name in (*problems, "(DM)")
+]
 held = sum(claim.holds for claim in checked)
-numbers = {"claims": results.Number(len(checked), 0), "claims_that_hold": results.Number(held, 0)}
+numbers = {"claims": record.Number(len(checked), 0), "claims_that_hold": record.Number(held, 0)}
 run.save(figure, "fastrates_ledger", "every statement", about, checked, numbers, rows)
 ledger.save(table, "fastrates_ledger", scale, "Paper A (2402.05738), statement by statement")
 figure
@@ -303,11 +331,13 @@ for row, (label, diagram) in enumerate(diagrams.items()):
         image = plots.percentages(panel, diagram[rule], (dimensions, ratios)[row], spreads)
         panel.set(title=rule, xlabel=label)
     panels[3 * row].set_ylabel("spread of other scores")
-figure.colorbar(image, ax=list(panels), label="fraction of seeds that reach $W_{mm}$", aspect=40, pad=0.01)
+figure.colorbar(
+    image, ax=list(panels), label="fraction of seeds that reach $W_{mm}$", aspect=40, pad=0.01
+)
 about = (f"Theorem 1's assumptions broken (lower row: d={dimensions[1]}); percent of runs at t={grid_steps:,}; "
          f"our setting, n={grid_n}, T={grid_T}; synthetic, {grid_seeds} seeds, float64")  # fmt: skip
 plots.caption(figure, about)
-fractions = {f"{rule.lower()}_row_{row}": results.Number(np.nanmean(diagram[rule]), 0.01)
+fractions = {f"{rule.lower()}_row_{row}": record.Number(np.nanmean(diagram[rule]), 0.01)
              for row, diagram in enumerate(diagrams.values()) for rule in grid_rules}  # fmt: skip
 rows = [{"name": "bounded_tokens", "source": "synthetic", "revision": f"seeds 0-{grid_seeds - 1}"}]
 run.save(figure, "fastrates_assumptions", "assumptions of Theorem 1", about, phase, fractions, rows)

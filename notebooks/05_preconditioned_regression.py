@@ -34,7 +34,14 @@ d, k, n, batch = 5, 20, 10_000, 256
 signal, noise, floor, start_std = 0.2, 0.045, 0.35, 1.0
 steps = 2000
 step_size = 0.1
-best_steps = {"Algorithm 1": 0.1, "SGD": 0.4, "Adam": 0.1, "Muon": 0.01, "SOAP": 0.03, "Shampoo": 1.0}
+best_steps = {
+    "Algorithm 1": 0.1,
+    "SGD": 0.4,
+    "Adam": 0.1,
+    "Muon": 0.01,
+    "SOAP": 0.03,
+    "Shampoo": 1.0,
+}
 tuning_seeds, tuning_grid = 0, [0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0]
 condition_floors = [0.35, 0.1, 0.03]
 small_d, small_k = 2, 4
@@ -46,14 +53,13 @@ monte_carlo, searches = 200_000, 1
 # %%
 import numpy as np
 
-from lib.companion import claims, plots
-from lib.companion import record as results
-from lib.papers.b import claims as paper_b
-from lib.papers.b import experiments as paper_b_data
-from lib.regression import descent as preconditioning
-from lib.regression import problem as regression
+from lib import regression
+from lib.companion import claims, plots, record
+from lib.papers import fits
+from lib.papers.b import experiments, theorems
+from lib.regression import descent
 
-run = results.start("05_preconditioned_regression", "B", globals())
+run = record.start("05_preconditioned_regression", "B", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -67,7 +73,7 @@ plots.set_style()
 
 # %%
 def build(floor, of_seeds=range(seeds)):
-    return paper_b_data.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
+    return experiments.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
 
 
 data = build(floor)
@@ -89,11 +95,11 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
 algebra = claims.Table([
-    *paper_b.by_monte_carlo(data.problems[0], 0, monte_carlo),
-    paper_b.integrability_threshold(data.problems[0]),
-    *paper_b.identities(data.problems),
-    *paper_b.one_point(regression.random_regression(0, 3, 5, signal, noise, floor), searches),
-    paper_b.descent_lemma(data.problems[0]),
+    *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
+    theorems.integrability_threshold(data.problems[0]),
+    *theorems.identities(data.problems),
+    *theorems.one_point(regression.random_regression(0, 3, 5, signal, noise, floor), searches),
+    theorems.descent_lemma(data.problems[0]),
 ])  # fmt: skip
 algebra
 
@@ -106,26 +112,30 @@ algebra
 # end there on each of three other seeds (100 to 102).
 
 # %%
-makers = paper_b_data.optimisers()
+makers = experiments.optimisers()
 if tuning_seeds:
     others = range(100, 100 + tuning_seeds)
-    tuned = paper_b_data.tune(makers, tuning_grid, build(floor, others), batch, steps, others, level=0.1)
+    tuned = experiments.tune(
+        makers, tuning_grid, build(floor, others), batch, steps, others, level=0.1
+    )
     print("best of the grid:", tuned, "- as used" if tuned == best_steps else "- NOT as used")
 
 # %%
-rules, starts = paper_b_data.ablation(data, step_size)
+rules, starts = experiments.ablation(data, step_size)
 rules |= {f"best {name}": make(best_steps[name]) for name, make in makers.items()}
-rules["best two-sided"] = preconditioning.Rule(step_size, "left_right")
+rules["best two-sided"] = descent.PreconditionedRule(step_size, "left_right")
 starts |= {name: data.random for name in rules if name.startswith("best")}
-record = np.unique(np.concatenate([np.arange(20), np.linspace(20, steps, 199).astype(int)]))
-source = preconditioning.minibatches(data.X, data.Y, batch, range(seeds))
-histories = preconditioning.descend(source, rules, starts, data.covariance, steps, record)
-excess = {name: history.excess(data.problems) / optimum for name, history in histories.items()}  # (seeds, K) each
+recorded = np.unique(np.concatenate([np.arange(20), np.linspace(20, steps, 199).astype(int)]))
+source = descent.minibatches(data.X, data.Y, batch, range(seeds))
+histories = descent.descend(source, rules, starts, data.covariance, steps, recorded)
+excess = {
+    name: history.excess(data.problems) / optimum for name, history in histories.items()
+}  # (seeds, K) each
 for name, history in histories.items():
     print(
         f"{name:16} (L - L*)/L* at the end: {np.median(excess[name][:, -1]):8.4f}, diverged: {(history.diverged >= 0).sum()}"
     )
-conditions, times = paper_b_data.conditioning(
+conditions, times = experiments.conditioning(
     condition_floors, build, step_size, batch, steps, range(seeds), level=0.15
 )
 
@@ -136,21 +146,30 @@ conditions, times = paper_b_data.conditioning(
 # The start lies off the manifold along its slowest mode, where a worst-case rate is met.
 
 # %%
-floors = paper_b_data.scaling(small, sizes, oracle_steps, draws, range(seeds))
-distances = paper_b_data.spectral_distances(small, start_sizes, repeats)
-bias = paper_b_data.gradient_bias(small, sizes, 20 * draws, seeds)
-law = claims.Table([*paper_b.theorem_2(floors), *paper_b.powers(start_sizes, distances, sizes, bias)])
+floors = experiments.scaling(small, sizes, oracle_steps, draws, range(seeds))
+distances = experiments.spectral_distances(small, start_sizes, repeats)
+bias = experiments.gradient_bias(small, sizes, 20 * draws, seeds)
+law = claims.Table(
+    [*theorems.theorem_2(floors), *theorems.powers(start_sizes, distances, sizes, bias)]
+)
 law
 
 # %%
-effects = {mark: paper_b_data.factor_effect(excess, mark) for mark in "PR"}
-figure_1 = paper_b.figure_1(excess, "spectral, P, R", "random")
-figure_2 = paper_b.figure_2(excess, "random, P, R", "random")
-ablated = [*paper_b.ablation(excess, effects["P"], effects["R"]), paper_b.conditioning(times, steps)]
+effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
+figure_1 = theorems.figure_1(excess, "spectral, P, R", "random")
+figure_2 = theorems.figure_2(excess, "random, P, R", "random")
+ablated = [
+    *theorems.ablation(excess, effects["P"], effects["R"]),
+    theorems.conditioning(times, steps),
+]
 ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
 compared = [
     claims.at_most(
-        "other.sgd", "Algorithm 1: last excess over that of SGD, each with its best step, median", "ours", ratio, 1.0
+        "other.sgd",
+        "Algorithm 1: last excess over that of SGD, each with its best step, median",
+        "ours",
+        ratio,
+        1.0,
     )
 ]
 training = claims.Table([*figure_1, *figure_2, *ablated, *compared])
@@ -176,9 +195,18 @@ def setting(number):
 
 def save(figure, slug, number, about, table, numbers, tolerance=0.01):
     plots.caption(figure, about)
-    rows = [{"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
+    rows = [
+        {
+            "name": "random_regression",
+            "source": "synthetic",
+            "revision": f"seeds 0-{seeds - 1}",
+            "rows": n,
+        }
+    ]
     numbers = {name: None if np.isinf(value) else float(value) for name, value in numbers.items()}
-    numbers = {name: results.Number(value, tolerance * abs(value or 1.0)) for name, value in numbers.items()}
+    numbers = {
+        name: record.Number(value, tolerance * abs(value or 1.0)) for name, value in numbers.items()
+    }
     run.save(figure, slug, number, about, table, numbers, rows)
     return figure
 
@@ -197,10 +225,15 @@ def time_axis(axis, title):
 def compare(ours, label):
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     for name, text, colour in ((ours, label, BLUE), ("random", "SGD, random start", "black")):
-        plots.band(loss, record, optimum * (1 + excess[name]), text, colour)
-        plots.band(relative, record, excess[name], text, colour)
+        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour)
+        plots.band(relative, recorded, excess[name], text, colour)
     loss.axhline(optimum, linestyle="--", color="0.4", label="optimum $L^* = k\\sigma^2/2$")
-    loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$", ylim=(optimum / 2, None))
+    loss.set(
+        title="Population loss $L(Z_t)$",
+        yscale="log",
+        xlabel="iteration $t$",
+        ylim=(optimum / 2, None),
+    )
     time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$")
     plots.legend(figure, loss)
     return figure
@@ -208,13 +241,20 @@ def compare(ours, label):
 
 # %%
 numbers = dict(
-    start=at("spectral, P, R", 0), end=at("spectral, P, R", -1), sgd_start=at("random", 0), sgd_end=at("random", -1)
+    start=at("spectral, P, R", 0),
+    end=at("spectral, P, R", -1),
+    sgd_start=at("random", 0),
+    sgd_end=at("random", -1),
 )
 figure = compare("spectral, P, R", "Algorithm 1, spectral start")
 save(figure, "precond_fig1", "Figure 1", setting("Figure 1"), figure_1, numbers)
 
 # %%
-numbers = dict(end=at("random, P, R", -1), end_worst=excess["random, P, R"][:, -1].max(), sgd_end=at("random", -1))
+numbers = dict(
+    end=at("random, P, R", -1),
+    end_worst=excess["random, P, R"][:, -1].max(),
+    sgd_end=at("random", -1),
+)
 figure = compare("random, P, R", "Algorithm 1, same random start")
 save(figure, "precond_fig2", "Figure 2", setting("Figure 2"), figure_2, numbers)
 
@@ -231,11 +271,17 @@ figure, axes = plots.panels(1, 3, height=2.7)
 for axis, start in zip(axes, ("spectral", "random"), strict=False):
     for parts, text, colour, line in (("", "neither", "black", "-"), (", P", "P only", ORANGE, "-"),
                                       (", R", "R only", GREEN, "-"), (", P, R", "P and R", BLUE, "--")):  # fmt: skip
-        plots.band(axis, record, excess[start + parts], text, colour, linestyle=line)
+        plots.band(axis, recorded, excess[start + parts], text, colour, linestyle=line)
     time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$")
 for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
     plots.band(
-        axes[2], conditions.mean(1), np.minimum(times[name], 1.2 * steps).T, name, colour, marker="o", markersize=3
+        axes[2],
+        conditions.mean(1),
+        np.minimum(times[name], 1.2 * steps).T,
+        name,
+        colour,
+        marker="o",
+        markersize=3,
     )
 axes[2].axhline(steps, linestyle=":", color="0.4")
 axes[2].set(
@@ -250,8 +296,13 @@ axes[0].set_ylim(1e-4, 1e-1)
 axes[2].text(conditions.mean(1).min(), 1.06 * steps, "not reached", fontsize="small", color="0.4")
 axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
 plots.legend(figure, axes[1])
-numbers = {name.replace(", ", "_").lower(): at(name, -1) for name in rules if not name.startswith("best")}
-numbers |= {"preconditioner_effect": np.median(effects["P"]), "regulariser_effect": np.median(effects["R"])}
+numbers = {
+    name.replace(", ", "_").lower(): at(name, -1) for name in rules if not name.startswith("best")
+}
+numbers |= {
+    "preconditioner_effect": np.median(effects["P"]),
+    "regulariser_effect": np.median(effects["R"]),
+}
 about = setting("Ablation, P preconditioner, R regulariser")
 save(figure, "precond_ablation", "ablation", about, ablated, numbers)
 
@@ -259,39 +310,59 @@ save(figure, "precond_ablation", "ablation", about, ablated, numbers)
 figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
 for j, colour in enumerate(plots.sns.color_palette("viridis", len(sizes))):
     plots.band(
-        path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$" if j in (0, len(sizes) - 1) else "_", colour
+        path,
+        floors.iterations,
+        floors.excess[j],
+        f"$n={sizes[j]}$" if j in (0, len(sizes) - 1) else "_",
+        colour,
     )
 path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
 theory = floors.exact[0] * floors.factor**floors.iterations
-path.plot(floors.iterations, theory, ":", color=ORANGE, linewidth=2.5, label=r"$(1-\eta\lambda_{min})^{2t}$")
+path.plot(
+    floors.iterations,
+    theory,
+    ":",
+    color=ORANGE,
+    linewidth=2.5,
+    label=r"$(1-\eta\lambda_{min})^{2t}$",
+)
 path.set(
-    title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$", ylim=(floors.floor.min() / 30, None)
+    title="Excess loss, oracle gradient",
+    yscale="log",
+    xlabel="iteration $t$",
+    ylim=(floors.floor.min() / 30, None),
 )
 plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
 for power, height in ((-1, np.median(floors.floor[0])), (-2, np.median(floors.floor[0]) / 4)):
     plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
     bottom.text(
-        sizes[1], height * (sizes[1] / sizes[0]) ** power * (3 if power == -1 else 0.1), f"$n^{{{power}}}$", color="0.3"
+        sizes[1],
+        height * (sizes[1] / sizes[0]) ** power * (3 if power == -1 else 0.1),
+        f"$n^{{{power}}}$",
+        color="0.3",
     )
 plots.band(powers, start_sizes, distances, "start", GREEN, marker="o", markersize=3)
 plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
-for axis, title in ((bottom, "Floor of the excess loss"), (powers, "Spectral start and gradient bias")):
+for axis, title in (
+    (bottom, "Floor of the excess loss"),
+    (powers, "Spectral start and gradient bias"),
+):
     axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
 powers.set_ylim(bias.min() / 4, None)
 plots.legend(figure, path)
 
 # %%
-exponents = dict(floor=paper_b_data.power_fit(sizes, floors.floor.T), start=paper_b_data.power_fit(start_sizes, distances),
-                 bias=paper_b_data.power_fit(sizes, bias))  # fmt: skip
+exponents = dict(floor=fits.power_fit(sizes, floors.floor.T), start=fits.power_fit(start_sizes, distances),
+                 bias=fits.power_fit(sizes, bias))  # fmt: skip
 for axis, name, what, place in ((bottom, "floor", "measured", (0.05, 0.06)), (powers, "start", "distance of start", (0.3, 0.9)),
                                 (powers, "bias", "gradient bias", (0.05, 0.06))):  # fmt: skip
     value, error = exponents[name]
     axis.text(*place, f"{what}: $n^{{{value:.2f} \\pm {error:.1g}}}$", transform=axis.transAxes, fontsize="small",
               color={"floor": BLUE, "start": GREEN, "bias": PINK}[name])  # fmt: skip
-numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()} | {"factor": floors.factor}
-about = (
-    f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, {seeds} seeds, float64"
-)
+numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()} | {
+    "factor": floors.factor
+}
+about = f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, {seeds} seeds, float64"
 save(figure, "precond_scaling", "Theorem 2", about, law, numbers, tolerance=0.02)
 
 # %% [markdown]
@@ -313,9 +384,16 @@ colours = {
 numbers = {}
 for row, (name, colour) in enumerate(colours.items()):
     values = excess[f"best {name}"]
-    needed = paper_b_data.first_below(record, values, 0.1)
-    plots.band(path, record, values, name, colour)
-    reached.plot(np.minimum(needed, 1.2 * steps), np.full(seeds, row), "o", color=colour, markersize=4, alpha=0.7)
+    needed = experiments.first_below(recorded, values, 0.1)
+    plots.band(path, recorded, values, name, colour)
+    reached.plot(
+        np.minimum(needed, 1.2 * steps),
+        np.full(seeds, row),
+        "o",
+        color=colour,
+        markersize=4,
+        alpha=0.7,
+    )
     key = name.lower().replace(" ", "_").replace("-", "_")
     numbers |= {f"{key}_end": np.median(values[:, -1]), f"{key}_within_10": np.median(needed)}
 time_axis(path, "From the random start: $(L - L^*)/L^*$")
@@ -326,7 +404,11 @@ reached.set(
     xlabel="iteration $t$ (beyond the line: not reached)",
     xlim=(0, 1.3 * steps),
 )
-reached.set_yticks(range(len(colours)), [f"{name}, {best_steps.get(name, step_size):g}" for name in colours])
+reached.set_yticks(
+    range(len(colours)), [f"{name}, {best_steps.get(name, step_size):g}" for name in colours]
+)
 reached.invert_yaxis()
-about = setting("Other optimisers, each with its best step (named)").replace(f", step size {step_size:g}", "")
+about = setting("Other optimisers, each with its best step (named)").replace(
+    f", step size {step_size:g}", ""
+)
 save(figure, "precond_optimizers", "other optimisers", about, compared, numbers, tolerance=0.1)

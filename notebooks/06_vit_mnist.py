@@ -57,15 +57,12 @@ threads = 1
 import numpy as np
 import torch
 
-from lib.companion import claims, plots
-from lib.companion import record as results
+from lib import networks, training
+from lib.companion import claims, plots, record
 from lib.data import images
-from lib.networks import vision as networks
-from lib.training import comparison
-from lib.training import loop as training
-from lib.training import step_sizes as optimizers
+from lib.training import comparison, step_sizes
 
-run = results.start("06_vit_mnist", "A", globals())
+run = record.start("06_vit_mnist", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -97,13 +94,16 @@ print(f"{identity['name']} ({identity['source']}): {sizes}")
 update_rules = {
     "SGD": torch.optim.SGD,
     "Adam": torch.optim.Adam,
-    "SPS": lambda parameters, cap: optimizers.StochasticPolyak(parameters, cap),
-    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, max_step),
+    "SPS": lambda parameters, cap: step_sizes.StochasticPolyak(parameters, cap),
+    "SNGD": lambda parameters, rate: step_sizes.NormalizedSGD(parameters, rate, max_step),
 }
 
 
 def network():
-    channels, shape = train_set.images.shape[1], dict(width=width, depth=depth, heads=heads, hidden=hidden)
+    channels, shape = (
+        train_set.images.shape[1],
+        dict(width=width, depth=depth, heads=heads, hidden=hidden),
+    )
     return networks.VisionTransformer(size, size // grid, channels, train_set.classes, **shape)
 
 
@@ -112,7 +112,9 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
     batches = training.Batches(data.images, data.labels, batch, seed, standardise)
     judge = training.classification(judged.images, judged.labels, standardise)
     options = dict(evaluate=judge, evaluate_at=points, label=f"{rule} {rate:g}, seed {seed}")
-    return training.train(model, update_rules[rule](model.parameters(), rate), batches, steps, **options)
+    return training.train(
+        model, update_rules[rule](model.parameters(), rate), batches, steps, **options
+    )
 
 
 # %% [markdown]
@@ -123,11 +125,16 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
 
 # %%
 def held_out_loss(rule, rate):
-    return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get("test_loss", [np.nan])[-1]
+    return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get(
+        "test_loss", [np.nan]
+    )[-1]
 
 
 candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps}
-trials = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+trials = {
+    rule: {rate: held_out_loss(rule, rate) for rate in values}
+    for rule, values in candidates.items()
+}
 max_step = comparison.choose(trials)["SPS"]
 trials["SNGD"] = {rate: held_out_loss("SNGD", rate) for rate in sngd_rates}
 rates = comparison.choose(trials)
@@ -139,8 +146,13 @@ histories = {
     rule: [train_one(rule, rate, seed, train_set, test_set, steps, points) for seed in range(seeds)]
     for rule, rate in rates.items()
 }
-loss, step_size = (comparison.stacked(histories, name) for name in ("loss", "step_size"))  # (seeds, steps) a rule
-accuracy, elapsed = comparison.stacked(histories, "test_accuracy"), comparison.stacked(histories, "seconds")
+loss, step_size = (
+    comparison.stacked(histories, name) for name in ("loss", "step_size")
+)  # (seeds, steps) a rule
+accuracy, elapsed = (
+    comparison.stacked(histories, "test_accuracy"),
+    comparison.stacked(histories, "seconds"),
+)
 seconds = {rule: np.median(values, axis=0) for rule, values in elapsed.items()}  # (steps,)
 last_accuracy = {rule: np.median(values[:, -1]) for rule, values in accuracy.items()}
 for rule, runs in histories.items():
@@ -159,19 +171,31 @@ for rule, runs in histories.items():
 # %%
 race = comparison.race(loss, window, target_loss)
 ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
-print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
+print(
+    "steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items())
+)
 
 capped = {rule: np.mean(step_size[rule] >= max_step * (1 - 1e-6)) for rule in ("SPS", "SNGD")}
-print("share of steps at the cap:", ", ".join(f"{rule} {value:.2f}" for rule, value in capped.items()))
+print(
+    "share of steps at the cap:", ", ".join(f"{rule} {value:.2f}" for rule, value in capped.items())
+)
 worst = comparison.step_errors(histories, rates["SNGD"], max_step)
-fall = max(np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values())
+fall = max(
+    np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values()
+)
 best = max(last_accuracy, key=lambda rule: np.nan_to_num(last_accuracy[rule]))
 
 # %%
 about_mnist = [
-    claims.at_least("sngd", "SNGD is slower: its steps over SGD's", "paper A, Fig. 6", ratio["SNGD"], 1),
-    claims.at_most("capped", "share of SNGD's steps at its cap, where it is SGD", "ours", capped["SNGD"], 0.5),
-    claims.at_least("adam", "Adam gains little: its steps over SGD's", "paper A, Fig. 6", ratio["Adam"], 0.5),
+    claims.at_least(
+        "sngd", "SNGD is slower: its steps over SGD's", "paper A, Fig. 6", ratio["SNGD"], 1
+    ),
+    claims.at_most(
+        "capped", "share of SNGD's steps at its cap, where it is SGD", "ours", capped["SNGD"], 0.5
+    ),
+    claims.at_least(
+        "adam", "Adam gains little: its steps over SGD's", "paper A, Fig. 6", ratio["Adam"], 0.5
+    ),
 ]
 table = claims.Table([
     claims.at_most("formula.SNGD", "SNGD: worst error of a step", "paper A, Eq. 2", worst["SNGD"], 1e-5),
@@ -199,14 +223,25 @@ for rule in update_rules:
     plots.band(axes[0], np.arange(steps) + 1, smooth, rule)
     plots.band(axes[1], seconds[rule], smooth, rule)
     plots.band(axes[2], points, 100 * accuracy[rule], rule, marker="o", markersize=2.5)
-    plots.band(axes[3], comparison.seconds_at(histories)[rule], 100 * accuracy[rule], rule, marker="o", markersize=2.5)
+    plots.band(
+        axes[3],
+        comparison.seconds_at(histories)[rule],
+        100 * accuracy[rule],
+        rule,
+        marker="o",
+        markersize=2.5,
+    )
     if rule != "Adam":
-        plots.band(axes[4], np.arange(steps) + 1, training.running_mean(step_size[rule], window), rule)
+        plots.band(
+            axes[4], np.arange(steps) + 1, training.running_mean(step_size[rule], window), rule
+        )
 axes[4].axhline(max_step, linestyle=":", color="0.3")
 axes[0].set(title="Training loss", xlabel="Step", yscale="log")
 axes[1].set(title="Training loss", xlabel="Seconds of training", yscale="log")
 axes[2].set(title="Test accuracy (%)", xlabel="Step", ylim=(100 * accuracy_bound - 12, 100))
-axes[3].set(title="Test accuracy (%)", xlabel="Seconds of training", ylim=(100 * accuracy_bound - 12, 100))
+axes[3].set(
+    title="Test accuracy (%)", xlabel="Seconds of training", ylim=(100 * accuracy_bound - 12, 100)
+)
 axes[4].set(title="Step size taken", xlabel="Step", yscale="log")
 plots.rate_grid(axes[5], trials, rates)
 plots.legend(figure, axes[0])
@@ -221,7 +256,9 @@ about = (
 )
 plots.caption(figure, about)
 numbers = {
-    f"{rule.lower()}_test_accuracy": results.Number(value if np.isfinite(value) else None, accuracy_tolerance)
+    f"{rule.lower()}_test_accuracy": record.Number(
+        value if np.isfinite(value) else None, accuracy_tolerance
+    )
     for rule, value in last_accuracy.items()
 }
 run.save(

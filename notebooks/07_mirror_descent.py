@@ -43,18 +43,15 @@ first = 100
 # %%
 import numpy as np
 
+from lib import mirror, svm
 from lib.attention import tokens
-from lib.companion import claims, plots
-from lib.companion import record as results
-from lib.mirror import descent as mirror_descent
-from lib.papers.c import cones as paper_c_cones
-from lib.papers.c import section5 as paper_c
-from lib.svm import max_margin as svm
+from lib.companion import claims, plots, record
+from lib.papers.c import cones, section5
 
-run = results.start("07_mirror_descent", "C", globals())
+run = record.start("07_mirror_descent", "C", globals())
 plots.set_style()
 steps = dict(zip(exponents, iterations, strict=True))
-update_rules = {p: mirror_descent.Rule(p, step_size) for p in exponents}
+update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 
 # %% [markdown]
 # ## Which SVM does each exponent find?
@@ -64,16 +61,16 @@ update_rules = {p: mirror_descent.Rule(p, step_size) for p in exponents}
 
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
-start = mirror_descent.gaussian_start(data, range(seeds))
-histories = mirror_descent.train(data, update_rules, steps, start)
-ends = paper_c.end_points(data, histories)
-same = paper_c.divergences(histories, ends)
-own = paper_c.divergences(histories, ends, own=True)
+start = mirror.gaussian_start(data, range(seeds))
+histories = mirror.train(data, update_rules, steps, start)
+ends = section5.end_points(data, histories)
+same = section5.divergences(histories, ends)
+own = section5.divergences(histories, ends, own=True)
 
 # %%
-chosen = {p: mirror_descent.selected_tokens(data, histories[p].W[:, -1]) for p in exponents}
-settled = {p: paper_c_cones.locally_optimal(paper_c_cones.selection(data, chosen[p], p)).sum() for p in exponents}
-table = claims.Table(paper_c.bregman_claims(same, histories))
+chosen = {p: mirror.selected_tokens(data, histories[p].W[:, -1]) for p in exponents}
+settled = {p: cones.locally_optimal(cones.selection(data, chosen[p], p)).sum() for p in exponents}
+table = claims.Table(section5.bregman_claims(same, histories))
 table
 
 # %% tags=["nbval-check-output"]
@@ -81,9 +78,15 @@ print("last divergence, mean over seeds; columns: SVM with q =", *exponents)
 for kind, found in (("same tokens for all q", same), ("tokens of training with q", own)):
     print(f"{kind}:")
     for p in exponents:
-        print(f"  p = {p:g}:", "  ".join(f"{paper_c.table(found)[p, q]:.4f}" for q in exponents))
-print("own SVM, median:", "  ".join(f"p = {p:g}: {np.median(same[p, p][:, -1]):.4f}" for p in exponents))
-print("runs whose tokens are locally optimal:", "  ".join(f"p = {p:g}: {settled[p]} of {seeds}" for p in exponents))
+        print(f"  p = {p:g}:", "  ".join(f"{section5.table(found)[p, q]:.4f}" for q in exponents))
+print(
+    "own SVM, median:",
+    "  ".join(f"p = {p:g}: {np.median(same[p, p][:, -1]):.4f}" for p in exponents),
+)
+print(
+    "runs whose tokens are locally optimal:",
+    "  ".join(f"p = {p:g}: {settled[p]} of {seeds}" for p in exponents),
+)
 print(table.summary())
 
 # %% [markdown]
@@ -101,7 +104,9 @@ def draw(found, axes, label):
     for axis, p in zip(axes, exponents, strict=True):
         for q in exponents:
             time = histories[p].iterations[1:]
-            plots.band(axis, time, found[p, q][:, 1:], f"q = {q:g}", plots.COLOURS.get(f"p = {q:g}"), 0.8)
+            plots.band(
+                axis, time, found[p, q][:, 1:], f"q = {q:g}", plots.COLOURS.get(f"p = {q:g}"), 0.8
+            )
         axis.set(xscale="log", yscale="log", ylim=(1e-4, 3), title=f"training with p = {p:g}")
     axes[0].set_ylabel(f"divergence\n{label}")
 
@@ -114,10 +119,20 @@ for axis in axes[3:]:
     axis.set_xlabel("iteration $t$")
 plots.legend(figure, axes[0])
 plots.caption(figure, about)
-rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
-numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): results.Number(value, 1e-6)
-           for (p, q), value in paper_c.table(same).items()}  # fmt: skip
-run.save(figure, "mirror_bregman", "Section 5, directional Bregman divergence", about, table, numbers, rows)
+rows = [
+    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
+]
+numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(value, 1e-6)
+           for (p, q), value in section5.table(same).items()}  # fmt: skip
+run.save(
+    figure,
+    "mirror_bregman",
+    "Section 5, directional Bregman divergence",
+    about,
+    table,
+    numbers,
+    rows,
+)
 figure
 
 # %% [markdown]
@@ -129,15 +144,15 @@ figure
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
-paths = mirror_descent.train(single, update_rules, steps)
-path_ends = paper_c.end_points(single, paths)
-path_table = claims.Table(paper_c.path_claims(paths, path_ends))
+paths = mirror.train(single, update_rules, steps)
+path_ends = section5.end_points(single, paths)
+path_table = claims.Table(section5.path_claims(paths, path_ends))
 path_table
 
 # %% tags=["nbval-check-output"]
 for p in exponents:
-    chosen = mirror_descent.selected_tokens(single, paths[p].W[:, -1])
-    stays = paper_c_cones.locally_optimal(paper_c_cones.selection(single, chosen, p))[0]
+    chosen = mirror.selected_tokens(single, paths[p].W[:, -1])
+    stays = cones.locally_optimal(cones.selection(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
 print(path_table.summary())
 
@@ -145,19 +160,30 @@ print(path_table.summary())
 figure, axes = plots.panels(1, 3, height=2.4)
 for axis, p in zip(axes, exponents, strict=True):
     W = paths[p].W[0]
-    axis.plot(W[:, 0, 1], W[:, 2, 3], ".-", color=plots.COLOURS.get(f"p = {p:g}"), markersize=3, label="path")
+    axis.plot(
+        W[:, 0, 1],
+        W[:, 2, 3],
+        ".-",
+        color=plots.COLOURS.get(f"p = {p:g}"),
+        markersize=3,
+        label="path",
+    )
     for q, dashes in zip(exponents, ((4, 2), (4, 2, 1, 2), (1, 1)), strict=True):
         ray = path_ends[p][q].W[0][[0, 2], [1, 3]]
         ray *= 1.1 * np.hypot(W[-1, 0, 1], W[-1, 2, 3]) / np.hypot(*ray)
         axis.plot(
-            [0, ray[0]], [0, ray[1]], dashes=dashes, color=plots.COLOURS.get(f"p = {q:g}"), label=f"SVM, q = {q:g}"
+            [0, ray[0]],
+            [0, ray[1]],
+            dashes=dashes,
+            color=plots.COLOURS.get(f"p = {q:g}"),
+            label=f"SVM, q = {q:g}",
         )
     axis.set(title=f"training with p = {p:g}", xlabel="$W_{12}$")
     axis.legend(fontsize="x-small")
 axes[0].set_ylabel("$W_{34}$")
 about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
 plots.caption(figure, about)
-numbers = {f"divergence_{p:g}".replace(".", "_"): results.Number(paths[p].divergence(path_ends[p][p].W)[0, -1], 1e-7)
+numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(paths[p].divergence(path_ends[p][p].W)[0, -1], 1e-7)
            for p in exponents}  # fmt: skip
 rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
 run.save(figure, "mirror_path", "Section 5, paths", about, path_table, numbers, rows)
@@ -170,17 +196,22 @@ figure
 # fixed instance. $W$ must turn to the $\ell_p$ token SVM and $v$ to the $\ell_p$ SVM of the selected tokens.
 
 # %%
-joint_data = paper_c.joint_instance()
-record = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
-joint = mirror_descent.train(joint_data, update_rules, steps, head="joint", record=record)
-joint_ends = paper_c.end_points(joint_data, joint)
-heads = {p: svm.head_svm(joint_data, mirror_descent.selected_tokens(joint_data, joint[p].W[:, -1]), p) for p in joint}
-joint_table = claims.Table(paper_c.joint_claims(joint_data, joint, joint_ends, heads))
+joint_data = section5.joint_instance()
+recorded = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
+joint = mirror.train(joint_data, update_rules, steps, head="joint", record=recorded)
+joint_ends = section5.end_points(joint_data, joint)
+heads = {
+    p: svm.head_svm(joint_data, mirror.selected_tokens(joint_data, joint[p].W[:, -1]), p)
+    for p in joint
+}
+joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
 joint_table
 
 # %% tags=["nbval-check-output"]
 for p in exponents:
-    print(f"p = {p:g} selects the tokens", *mirror_descent.selected_tokens(joint_data, joint[p].W[:, -1])[0])
+    print(
+        f"p = {p:g} selects the tokens", *mirror.selected_tokens(joint_data, joint[p].W[:, -1])[0]
+    )
 print(joint_table.summary())
 
 # %%
@@ -189,13 +220,18 @@ for p, history in joint.items():
     colour, unit = plots.COLOURS.get(f"p = {p:g}"), history.norm[0, -1]
     W, v = history.W[0, :, 0] / unit, history.v[0] / history.head_norm[0, -1]
     target, head = joint_ends[p][p], heads[p]
-    for axis, path, end in ((axes[0], W, target.W[0, 0] / target.norm), (axes[1], v, head.value[0] / head.norm)):
+    for axis, path, end in (
+        (axes[0], W, target.W[0, 0] / target.norm),
+        (axes[1], v, head.value[0] / head.norm),
+    ):
         axis.plot(*path.T, color=colour, label=f"p = {p:g}")
         axis.plot(*end, "o", color=colour, markerfacecolor="none")
-    chosen = mirror_descent.selected_tokens(joint_data, history.W[:, -1])
-    weight = paper_c.selected_weight(joint_data, history.W[:, : first + 1], chosen)[0].mean(-1)
+    chosen = mirror.selected_tokens(joint_data, history.W[:, -1])
+    weight = section5.selected_weight(joint_data, history.W[:, : first + 1], chosen)[0].mean(-1)
     axes[2].plot(weight, color=colour)
-    axes[3].plot(paper_c.logistic_probability(joint_data, history)[0, : first + 1].mean(-1), color=colour)
+    axes[3].plot(
+        section5.logistic_probability(joint_data, history)[0, : first + 1].mean(-1), color=colour
+    )
 axes[0].set(title="$W$ over its last norm; o: $\\ell_p$-SVM", xlabel="$W_{11}$", ylabel="$W_{12}$")
 axes[1].set(title="$v$ over its last norm; o: $\\ell_p$-SVM", xlabel="$v_1$", ylabel="$v_2$")
 axes[2].set(title="softmax weight of the selected token", xlabel="iteration $t$", ylim=(0.2, 1.05))
@@ -205,8 +241,10 @@ plots.legend(figure, axes[0])
 # %%
 about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower panels: mean over the two samples; float64"
 plots.caption(figure, about)
-numbers = {f"divergence_{p:g}".replace(".", "_"): results.Number(joint[p].divergence(joint_ends[p][p].W)[0, -1], 1e-8)
+numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(joint[p].divergence(joint_ends[p][p].W)[0, -1], 1e-8)
            for p in exponents}  # fmt: skip
-rows = [{"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}]
+rows = [
+    {"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}
+]
 run.save(figure, "mirror_joint", "Section 5, joint training", about, joint_table, numbers, rows)
 figure

@@ -57,16 +57,13 @@ import textwrap
 import numpy as np
 import torch
 
-from lib.companion import plots
-from lib.companion import record as results
+from lib.companion import plots, record
 from lib.data import texts
 from lib.networks import bert
-from lib.papers.a import language, language_figure
-from lib.papers.a import language_claims as paper_a_language
-from lib.training import bert_evaluation as fine_tuning
-from lib.training import comparison
+from lib.papers.a import language, language_claims, language_figure
+from lib.training import bert_evaluation, comparison
 
-run = results.start("09_bert_civilcomments", "A", globals())
+run = record.start("09_bert_civilcomments", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -85,7 +82,11 @@ demo = scale == "demo"
 weights = bert.weights(demo=demo)
 sources = [texts.load("civil_comments", split, demo=demo) for split in ("train", "test")]
 rest, held_out = sources[0].hold_out(held_out_rows)
-sets = {"train": rest.sample(train_rows), "held out": held_out, "test": sources[1].sample(test_rows)}
+sets = {
+    "train": rest.sample(train_rows),
+    "held out": held_out,
+    "test": sources[1].sample(test_rows),
+}
 tokens = {name: bert.tokenise(weights, data, length, whole=True) for name, data in sets.items()}
 identity = texts.identity("civil_comments", demo=demo)
 data = [identity, weights.as_row()]
@@ -111,9 +112,13 @@ print(f"{identity['name']} ({identity['source']}); {network().describe()}")
 
 # %%
 parts = comparison.Parts(run.parts_folder(data))
-experiment = language.Experiment(network, tokens["train"], batch, precision, parts, checkpoint_every)
+experiment = language.Experiment(
+    network, tokens["train"], batch, precision, parts, checkpoint_every
+)
 candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": sps_caps, "SNGD": sngd_rates}
-grid = experiment.grid(candidates, seed=100, steps=tune_steps, evaluate=fine_tuning.judge(tokens["held out"]))
+grid = experiment.grid(
+    candidates, seed=100, steps=tune_steps, evaluate=bert_evaluation.judge(tokens["held out"])
+)
 rates = comparison.choose(grid)
 print(comparison.table(grid, rates))
 
@@ -125,10 +130,10 @@ print(comparison.table(grid, rates))
 
 # %%
 points = np.linspace(0, steps, evaluations + 1).astype(int)
-judge = fine_tuning.judge(tokens["test"])
+judge = bert_evaluation.judge(tokens["test"])
 histories = experiment.curves(rates, seeds, steps, judge, points)
 race = comparison.race(comparison.stacked(histories, "loss"), window)
-print(paper_a_language.summary(histories, race, window))
+print(language_claims.summary(histories, race, window))
 
 # %% [markdown]
 # ## Claims
@@ -145,8 +150,14 @@ print(paper_a_language.summary(histories, race, window))
 # short a run; it spreads a little, except under Adam.
 
 # %%
-table = paper_a_language.table(
-    histories, race, rates, rest.classes, network().layers, "Fig. 4", real=identity["source"] != "demo"
+table = language_claims.table(
+    histories,
+    race,
+    rates,
+    rest.classes,
+    network().layers,
+    "Fig. 4",
+    real=identity["source"] != "demo",
 )
 table
 
@@ -163,7 +174,9 @@ about = language_figure.about("Figure 4", identity, tokens, network(), rates, ru
 plots.caption(figure, textwrap.fill(about, 118))
 
 # %%
-numbers = paper_a_language.numbers(histories, race, grid, window, network().layers, accuracy_tolerance)
+numbers = language_claims.numbers(
+    histories, race, grid, window, network().layers, accuracy_tolerance
+)
 run.save(
     figure, slug="fastrates_fig4", number="Figure 4", caption=about, claims=table,
     numbers=numbers, data=data, device=histories["SGD"][0].device, dtype=precision,

@@ -66,17 +66,14 @@ threads = 1
 import numpy as np
 import torch
 
-from lib.companion import claims, plots
-from lib.companion import record as results
+from lib import networks, training
+from lib.companion import claims, plots, record
 from lib.data import images
-from lib.networks import vision as networks
-from lib.networks import weight_statistics as weights
-from lib.training import augmentation, comparison
-from lib.training import loop as training
-from lib.training import step_sizes as optimizers
+from lib.networks import weight_statistics
+from lib.training import augmentation, comparison, step_sizes
 from lib.training.mirror_descent import MirrorDescent
 
-run = {paper: results.start("10_vit_cifar10", paper, globals()) for paper in "AC"}
+run = {paper: record.start("10_vit_cifar10", paper, globals()) for paper in "AC"}
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -97,7 +94,9 @@ rest, held_out = train_set.hold_out(held_out_rows)
 standardise = train_set.standardise()
 channels, size = train_set.images.shape[1:3]
 stamp = "DEMO DATA: " if identity["source"] == "demo" else ""
-print(f"{identity['name']} ({identity['source']}): {len(train_set):,} training, {len(test_set):,} test images")
+print(
+    f"{identity['name']} ({identity['source']}): {len(train_set):,} training, {len(test_set):,} test images"
+)
 
 # %% [markdown]
 # ## Four rules
@@ -117,8 +116,8 @@ def network():
 rules = {
     "SGD": torch.optim.SGD,
     "Adam": torch.optim.Adam,
-    "SPS": lambda parameters, cap: optimizers.StochasticPolyak(parameters, cap),
-    "SNGD": lambda parameters, rate: optimizers.NormalizedSGD(parameters, rate, sngd_cap),
+    "SPS": lambda parameters, cap: step_sizes.StochasticPolyak(parameters, cap),
+    "SNGD": lambda parameters, rate: step_sizes.NormalizedSGD(parameters, rate, sngd_cap),
 }
 
 
@@ -128,20 +127,21 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
         model.compile()
     batches = training.Batches(data.images, data.labels, batch, seed, standardise)
     judge = training.classification(judged.images, judged.labels, standardise)
-    options = dict(
-        evaluate=judge,
-        evaluate_at=points,
-        label=f"{rule} {rate:g}, seed {seed}",
-    )
+    options = dict(evaluate=judge, evaluate_at=points, label=f"{rule} {rate:g}, seed {seed}")
     return training.train(model, rules[rule](model.parameters(), rate), batches, steps, **options)
 
 
 def held_out_loss(rule, rate):
-    return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get("test_loss", [np.nan])[-1]
+    return train_one(rule, rate, 100, rest, held_out, grid_steps).metrics.get(
+        "test_loss", [np.nan]
+    )[-1]
 
 
 candidates = {"SGD": sgd_rates, "Adam": adam_rates, "SPS": caps, "SNGD": sngd_rates}
-grid = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+grid = {
+    rule: {rate: held_out_loss(rule, rate) for rate in values}
+    for rule, values in candidates.items()
+}
 chosen = comparison.choose(grid)
 print(comparison.table(grid, chosen), "\nat the grid's edge:", comparison.at_edge(grid, chosen))
 
@@ -151,13 +151,19 @@ histories = {
     rule: [train_one(rule, rate, seed, train_set, test_set, steps, points) for seed in range(seeds)]
     for rule, rate in chosen.items()
 }
-loss, accuracy = (comparison.stacked(histories, name) for name in ("loss", "test_accuracy"))  # (seeds, ...) a rule
-seconds = {rule: np.median([h.seconds for h in runs], axis=0) for rule, runs in histories.items()}  # (steps,)
+loss, accuracy = (
+    comparison.stacked(histories, name) for name in ("loss", "test_accuracy")
+)  # (seeds, ...) a rule
+seconds = {
+    rule: np.median([h.seconds for h in runs], axis=0) for rule, runs in histories.items()
+}  # (steps,)
 last_accuracy = {rule: np.median(values[:, -1]) for rule, values in accuracy.items()}
 for rule, runs in histories.items():
     print(f"{rule:5} test accuracy {last_accuracy[rule]:.4f}; {', '.join(h.status for h in runs)}")
-layers = list(weights.matrices(network()))
-norms = {rule: weights.growth(runs, layers) for rule, runs in histories.items()}  # {layer: (seeds, points)}
+layers = list(weight_statistics.matrices(network()))
+norms = {
+    rule: weight_statistics.growth(runs, layers) for rule, runs in histories.items()
+}  # {layer: (seeds, points)}
 
 # %% [markdown]
 # ## Claims of Figure 7
@@ -173,20 +179,39 @@ norms = {rule: weights.growth(runs, layers) for rule, runs in histories.items()}
 # %%
 race = comparison.race(loss, window, target_loss)
 ratio = {rule: np.median(values) for rule, values in race.ratio.items()}
-print("steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items()))
-last_loss = {rule: np.median(training.running_mean(values, window)[:, -1]) for rule, values in loss.items()}
+print(
+    "steps, over those of SGD:", ", ".join(f"{rule} {value:.2f}" for rule, value in ratio.items())
+)
+last_loss = {
+    rule: np.median(training.running_mean(values, window)[:, -1]) for rule, values in loss.items()
+}
 taken = comparison.stacked(histories, "step_size")  # (seeds, steps) a rule
 capped = {
     "SPS": np.mean(taken["SPS"] >= chosen["SPS"] * (1 - 1e-6)),
     "SNGD": np.mean(taken["SNGD"] >= sngd_cap * (1 - 1e-6)),
 }
-print("median step size:", ", ".join(f"{rule} {np.median(taken[rule]):.3g}" for rule in rules if rule != "Adam"))
-print("share of steps at the cap:", ", ".join(f"{rule} {value:.2f}" for rule, value in capped.items()))
+print(
+    "median step size:",
+    ", ".join(f"{rule} {np.median(taken[rule]):.3g}" for rule in rules if rule != "Adam"),
+)
+print(
+    "share of steps at the cap:", ", ".join(f"{rule} {value:.2f}" for rule, value in capped.items())
+)
 print("last training loss:", ", ".join(f"{rule} {value:.3f}" for rule, value in last_loss.items()))
-least = {rule: min(norms[rule], key=lambda layer: norms[rule][layer][:, -1].min()) for rule in rules}
-growing = {rule: np.mean([np.median(values[:, -1]) > 1 for values in norms[rule].values()]) for rule in rules}
-print("share of layers that grew:", ", ".join(f"{rule} {value:.2f}" for rule, value in growing.items()))
-fall = max(np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values())
+least = {
+    rule: min(norms[rule], key=lambda layer: norms[rule][layer][:, -1].min()) for rule in rules
+}
+growing = {
+    rule: np.mean([np.median(values[:, -1]) > 1 for values in norms[rule].values()])
+    for rule in rules
+}
+print(
+    "share of layers that grew:",
+    ", ".join(f"{rule} {value:.2f}" for rule, value in growing.items()),
+)
+fall = max(
+    np.max(training.running_mean(values, window)[:, -1] / values[:, 0]) for values in loss.values()
+)
 about_cifar = [
     claims.at_least("sngd", "SNGD is slower: its steps over SGD's", "paper A, Fig. 7", ratio["SNGD"], 1),
     claims.at_most("capped", "share of SNGD's steps at its cap, where it is SGD", "ours", capped["SNGD"], 0.5),
@@ -201,7 +226,9 @@ table = claims.Table([
 table
 
 # %% tags=["nbval-check-output"]
-print(f"{len(rules)} rules, {(size // patch) ** 2 + 1} tokens an image, {len(layers)} weight matrices")
+print(
+    f"{len(rules)} rules, {(size // patch) ** 2 + 1} tokens an image, {len(layers)} weight matrices"
+)
 
 # %%
 figure, axes = plots.panels(2, 4, height=2.1)
@@ -238,9 +265,11 @@ about = (
 )
 plots.caption(figure, about)
 numbers = {
-    f"{rule.lower()}_test_accuracy": results.Number(value if np.isfinite(value) else None, accuracy_tolerance)
+    f"{rule.lower()}_test_accuracy": record.Number(
+        value if np.isfinite(value) else None, accuracy_tolerance
+    )
     for rule, value in last_accuracy.items()
-} | {f"{rule.lower()}_growing_layers": results.Number(value, 0.2) for rule, value in growing.items()}
+} | {f"{rule.lower()}_growing_layers": record.Number(value, 0.2) for rule, value in growing.items()}
 run["A"].save(
     figure, slug="fastrates_fig7", number="Figure 7", caption=about.replace("\n", " "), claims=table,
     numbers=numbers, data=[identity], device=histories["SGD"][0].device, dtype=precision,
@@ -261,12 +290,23 @@ figure
 
 # %%
 def plain_network():
-    shape = dict(width=plain_width, depth=plain_depth, heads=plain_heads, hidden=plain_hidden, dropout=dropout)
+    shape = dict(
+        width=plain_width,
+        depth=plain_depth,
+        heads=plain_heads,
+        hidden=plain_hidden,
+        dropout=dropout,
+    )
     plain = dict(shift=False, mask_diagonal=False, learn_temperature=False)
-    return networks.VisionTransformer(resize, plain_patch, channels, train_set.classes, **shape, **plain)
+    return networks.VisionTransformer(
+        resize, plain_patch, channels, train_set.classes, **shape, **plain
+    )
 
 
-plain_rules = {"Adam": torch.optim.Adam, "l1.1": lambda parameters, rate: MirrorDescent(parameters, rate, 1.1)}
+plain_rules = {
+    "Adam": torch.optim.Adam,
+    "l1.1": lambda parameters, rate: MirrorDescent(parameters, rate, 1.1),
+}
 transform = augmentation.Resize(standardise, resize)
 
 
@@ -276,32 +316,60 @@ def train_plain(rule, rate, seed, data, judged, steps, points=()):
         model.compile()
     batches = augmentation.AugmentedBatches(data.images, data.labels, batch, seed, transform)
     judge = training.classification(judged.images, judged.labels, transform)
-    options = dict(evaluate=judge, evaluate_at=points, label=f"plain {rule} {rate:g}, seed {seed}", precision=precision)
-    return model, training.train(model, plain_rules[rule](model.parameters(), rate), batches, steps, **options)
+    options = dict(
+        evaluate=judge,
+        evaluate_at=points,
+        label=f"plain {rule} {rate:g}, seed {seed}",
+        precision=precision,
+    )
+    return model, training.train(
+        model, plain_rules[rule](model.parameters(), rate), batches, steps, **options
+    )
 
 
 def plain_held_out_loss(rule, rate):
-    return train_plain(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
+    return train_plain(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get(
+        "test_loss", [np.nan]
+    )[-1]
 
 
 # %%
 candidates = {"Adam": plain_adam_rates, "l1.1": mirror_rates}
-plain_grid = {rule: {rate: plain_held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+plain_grid = {
+    rule: {rate: plain_held_out_loss(rule, rate) for rate in values}
+    for rule, values in candidates.items()
+}
 plain_chosen = comparison.choose(plain_grid)
-print(comparison.table(plain_grid, plain_chosen), "\nat the grid's edge:", comparison.at_edge(plain_grid, plain_chosen))
+print(
+    comparison.table(plain_grid, plain_chosen),
+    "\nat the grid's edge:",
+    comparison.at_edge(plain_grid, plain_chosen),
+)
 
 plain_points = np.linspace(0, plain_steps, evaluations + 1).astype(int)
 trained = {
-    rule: [train_plain(rule, rate, seed, train_set, test_set, plain_steps, plain_points) for seed in range(seeds)]
+    rule: [
+        train_plain(rule, rate, seed, train_set, test_set, plain_steps, plain_points)
+        for seed in range(seeds)
+    ]
     for rule, rate in plain_chosen.items()
 }
 
 # %%
 plain_histories = {rule: [history for _, history in runs] for rule, runs in trained.items()}
-plain_loss, plain_accuracy = (comparison.stacked(plain_histories, name) for name in ("loss", "test_accuracy"))
-matrices = {rule: [weights.matrices(model) for model, _ in runs] for rule, runs in trained.items()}
+plain_loss, plain_accuracy = (
+    comparison.stacked(plain_histories, name) for name in ("loss", "test_accuracy")
+)
+matrices = {
+    rule: [weight_statistics.matrices(model) for model, _ in runs] for rule, runs in trained.items()
+}
 even = {
-    rule: np.array([np.median([weights.effective_share(W) for W in found.values()]) for found in runs])
+    rule: np.array(
+        [
+            np.median([weight_statistics.effective_share(W) for W in found.values()])
+            for found in runs
+        ]
+    )
     for rule, runs in matrices.items()
 }  # (seeds,)
 ahead = plain_accuracy["Adam"] - plain_accuracy["l1.1"]  # (seeds, points)
@@ -321,7 +389,9 @@ plain_table
 # %%
 figure, axes = plots.panels(1, 4, height=2.5)
 for rule in plain_rules:
-    plots.band(axes[0], np.arange(plain_steps) + 1, training.running_mean(plain_loss[rule], window), rule)
+    plots.band(
+        axes[0], np.arange(plain_steps) + 1, training.running_mean(plain_loss[rule], window), rule
+    )
     plots.band(axes[1], plain_points, 100 * plain_accuracy[rule], rule, marker="o", markersize=2.5)
     plots.magnitudes(axes[3], [W for found in matrices[rule] for W in found.values()], rule)
 plots.rate_grid(axes[2], plain_grid, plain_chosen)
@@ -339,9 +409,14 @@ plots.caption(figure, plain_about)
 
 # %%
 numbers = {
-    f"{rule.lower().replace('.', '_')}_test_accuracy": results.Number(np.median(values[:, -1]), accuracy_tolerance)
+    f"{rule.lower().replace('.', '_')}_test_accuracy": record.Number(
+        np.median(values[:, -1]), accuracy_tolerance
+    )
     for rule, values in plain_accuracy.items()
-} | {f"{rule.lower().replace('.', '_')}_even_share": results.Number(np.median(v), 0.05) for rule, v in even.items()}
+} | {
+    f"{rule.lower().replace('.', '_')}_even_share": record.Number(np.median(v), 0.05)
+    for rule, v in even.items()
+}
 run["C"].save(
     figure, slug="mirror_vit", number="vision experiment", caption=plain_about.replace("\n", " "), claims=plain_table,
     numbers=numbers, data=[identity], device=trained["Adam"][0][1].device, dtype=precision,

@@ -56,17 +56,15 @@ threads = 1
 import numpy as np
 import torch
 
-from lib.companion import claims, plots
-from lib.companion import record as results
+from lib import training
+from lib.companion import claims, plots, record
 from lib.data import texts
-from lib.networks import vocabulary
-from lib.networks import weight_statistics as weights
+from lib.networks import vocabulary, weight_statistics
 from lib.networks.text import TextTransformer, attended, reviews_judge, summed_loss
 from lib.training import comparison
-from lib.training import loop as training
 from lib.training.mirror_descent import MirrorDescent
 
-run = results.start("11_transformer_imdb", "C", globals())
+run = record.start("11_transformer_imdb", "C", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 exponents = {"l1.1": 1.1, "l2": 2.0, "l3": 3.0}
@@ -86,10 +84,16 @@ test_set = texts.load("imdb", "test", demo=demo).sample(test_rows)
 identity = texts.identity("imdb", demo=demo)
 words = vocabulary.choose(tokenizer, train_set.texts, vocabulary_size)
 rest, held_out = train_set.hold_out(held_out_rows)
-encoded = {id(part): words.encode(part.texts, length) for part in (train_set, test_set, rest, held_out)}
+encoded = {
+    id(part): words.encode(part.texts, length) for part in (train_set, test_set, rest, held_out)
+}
 cut = encoded[id(train_set)].cut / len(train_set)
-print(f"{identity['name']} ({identity['source']}): {len(train_set):,} training, {len(test_set):,} test reviews,")
-print(f"{len(words):,} words; {100 * cut:.0f} % of the training reviews are longer than {length} tokens and were cut")
+print(
+    f"{identity['name']} ({identity['source']}): {len(train_set):,} training, {len(test_set):,} test reviews,"
+)
+print(
+    f"{len(words):,} words; {100 * cut:.0f} % of the training reviews are longer than {length} tokens and were cut"
+)
 
 # %% [markdown]
 # ## Training
@@ -104,9 +108,13 @@ def network():
 
 
 def judge(name, part, rows):
-    every = slice(None, None, max(1, len(part) // rows))  # spread over the set, which may be sorted by label
+    every = slice(
+        None, None, max(1, len(part) // rows)
+    )  # spread over the set, which may be sorted by label
     found = reviews_judge(encoded[id(part)].ids[every], torch.from_numpy(part.labels[every].copy()))
-    return lambda model: {f"{name}_{key.removeprefix('test_')}": value for key, value in found(model).items()}
+    return lambda model: {
+        f"{name}_{key.removeprefix('test_')}": value for key, value in found(model).items()
+    }
 
 
 def train_one(rule, rate, seed, data, judged, steps, points=()):
@@ -124,11 +132,16 @@ def train_one(rule, rate, seed, data, judged, steps, points=()):
 
 
 def held_out_loss(rule, rate):
-    return train_one(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get("test_loss", [np.nan])[-1]
+    return train_one(rule, rate, 100, rest, held_out, grid_steps)[1].metrics.get(
+        "test_loss", [np.nan]
+    )[-1]
 
 
 candidates = {"l1.1": rates_1, "l2": rates_2, "l3": rates_3}
-grid = {rule: {rate: held_out_loss(rule, rate) for rate in values} for rule, values in candidates.items()}
+grid = {
+    rule: {rate: held_out_loss(rule, rate) for rate in values}
+    for rule, values in candidates.items()
+}
 chosen = comparison.choose(grid)
 print(comparison.table(grid, chosen), "\nat the grid's edge:", comparison.at_edge(grid, chosen))
 
@@ -139,12 +152,17 @@ trained = {
     for rule, rate in chosen.items()
 }
 histories = {rule: [history for _, history in runs] for rule, runs in trained.items()}
-loss = {rule: values / batch for rule, values in comparison.stacked(histories, "loss").items()}  # (seeds, steps) a rule
+loss = {
+    rule: values / batch for rule, values in comparison.stacked(histories, "loss").items()
+}  # (seeds, steps) a rule
 accuracy = comparison.stacked(histories, "test_accuracy")  # (seeds, points) a rule
 for rule, runs in trained.items():
-    print(f"{rule:5} test accuracy {training.at_end(accuracy[rule]).round(4)}; {', '.join(h.status for _, h in runs)}")
+    print(
+        f"{rule:5} test accuracy {training.at_end(accuracy[rule]).round(4)}; {', '.join(h.status for _, h in runs)}"
+    )
 learnt = {
-    rule: training.at_end(v) for rule, v in comparison.stacked(histories, "training_accuracy").items()
+    rule: training.at_end(v)
+    for rule, v in comparison.stacked(histories, "training_accuracy").items()
 }  # (seeds,)
 epochs = {rule: np.isfinite(v).sum(1).mean() * batch / len(train_set) for rule, v in loss.items()}
 
@@ -158,7 +176,11 @@ epochs = {rule: np.isfinite(v).sum(1).mean() * batch / len(train_set) for rule, 
 # the paper's accuracies, $\ell_{1.1}$ and $\ell_2$ within their spread, and $\ell_3$, at the upper edge of its grid, first.
 
 # %%
-theirs = {"l1.1": (0.8347, 0.8257), "l2": (0.8166, 0.8061), "l3": (0.8257, 0.8133)}  # largest, last; size 3
+theirs = {
+    "l1.1": (0.8347, 0.8257),
+    "l2": (0.8166, 0.8061),
+    "l3": (0.8257, 0.8133),
+}  # largest, last; size 3
 last = {rule: training.at_end(values) for rule, values in accuracy.items()}  # (seeds,)
 print("rule   theirs: largest  last   | ours: largest         last             training  epochs")
 for rule, values in accuracy.items():
@@ -169,7 +191,8 @@ for rule, values in accuracy.items():
     )
 gap = {rule: np.mean(last["l1.1"] - last[rule]) for rule in ("l2", "l3")}
 starts = [
-    torch.cat([p.detach().flatten() for p in training.initialised(network, seed).parameters()]) for seed in range(2)
+    torch.cat([p.detach().flatten() for p in training.initialised(network, seed).parameters()])
+    for seed in range(2)
 ]
 
 # %%
@@ -218,7 +241,7 @@ setting = (
 about = f"Paper C's IMDb experiment, reduced (the paper's sizes in brackets):\n{setting}"
 plots.caption(figure, about)
 numbers = {
-    f"{rule.replace('.', '_')}_test_accuracy": results.Number(
+    f"{rule.replace('.', '_')}_test_accuracy": record.Number(
         v.mean() if np.isfinite(v).all() else None, accuracy_tolerance
     )
     for rule, v in last.items()
@@ -239,9 +262,15 @@ figure
 # %%
 sample = encoded[id(test_set)].ids[:200]
 present = (sample != vocabulary.PADDING).sum(1)  # (reviews,)
-maps = {rule: torch.stack([model.attention(sample) for model, _ in runs]) for rule, runs in trained.items()}
+maps = {
+    rule: torch.stack([model.attention(sample) for model, _ in runs])
+    for rule, runs in trained.items()
+}
 used = {rule: float((attended(a)[:, :, -1].mean(-1) / present).mean()) for rule, a in maps.items()}
-print("share of the tokens used, last layer:", ", ".join(f"{rule} {value:.3f}" for rule, value in used.items()))
+print(
+    "share of the tokens used, last layer:",
+    ", ".join(f"{rule} {value:.3f}" for rule, value in used.items()),
+)
 unsummed = max(float((a.sum(-1) - 1).abs().max()) for a in maps.values())
 sharper = claims.at_most(
     "sharper", "tokens used by l1.1 over l2's, last layer", "paper C", used["l1.1"] / used["l2"], 1
@@ -258,13 +287,25 @@ shown = [int(np.flatnonzero(test_set.labels[:200] == label)[0]) for label in (1,
 figure, axes = plots.panels(2, 1, height=1.9)
 for ax, row in zip(axes, shown):
     count = min(int(present[row]), 32)
-    shares = np.stack([maps[rule][0, row, -1].mean(0)[:count].numpy() for rule in exponents])  # (rules, tokens)
+    shares = np.stack(
+        [maps[rule][0, row, -1].mean(0)[:count].numpy() for rule in exponents]
+    )  # (rules, tokens)
     ax.imshow(shares / shares.max(1, keepdims=True), cmap="Greens", aspect="auto", vmin=0, vmax=1)
     ax.set_xticks(range(count), [names[k] for k in sample[row, :count]], rotation=90, fontsize=6)
-    ax.set(yticks=range(3), yticklabels=list(exponents), title=f"A review of label {test_set.labels[row]}")
+    ax.set(
+        yticks=range(3),
+        yticklabels=list(exponents),
+        title=f"A review of label {test_set.labels[row]}",
+    )
     ax.grid(False)
-plots.caption(figure, f"Attention of the first token, last layer, seed 0, each row over its largest weight:\n{setting}")
-numbers = {f"{rule.replace('.', '_')}_tokens_used": results.Number(value, 0.15) for rule, value in used.items()}
+plots.caption(
+    figure,
+    f"Attention of the first token, last layer, seed 0, each row over its largest weight:\n{setting}",
+)
+numbers = {
+    f"{rule.replace('.', '_')}_tokens_used": record.Number(value, 0.15)
+    for rule, value in used.items()
+}
 run.save(figure, slug="mirror_attention", number="attention maps", caption=setting.replace("\n", " "), claims=sharp,
          numbers=numbers, **shared)  # fmt: skip
 figure
@@ -281,16 +322,28 @@ figure
 # %%
 parts = {"K": "key", "Q": "query", "V": "value"}
 entries = {
-    (rule, part): [[W for name, W in weights.matrices(m).items() if f".{parts[part]}." in name] for m, _ in runs]
+    (rule, part): [
+        [W for name, W in weight_statistics.matrices(m).items() if f".{parts[part]}." in name]
+        for m, _ in runs
+    ]
     for rule, runs in trained.items()
     for part in parts
 }  # {(rule, part): seeds lists of one matrix a layer}
-above = {key: np.mean([weights.share_above(found, threshold) for found in runs]) for key, runs in entries.items()}
-even = {key: np.mean([weights.effective_share(W) for found in runs for W in found]) for key, runs in entries.items()}
+above = {
+    key: np.mean([weight_statistics.share_above(found, threshold) for found in runs])
+    for key, runs in entries.items()
+}
+even = {
+    key: np.mean([weight_statistics.effective_share(W) for found in runs for W in found])
+    for key, runs in entries.items()
+}
 for part in parts:
     print(
         part,
-        ", ".join(f"{rule}: above {above[rule, part]:.3f}, even share {even[rule, part]:.3f}" for rule in exponents),
+        ", ".join(
+            f"{rule}: above {above[rule, part]:.3f}, even share {even[rule, part]:.3f}"
+            for rule in exponents
+        ),
     )
 about_weights = [
     *(claims.at_most(f"above.{part}", f"{part}: entries above {threshold:g}, l1.1 over l2", "paper C, sparsity",
@@ -299,7 +352,10 @@ about_weights = [
                      even["l1.1", part] / even["l2", part], 1) for part in parts),
 ]  # fmt: skip
 start = np.median(
-    [weights.effective_share(W) for W in weights.matrices(training.initialised(network, 0).blocks).values()]
+    [
+        weight_statistics.effective_share(W)
+        for W in weight_statistics.matrices(training.initialised(network, 0).blocks).values()
+    ]
 )
 sparse = claims.Table([
     claims.close("start", "even share at the start, that of uniform entries", "ours", start, 0.75, 0.02),
@@ -311,12 +367,17 @@ sparse
 figure, axes = plots.panels(1, 3, height=2.5)
 for ax, part in zip(axes, parts):
     for rule in exponents:
-        plots.magnitudes(ax, [W for found in entries[rule, part] for W in found], rule, smallest=1e-4)
+        plots.magnitudes(
+            ax, [W for found in entries[rule, part] for W in found], rule, smallest=1e-4
+        )
     ax.axvline(threshold, linestyle=":", color="0.3")
     ax.set(title=f"{part}: share of entries (%)")
 plots.legend(figure, axes[0])
 plots.caption(figure, f"Magnitudes of the weights at the end, all layers and seeds:\n{setting}")
-numbers = {f"{rule.replace('.', '_')}_above_{part}": results.Number(v, 0.1) for (rule, part), v in above.items()}
+numbers = {
+    f"{rule.replace('.', '_')}_above_{part}": record.Number(v, 0.1)
+    for (rule, part), v in above.items()
+}
 run.save(figure, slug="mirror_sparsity", number="weight histograms", caption=setting.replace("\n", " "), claims=sparse,
          numbers=numbers, **shared)  # fmt: skip
 figure

@@ -39,9 +39,9 @@ from dataclasses import replace
 import numpy as np
 from IPython.display import Image, display
 
+from lib import explorer
 from lib.companion import claims, plots
-from lib.explorer import panel as controls
-from lib.explorer import trajectory as explorer
+from lib.explorer import panel
 
 plots.set_style()
 setting = explorer.Setting(model, n, T, d, signal, noise, rule, step_size, seed, steps)
@@ -54,7 +54,7 @@ setting = explorer.Setting(model, n, T, d, signal, noise, rule, step_size, seed,
 # any $W$ to separate the opt tokens.
 
 # %%
-controls.Panel(setting)
+panel.Panel(setting)
 
 # %% [markdown]
 # ## The same without controls
@@ -74,16 +74,19 @@ claims.Table(
 )  # fmt: skip
 
 # %% tags=["nbval-check-output"]
-for name, trajectory in runs.items():
-    print(f"{name:8s} direction error {trajectory.direction_error[-1]:.3f}")
+for name, shown in runs.items():
+    print(f"{name:8s} direction error {shown.direction_error[-1]:.3f}")
 
 # %%
 board = explorer.Board(runs["NGD"])
 for name in ("NGD", "GD"):
     board.show(runs[name])
-    print(controls.said(runs[name]))
+    print(panel.said(runs[name]))
     display(
-        Image(board.png(), alt=f"{name}: loss gap, direction error, softmax weights of the opt tokens, path of W_t")
+        Image(
+            board.png(),
+            alt=f"{name}: loss gap, direction error, softmax weights of the opt tokens, path of W_t",
+        )
     )
 
 # %% [markdown]

@@ -30,7 +30,7 @@ rate_exponents = [1.5, 1.75, 2, 2.5, 3]
 rate_steps = 40000
 rate_step = 0.03
 exponents = [1.75, 2, 3]
-cones = [1e-5, 0.001, 0.01, 0.1, 0.2, 0.4, 0.7, 1.0]
+widths = [1e-5, 0.001, 0.01, 0.1, 0.2, 0.4, 0.7, 1.0]
 multiples = [1, 10, 100]
 local_steps = 1500
 local_draws = 3
@@ -50,22 +50,10 @@ draws = 300
 import numpy as np
 
 from lib.attention import tokens
-from lib.companion import claims, ledger, plots
-from lib.companion import record as results
-from lib.papers.c import (
-    cones as paper_c_cones,
-)
-from lib.papers.c import (
-    ledger as paper_c_ledger,
-)
-from lib.papers.c import (
-    predecessor as paper_c_parents,
-)
-from lib.papers.c import (
-    rates as paper_c_rates,
-)
+from lib.companion import claims, ledger, plots, record
+from lib.papers.c import cones, ledger_rows, predecessor, rates
 
-run = results.start("13_mirror_theory", "C", globals())
+run = record.start("13_mirror_theory", "C", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -78,8 +66,10 @@ plots.set_style()
 each = range(seeds)
 data = tokens.unit_tokens(each, n, T, d)
 every_exponent = sorted({*rate_exponents, *exponents, *ledger_exponents})
-found = {p: paper_c_rates.found_selections(data, each, p, find_steps) for p in every_exponent}
-print("locally optimal selections:", {p: len(of.direction) for p, of in found.items()}, f"of {seeds}")
+found = {p: rates.found_selections(data, each, p, find_steps) for p in every_exponent}
+print(
+    "locally optimal selections:", {p: len(of.direction) for p, of in found.items()}, f"of {seeds}"
+)
 
 # %% [markdown]
 # ## Rates
@@ -91,17 +81,19 @@ print("locally optimal selections:", {p: len(of.direction) for p, of in found.it
 # %%
 histories, divergences, rate_claims = {}, {}, []
 for p in rate_exponents:
-    histories[p], _ = paper_c_rates.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
+    histories[p], _ = rates.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
     divergences[p] = histories[p].divergence(found[p].solution.W)
-    rate_claims += paper_c_rates.lemma29(histories[p], divergences[p])
+    rate_claims += rates.lemma29(histories[p], divergences[p])
 rate_table = claims.Table(rate_claims)
 rate_table
 
 # %% tags=["nbval-check-output"]
-slopes = {p: np.median(paper_c_rates.slopes(histories[p], divergences[p])) for p in rate_exponents}
+slopes = {p: np.median(rates.slopes(histories[p], divergences[p])) for p in rate_exponents}
 print(rate_table.summary())
 for p, slope in slopes.items():
-    print(f"p = {p:g}: D falls like r^{slope:.1f}; Lemma 29 promises r^{paper_c_rates.theory(p)[0]:g} up to logarithms")
+    print(
+        f"p = {p:g}: D falls like r^{slope:.1f}; Lemma 29 promises r^{rates.theory(p)[0]:g} up to logarithms"
+    )
 
 # %% [markdown]
 # $D$ falls with twice the exponent that Lemma 29 promises, as $r^{-2\min(p-1, 1)}$: the error of the direction falls at the
@@ -112,18 +104,27 @@ figure, axes = plots.panels(1, len(rate_exponents), height=2.4)
 for axis, p in zip(axes, rate_exponents, strict=True):
     size, values = histories[p].norm[:, 1:], divergences[p][:, 1:]
     axis.plot(size.T, values.T, color=plots.COLOURS["NGD"], alpha=0.4, linewidth=0.8)
-    a, b, text = paper_c_rates.theory(p)
+    a, b, text = rates.theory(p)
     r = np.geomspace(size.min(), size.max(), 50)
     bound = r**a * np.log(r) ** b
     axis.plot(r, bound * np.median(values[:, 0]) / bound[0], "--", color="0.3", label=text)
-    axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slopes[p]:.2f}}}$", xlabel=r"$r = \|W\|_{p,p}$")
+    axis.set(
+        xscale="log",
+        yscale="log",
+        title=f"p = {p:g}: $r^{{{slopes[p]:.2f}}}$",
+        xlabel=r"$r = \|W\|_{p,p}$",
+    )
     axis.xaxis.set_minor_formatter("")
     axis.legend(fontsize="x-small", loc="lower left")
 axes[0].set_ylabel("divergence $D$")
 about = f"Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
 plots.caption(figure, about)
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
-numbers = {f"slope_{p:g}".replace(".", "_"): results.Number(slope, 0.05) for p, slope in slopes.items()}
+source = [
+    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
+]
+numbers = {
+    f"slope_{p:g}".replace(".", "_"): record.Number(slope, 0.05) for p, slope in slopes.items()
+}
 run.save(figure, "mirror_rates", "Lemma 29, rates", about, rate_table, numbers, source)
 figure
 
@@ -136,32 +137,46 @@ figure
 
 # %%
 kept = {
-    (p, m): paper_c_rates.captured(found[p], cones, m, local_steps, local_draws) for p in exponents for m in multiples
+    (p, m): rates.captured(found[p], widths, m, local_steps, local_draws)
+    for p in exponents
+    for m in multiples
 }
 far = {p: kept[p, multiples[-1]] for p in exponents}
-local_table = claims.Table(paper_c_rates.local_claims(far, cones, multiples[-1]))
-guaranteed = {p: np.median(paper_c_cones.radius(found[p])) for p in exponents}
+local_table = claims.Table(rates.local_claims(far, widths, multiples[-1]))
+guaranteed = {p: np.median(cones.radius(found[p])) for p in exponents}
 local_table
 
 # %% tags=["nbval-check-output"]
 print(local_table.summary())
 for p in exponents:
     print(f"p = {p:g}: guaranteed mu_0 {guaranteed[p]:.1e};",
-          f"90 % stay up to D = {max(mu for mu, share in zip(cones, kept[p, multiples[-1]]) if share >= 0.9):g}")  # fmt: skip
+          f"90 % stay up to D = {max(mu for mu, share in zip(widths, kept[p, multiples[-1]]) if share >= 0.9):g}")  # fmt: skip
 
 # %%
 figure, axes = plots.panels(1, len(multiples), height=2.3)
 for axis, m in zip(axes, multiples, strict=True):
     for p in exponents:
-        axis.plot(cones, kept[p, m], "o-", color=plots.COLOURS.get(f"p = {p:g}"), label=f"p = {p:g}", markersize=3.5)
+        axis.plot(
+            widths,
+            kept[p, m],
+            "o-",
+            color=plots.COLOURS.get(f"p = {p:g}"),
+            label=f"p = {p:g}",
+            markersize=3.5,
+        )
     axis.set(
-        xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start", title=f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$"
+        xscale="log",
+        ylim=(0, 1.05),
+        xlabel="divergence $D$ of the start",
+        title=f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$",
     )
 axes[0].set_ylabel("share that ends at\nthe cone's selection")
 plots.legend(figure, axes[0])
 about = f"locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
 plots.caption(figure, about)
-numbers = {f"kept_{p:g}_{m}".replace(".", "_"): results.Number(kept[p, m][-1], 0.05) for p, m in kept}
+numbers = {
+    f"kept_{p:g}_{m}".replace(".", "_"): record.Number(kept[p, m][-1], 0.05) for p, m in kept
+}
 run.save(figure, "mirror_local", "local convergence", about, local_table, numbers, source)
 figure
 
@@ -173,49 +188,74 @@ figure
 # optimal selection, where gradient descent from zero may stop at a local one.
 
 # %%
-record = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
-pairs = paper_c_parents.keys_against_weights(data, each, record, 0.1)
+recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
+pairs = predecessor.keys_against_weights(data, each, recorded, 0.1)
 by_dimension = {
-    tuple(s): paper_c_parents.rank_by_dimension(range(rank_seeds), *s, rank_dimensions) for s in rank_shapes
+    tuple(s): predecessor.rank_by_dimension(range(rank_seeds), *s, rank_dimensions)
+    for s in rank_shapes
 }
-several = {k: paper_c_parents.several_tokens(range(several_seeds), 3, 4, k, 0.1, 2001) for k in several_dimensions}
+several = {
+    k: predecessor.several_tokens(range(several_seeds), 3, 4, k, 0.1, 2001)
+    for k in several_dimensions
+}
 few = tokens.unit_tokens(range(path_seeds), n, T, d)
-paths = {p: paper_c_parents.path_against_descent(few, p, path_multiples, find_steps, 3) for p in exponents}
-parents_table = claims.Table(paper_c_parents.claims_on_parents(pairs, by_dimension, rank_dimensions, several, paths))
+paths = {
+    p: predecessor.path_against_descent(few, p, path_multiples, find_steps, 3) for p in exponents
+}
+parents_table = claims.Table(
+    predecessor.claims_on_parents(pairs, by_dimension, rank_dimensions, several, paths)
+)
 parents_table
 
 # %% tags=["nbval-check-output"]
 print(parents_table.summary())
 optimal = np.mean([path["optimal"].mean() for path in paths.values()])
-print(f"descent from zero reaches the globally optimal selection in {100 * optimal:.0f} % of runs, the path in all")
+print(
+    f"descent from zero reaches the globally optimal selection in {100 * optimal:.0f} % of runs, the path in all"
+)
 
 # %%
 figure, axes = plots.panels(2, 2, height=2.3)
 for (what, norm), colour in zip(
     [k for k in pairs if isinstance(k, tuple)], ("NGD", "GD", "Polyak", "Adam"), strict=True
 ):
-    plots.band(axes[0], record, pairs[what, norm], f"{what}: {norm.capitalize()}", plots.COLOURS[colour])
-axes[0].set(xscale="log", title="alignment with the two SVMs", xlabel="iteration $t$", ylim=(-0.1, 1.05))
+    plots.band(
+        axes[0], recorded, pairs[what, norm], f"{what}: {norm.capitalize()}", plots.COLOURS[colour]
+    )
+axes[0].set(
+    xscale="log", title="alignment with the two SVMs", xlabel="iteration $t$", ylim=(-0.1, 1.05)
+)
 axes[0].legend(fontsize="x-small")
 for (size, length), rank in by_dimension.items():
     axes[1].plot(rank_dimensions, rank, "o-", markersize=3.5, label=f"n={size}, T={length}")
 axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$", ylim=(0, None))
 axes[1].legend(fontsize="x-small")
-axes[2].boxplot([v[1][np.isfinite(v[1])] for v in several.values()], tick_labels=several_dimensions, whis=(0, 100))
-axes[2].set(title="several tokens: alignment with their SVM", xlabel="dimension $d$", ylim=(None, 1.02))
+axes[2].boxplot(
+    [v[1][np.isfinite(v[1])] for v in several.values()],
+    tick_labels=several_dimensions,
+    whis=(0, 100),
+)
+axes[2].set(
+    title="several tokens: alignment with their SVM", xlabel="dimension $d$", ylim=(None, 1.02)
+)
 for p, found_path in paths.items():
-    plots.band(axes[3], path_multiples, found_path["path"], f"p = {p:g}", plots.COLOURS.get(f"p = {p:g}"))
+    plots.band(
+        axes[3], path_multiples, found_path["path"], f"p = {p:g}", plots.COLOURS.get(f"p = {p:g}")
+    )
 axes[3].set(
-    xscale="log", yscale="log", title="regularisation path: $D$ to the opt tokens' SVM", xlabel=r"$R / \|W_{mm}\|$"
+    xscale="log",
+    yscale="log",
+    title="regularisation path: $D$ to the opt tokens' SVM",
+    xlabel=r"$R / \|W_{mm}\|$",
 )
 axes[3].legend(fontsize="x-small")
 
 # %%
 about = f"settings of 2308.16898, reduced: {seeds} seeds (rank {rank_seeds}, several tokens {several_seeds}, path {path_seeds}); synthetic, float64"
 plots.caption(figure, about)
-last = {f"{what}_{norm}".replace(", ", "").lower(): results.Number(np.median(pairs[what, norm][:, -1]), 1e-4)
+last = {f"{what}_{norm}".replace(", ", "").lower(): record.Number(np.median(pairs[what, norm][:, -1]), 1e-4)
         for what, norm in (k for k in pairs if isinstance(k, tuple))}  # fmt: skip
-numbers = last | {"descent_optimal": results.Number(optimal, 1e-9)}
+numbers = last | {"descent_optimal": record.Number(optimal, 1e-9)}
 run.save(figure, "mirror_parents", "parent results", about, parents_table, numbers, source)
 figure
 
@@ -227,30 +267,30 @@ figure
 # on arbitrary inputs.
 
 # %%
-rows = paper_c_ledger.deterministic(draws) + paper_c_ledger.on_gradients(data, each, ledger_exponents, 40)
+rows = ledger_rows.deterministic(draws) + ledger_rows.on_gradients(data, each, ledger_exponents, 40)
 for p in ledger_exponents:
-    rows += paper_c_ledger.on_steps(data, each, p, 0.01, ledger_steps)
-    rows += paper_c_ledger.in_cones(found[p], np.geomspace(5, 5e6, 13), 10, ledger_steps)
+    rows += ledger_rows.on_steps(data, each, p, 0.01, ledger_steps)
+    rows += ledger_rows.in_cones(found[p], np.geomspace(5, 5e6, 13), 10, ledger_steps)
 for p in rate_exponents:
     rows += ledger.rows("Lemma 29", "from the cone D = 0.001, normalised", seeds,
-                        *paper_c_rates.lemma29(histories[p], divergences[p]), paper=paper_c_ledger.STATEMENTS)  # fmt: skip
+                        *rates.lemma29(histories[p], divergences[p]), paper=ledger_rows.STATEMENTS)  # fmt: skip
 table = ledger.in_order(rows)
 checked = claims.Table(row.claim for row in table)
 checked
 
 # %% tags=["nbval-check-output"]
 print(checked.summary())
-print(f"{len(set(row.statement for row in table))} of {len(paper_c_ledger.STATEMENTS)} statements, {len(table)} rows")
+print(
+    f"{len(set(row.statement for row in table))} of {len(ledger_rows.STATEMENTS)} statements, {len(table)} rows"
+)
 
 # %%
 figure = ledger.draw(table)
-about = (
-    f"Lemmas 4 and 12-30 of paper C, a mark per claim; our settings and constants; synthetic, ≤ {seeds} seeds, float64"
-)
+about = f"Lemmas 4 and 12-30 of paper C, a mark per claim; our settings and constants; synthetic, ≤ {seeds} seeds, float64"
 plots.caption(figure, about)
 numbers = {
-    "claims": results.Number(len(checked), 0),
-    "claims_that_hold": results.Number(sum(c.holds for c in checked), 0),
+    "claims": record.Number(len(checked), 0),
+    "claims_that_hold": record.Number(sum(c.holds for c in checked), 0),
 }
 run.save(figure, "mirror_ledger", "every lemma", about, checked, numbers, source)
 ledger.save(table, "mirror_ledger", scale, "Paper C (2410.14581), lemma by lemma")

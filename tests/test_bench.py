@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from lib import dynamics, mirror, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import gradient_descent as dynamics
 from lib.dynamics import rules
-from lib.mirror import descent as mirror_descent
-from lib.svm import max_margin as svm
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure, plain
 
@@ -19,7 +17,9 @@ RECORD = np.array([0, 3, 10])
 @pytest.mark.parametrize("head", ["fixed", "joint"])
 def test_plain_training_equals_the_library(head):
     joint = head == "joint"
-    data = tokens.two_token_gaussian(0, n=3, d=12) if joint else tokens.unit_tokens(0, n=3, T=3, d=5)
+    data = (
+        tokens.two_token_gaussian(0, n=3, d=12) if joint else tokens.unit_tokens(0, n=3, T=3, d=5)
+    )
     problem = coordinates.minimal(data)
     W = svm.token_svm(problem.tokens).W
     ours = dynamics.train(problem, rules.ngd(0.3), 10, RECORD, targets={"W_mm": W}, head=head)
@@ -34,10 +34,12 @@ def test_plain_training_equals_the_library(head):
 @pytest.mark.parametrize("p", [1.75, 2, 3])
 def test_plain_mirror_descent_equals_the_library(p):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
-    start, target = mirror_descent.gaussian_start(data, [0]), svm.token_svm(data, norm=p).W
-    ours = mirror_descent.train(data, mirror_descent.Rule(p, 0.3), 10, start, record=RECORD)
+    start, target = mirror.gaussian_start(data, [0]), svm.token_svm(data, norm=p).W
+    ours = mirror.train(data, mirror.MirrorRule(p, 0.3), 10, start, record=RECORD)
     reference = plain.train_mirror(plain.Model(data), p, 0.3, 10, RECORD, start[0], target[0])
-    np.testing.assert_allclose(reference[:, 1:].T, (ours.norm[0], ours.divergence(target)[0]), rtol=1e-9)
+    np.testing.assert_allclose(
+        reference[:, 1:].T, (ours.norm[0], ours.divergence(target)[0]), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("solve", [plain.svm_per_constraint, plain.svm_vectorised])
@@ -49,7 +51,9 @@ def test_plain_svm_equals_the_library(solve):
 @pytest.mark.parametrize("p", [1.75, 3.0])
 def test_plain_lp_svm_equals_the_library(p):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
-    np.testing.assert_allclose(plain.svm_per_constraint(data, p), svm.token_svm(data, norm=p).W[0], atol=1e-4)
+    np.testing.assert_allclose(
+        plain.svm_per_constraint(data, p), svm.token_svm(data, norm=p).W[0], atol=1e-4
+    )
 
 
 def test_gate_raises_with_the_difference():
@@ -60,7 +64,9 @@ def test_gate_raises_with_the_difference():
 
 
 def entry(ratio, sense="at least"):
-    return measure.Entry("one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, sense, "1 us", "100 us", "a note")
+    return measure.Entry(
+        "one", 1e-6, 1e-4, ratio, (90.0, 110.0), 100.0, sense, "1 us", "100 us", "a note"
+    )
 
 
 CASES = [(entry(100.0), 0), (entry(99.0), 1), (entry(99.0, "at most"), 0)]

@@ -6,11 +6,10 @@ import jupytext
 import nbformat
 import pytest
 
-from lib.companion import colab_cell as door
-from lib.companion import parameters
-from lib.companion import record as results
+from lib import files
+from lib.companion import colab_cell, parameters, record
 
-FOLDER = results.ROOT / "notebooks"
+FOLDER = files.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
 SCALES = tomllib.loads((FOLDER / "scales.toml").read_text(encoding="utf-8"))
 MEND = "run `make notebooks`"
@@ -24,19 +23,26 @@ def stored(source):
 
 
 def cells(path):
-    read = [cell for cell in jupytext.read(path).cells if not door.is_door(cell)]
-    return [(cell.cell_type, cell.source.strip(), sorted(cell.metadata.get("tags", []))) for cell in read]
+    read = [cell for cell in jupytext.read(path).cells if not colab_cell.is_door(cell)]
+    return [
+        (cell.cell_type, cell.source.strip(), sorted(cell.metadata.get("tags", [])))
+        for cell in read
+    ]
 
 
 @each
 def test_pair_has_the_same_cells(source):
-    assert cells(source) == cells(stored(source)), f"{source.stem}.ipynb differs from {source.name}: {MEND}"
+    assert cells(source) == cells(stored(source)), (
+        f"{source.stem}.ipynb differs from {source.name}: {MEND}"
+    )
 
 
 @each
 def test_stored_notebook_installs_the_project_where_it_is_absent(source):
     own = nbformat.read(stored(source), 4).cells
-    assert [cell.source for cell in own] == [cell.source for cell in door.opened(own)], "run `python -m lib.door`"
+    assert [cell.source for cell in own] == [cell.source for cell in colab_cell.opened(own)], (
+        "run `python -m lib.door`"
+    )
 
 
 @each
@@ -58,7 +64,9 @@ def test_stored_outputs_are_there_and_without_errors(source):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert outputs, f"no outputs in {source.stem}.ipynb: {MEND}"
     assert not [output for output in outputs if output.output_type == "error"]
-    assert str(results.ROOT) not in nbformat.writes(notebook), "an output names a folder of this machine"
+    assert str(files.ROOT) not in nbformat.writes(notebook), (
+        "an output names a folder of this machine"
+    )
 
 
 @pytest.mark.parametrize("notebook", SCALES)
@@ -67,9 +75,11 @@ def test_scales_change_parameters_that_exist(notebook):
     assert source in SOURCES, f"scales.toml names {notebook}, and there is no {source.name}"
     known = parameters.literals(source.read_text(encoding="utf-8"))
     for scale, changes in SCALES[notebook].items():
-        assert scale in results.SCALES[1:], f"{notebook} has no scale {scale}"
+        assert scale in record.SCALES[1:], f"{notebook} has no scale {scale}"
         assert changes.keys() <= known.keys() - {"scale"}, f"{notebook}, {scale}: no such parameter"
 
 
 def test_no_ipynb_without_its_source():
-    assert [path.name for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".py").exists()] == []
+    assert [
+        path.name for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".py").exists()
+    ] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lib.site import figures as gallery
+from lib.site import figures
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()
@@ -58,4 +58,6 @@ def test_citation_is_of_this_project_and_the_three_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["license"] == PROJECT["license"] and citation["version"] == PROJECT["version"]
     cited = {reference["url"]: reference["title"] for reference in citation["references"]}
-    assert cited == {f"https://arxiv.org/abs/{number}": title for title, number in gallery.PAPERS.values()}
+    assert cited == {
+        f"https://arxiv.org/abs/{number}": title for title, number in figures.PAPERS.values()
+    }

@@ -10,7 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 ROWS = [line for line in README.splitlines() if re.match(r"\| \[`\w+`\]\(figures/", line)]
-RECORDS = {path.relative_to(ROOT).as_posix(): json.loads(path.read_text()) for path in ROOT.glob("figures/*/*.json")}
+RECORDS = {
+    path.relative_to(ROOT).as_posix(): json.loads(path.read_text())
+    for path in ROOT.glob("figures/*/*.json")
+}
 QUOTED = r"([-−]?[\d.]+)( %)? \(`(\w+)`\)"
 
 
@@ -26,7 +29,11 @@ def test_every_figure_has_a_row_at_its_largest_scale():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: re.search(r"`(\w+)`", row).group(1))
 def test_row_agrees_with_its_record(row):
     record = RECORDS[re.search(r"\((figures/[^)]+)\.png\)", row).group(1) + ".json"]
-    assert f"`{record['slug']}`" in row and f"notebooks/{record['notebook']}.ipynb" in row and record["scale"] in row
+    assert (
+        f"`{record['slug']}`" in row
+        and f"notebooks/{record['notebook']}.ipynb" in row
+        and record["scale"] in row
+    )
     quoted = re.findall(QUOTED, row)
     assert quoted
     for text, percent, name in quoted:

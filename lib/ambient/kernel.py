@@ -1,9 +1,11 @@
-"""The compiled loop of l_p mirror descent; `lib.mirror_engine.run_numpy` is its twin in plain numpy.
+"""The compiled loop of l_p mirror descent; `lib.mirror_engine.run_numpy` is its twin in plain
+numpy.
 
-A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one iteration moves by
--eta times the gradient: one power 1/(p-1) per entry gives W back, one power q per entry the gradient's dual norm.
-Mirror descent sees the coordinates, so W stays in the given ones, and everything is linear in it: margins A vec(W)
-with the rows A of `svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
+A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
+iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
+per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
+ones, and everything is linear in it: margins A vec(W) with the rows A of
+`svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
 """
 
 import math
@@ -11,12 +13,15 @@ import math
 import numba
 import numpy as np
 
-from lib.compiled import exponentials, gram
-from lib.compiled import softmax as lanes
+from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
 from lib.dynamics.kernel import COMPLETED, DIVERGED, LONGEST, STALLED
 
-_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+_REORDER = {
+    "reassoc",
+    "contract",
+    "nsz",
+}  # sums may be taken in any order, so that they fill vector registers
 SOURCES = stamp(__file__)
 NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
 
@@ -62,10 +67,11 @@ def _plus(log_value, log_scale):
 
 @numba.njit(error_model="numpy")
 def power(x, exponent, work, out):
-    """out = |x|^exponent, exponent > 0; (m,) each, `work` too. Returns the log of the largest; above LONGEST, no `out`.
+    """out = |x|^exponent, exponent > 0; (m,) each, `work` too. Returns the log of the largest;
+    above LONGEST, no `out`.
 
-    Square roots and products where they do; otherwise e^(exponent log|x|), whose relative error is about
-    exponent |log x| 2^-52.
+    Square roots and products where they do; otherwise e^(exponent log|x|), whose relative error is
+    about exponent |log x| 2^-52.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0
@@ -76,7 +82,9 @@ def power(x, exponent, work, out):
         if top <= LONGEST:
             for i in range(x.size):
                 size = abs(x[i])
-                out[i] = (size if whole else 1.0) * (math.sqrt(size) if root else size if exponent == 2.0 else 1.0)
+                out[i] = (size if whole else 1.0) * (
+                    math.sqrt(size) if root else size if exponent == 2.0 else 1.0
+                )
         return top
     exponentials.log(x, exponent, work)
     top = -math.inf
@@ -89,9 +97,11 @@ def power(x, exponent, work, out):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to a positive factor; returns the logs of that factor and of ||A^T c||_q, both -inf for zero.
+    """out = A^T c up to a positive factor; returns the logs of that factor and of ||A^T c||_q, both
+    -inf for zero.
 
-    The factor is the largest entry, so that no power of an entry overflows; entries of `out` are at most 1.
+    The factor is the largest entry, so that no power of an entry overflows; entries of `out` are at
+    most 1.
     """
     _pull(A, c, out)
     largest = 0.0
@@ -122,12 +132,13 @@ def _move(step, direction, exponent, U, W, work):
 
 @numba.njit
 def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, head_path, logs):
-    """Train one run in place; fills its records and returns (status, last iteration, first rise of the loss).
+    """Train one run in place; fills its records and returns (status, last iteration, first rise of
+    the loss).
 
-    A (m, D) rows of the margins, signed (T n, d) rows y_i x_{i,t} of the scores, reference token first, each token's
-    samples together; U and V the
-    mirror images of W (D,) and of the head v (d,). rule: (p, step_size, 1.0 if normalised). times: what to record,
-    ascending. logs (len(times), 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+    A (m, D) rows of the margins, signed (T n, d) rows y_i x_{i,t} of the scores, reference token
+    first, each token's samples together; U and V the mirror images of W (D,) and of the head v
+    (d,). rule: (p, step_size, 1.0 if normalised). times: what to record, ascending. logs
+    (len(times), 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
     """
     T = signed.shape[0] // n
     p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
@@ -138,25 +149,35 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
                              np.zeros((T, width)))  # fmt: skip
     lane, scales = np.zeros((10, width)), np.zeros((2, 1))
     all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
-    flat_margins, flat_scores, flat_c, flat_push = all_margins[0], all_scores[0], np.zeros((T - 1) * n), np.zeros(T * n)
-    down, powers, down_v, powers_v = np.zeros(W.size), np.zeros((2, W.size)), np.zeros(v.size), np.zeros((2, v.size))
+    flat_margins, flat_scores, flat_c, flat_push = (
+        all_margins[0],
+        all_scores[0],
+        np.zeros((T - 1) * n),
+        np.zeros(T * n),
+    )
+    down, powers, down_v, powers_v = (
+        np.zeros(W.size),
+        np.zeros((2, W.size)),
+        np.zeros(v.size),
+        np.zeros((2, v.size)),
+    )
     record, rise, last = 0, -1, math.inf
     for t in range(times[-1] + 1):
         _multiply(A, W, flat_margins)
-        lanes.scatter(0, n, all_margins, margins)
+        softmax.scatter(0, n, all_margins, margins)
         if joint or t == 0:
             _multiply(signed, v, flat_scores)
-            lanes.scatter(0, n, all_scores, scores)
+            softmax.scatter(0, n, all_scores, scores)
         recording = record < times.size and times[record] == t
-        lanes.slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
+        softmax.slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
         scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
         if recording:
-            log_gap = lanes.log_gap(0, n, scores, logistic, not joint, lane)
-        lanes.gather(0, n, c, flat_c)
+            log_gap = softmax.log_gap(0, n, scores, logistic, not joint, lane)
+        softmax.gather(0, n, c, flat_c)
         log_factor, log_size = _direction(A, flat_c, q, powers, down)
         log_factor_v, log_size_v = -math.inf, -math.inf
         if joint:
-            lanes.gather(0, n, push, flat_push)
+            softmax.gather(0, n, push, flat_push)
             log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
 
         loss = 0.0
@@ -173,7 +194,8 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else would survive.
+        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else
+        # would survive.
         step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
         step_v = math.log(eta) + _plus(log_factor_v, -log_size_v if normalised else push_scale)
         if not (step < LONGEST and step_v < LONGEST):  # false for NaN
@@ -187,14 +209,21 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
 
 
 @numba.njit(parallel=True, cache=True)
-def train(A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs, sources=SOURCES):
+def train(
+    A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs, sources=SOURCES
+):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
-    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule, padded with -1;
-    U, W (jobs, D), V, v (jobs, d). Returns status, last iteration and first rise of the loss, (jobs,) each.
+    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule,
+    padded with -1; U, W (jobs, D), V, v (jobs, d). Returns status, last iteration and first rise of
+    the loss, (jobs,) each.
     """
     jobs, kinds = len(U), len(rules)
-    status, ended, rise = np.zeros(jobs, np.int64), np.zeros(jobs, np.int64), np.zeros(jobs, np.int64)
+    status, ended, rise = (
+        np.zeros(jobs, np.int64),
+        np.zeros(jobs, np.int64),
+        np.zeros(jobs, np.int64),
+    )
     for j in numba.prange(jobs):
         run, kind = j // kinds, j % kinds
         own = times[kind][times[kind] >= 0]

@@ -1,8 +1,9 @@
 """Minimal coordinates: why the cost of training does not grow with the dimension of the tokens.
 
 The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never leaves
-span(tokens) x span(queries). Writing tokens in an orthonormal basis of their span (width at most nT) and queries in
-theirs (at most n) changes no score, no norm and no angle: GD, NGD, momentum and Polyak are rotation equivariant.
+span(tokens) x span(queries). Writing tokens in an orthonormal basis of their span (width at most
+nT) and queries in theirs (at most n) changes no score, no norm and no angle: GD, NGD, momentum and
+Polyak are rotation equivariant.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from lib.attention.tokens import TokenSet
 class Minimal:
     """A token set in minimal coordinates, with the bases that lead back.
 
-    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and query_basis (runs, d_z, q)
-    with orthonormal columns.
+    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and query_basis
+    (runs, d_z, q) with orthonormal columns.
     """
 
     tokens: TokenSet
@@ -40,7 +41,9 @@ def minimal(tokens: TokenSet) -> Minimal:
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    return Minimal(TokenSet(X.reshape(runs, n, T, -1), tokens.y, z, u, tokens.opt), token_basis, query_basis)
+    return Minimal(
+        TokenSet(X.reshape(runs, n, T, -1), tokens.y, z, u, tokens.opt), token_basis, query_basis
+    )
 
 
 def _basis(rows):
@@ -62,15 +65,17 @@ def others(selected: np.ndarray, T: int) -> np.ndarray:
 def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
     """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n, T-1, d)."""
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
-    rest = np.take_along_axis(tokens.X, others(selected, tokens.shape[2])[..., None], 2)  # (runs, n, T-1, d)
+    rest = np.take_along_axis(
+        tokens.X, others(selected, tokens.shape[2])[..., None], 2
+    )  # (runs, n, T-1, d)
     return chosen - rest
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i') over the pairs m = (i, t), (runs, m, m).
 
-    The Gram matrix of the matrices delta_m z_i^T: the kernel both of gradient descent on W and of the token SVM's
-    dual. delta (runs, n, T-1, d), z (runs, n, d_z).
+    The Gram matrix of the matrices delta_m z_i^T: the kernel both of gradient descent on W and of
+    the token SVM's dual. delta (runs, n, T-1, d), z (runs, n, d_z).
     """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)

@@ -1,8 +1,10 @@
-"""The single-layer model of paper A: f_i = y_i u^T X_i^T softmax(X_i W z_i), its loss and closed-form gradients.
+"""The single-layer model of paper A: f_i = y_i u^T X_i^T softmax(X_i W z_i), its loss and
+closed-form gradients.
 
-Everything is computed relative to the selected token s_i, the one with the largest logit, and the softmax weights of
-the other tokens are kept as logarithms with the largest one factored out: subtraction of nearly equal numbers never
-happens, so the gradient's direction stays exact when the weights themselves are e^-30000.
+Everything is computed relative to the selected token s_i, the one with the largest logit, and the
+softmax weights of the other tokens are kept as logarithms with the largest one factored out:
+subtraction of nearly equal numbers never happens, so the gradient's direction stays exact when the
+weights themselves are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -18,9 +20,9 @@ LOSSES = ("exponential", "logistic")
 class Slopes:
     """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
 
-    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and of L - L*;
-    pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale (...,); push (..., n, T) e^log_push_scale =
-    -dL/dscores = |l'(f_i)| p_{i,t} / n.
+    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and
+    of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale (...,); push (..., n,
+    T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n.
     """
 
     log_weights: np.ndarray
@@ -35,18 +37,23 @@ class Slopes:
 def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
-    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s + e and
-    -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at p_opt = 1, opt being the
-    token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 + exp(-f)) ("logistic").
+    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s +
+    e and -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at
+    p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 +
+    exp(-f)) ("logistic").
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - np.take_along_axis(logits, s, -1)
     selected_score = np.take_along_axis(scores, s, -1)
     D = scores - selected_score
     level = D == 0  # the selected token and those with its score, as repeated tokens have
-    second = np.where(level, -np.inf, b).max(-1)  # (..., n), largest logit that counts; -inf if all scores are equal
+    second = np.where(level, -np.inf, b).max(
+        -1
+    )  # (..., n), largest logit that counts; -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
-    w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))  # weights relative to the second
+    w = np.where(
+        level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None]))
+    )  # weights relative to the second
     log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
     log_small = second - log_Z
     mean_D = (w * D).sum(-1)
@@ -63,9 +70,13 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     best = scores.max(-1)
     lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))  # epsilon = gamma_opt - f
+        log_epsilon = np.where(
+            lag > 0, np.log(lag - e), log_small + np.log(-mean_D)
+        )  # epsilon = gamma_opt - f
         log_gap = log_mean(_log_gap(log_epsilon, best, loss))
-    return Slopes(log_weights, log_mean(log_loss(f, loss)), log_gap, pull, log_scale, push, log_push_scale)
+    return Slopes(
+        log_weights, log_mean(log_loss(f, loss)), log_gap, pull, log_scale, push, log_push_scale
+    )
 
 
 def _factor(values, log_factor):
@@ -80,7 +91,9 @@ def log_loss(f, loss):
     """log l(f)."""
     if loss == "exponential":
         return -f
-    return np.where(f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))  # log1p(x) = x below e^-37
+    return np.where(
+        f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0)))
+    )  # log1p(x) = x below e^-37
 
 
 def log_derivative(f, loss):
@@ -94,7 +107,9 @@ def _log_gap(log_epsilon, best, loss):
     exponential: l(best) expm1(epsilon); logistic: log1p(sigmoid(-best) expm1(epsilon)).
     """
     tiny = log_epsilon < -37  # there expm1(x) = log1p(x) = x in float64
-    log_expm1 = np.where(tiny, log_epsilon, np.log(np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))))
+    log_expm1 = np.where(
+        tiny, log_epsilon, np.log(np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon))))
+    )
     log_gap = log_derivative(best, loss) + log_expm1
     if loss == "exponential":
         return log_gap
@@ -118,7 +133,8 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 
 
 def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"):
-    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1, in closed form.
+    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1, in closed
+    form.
 
     grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i), with l(f) the chosen loss.
@@ -136,11 +152,15 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
     return np.exp(at.log_loss), grad_W, -np.exp(at.log_push_scale)[:, None] * pushed
 
 
-def influences(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential") -> np.ndarray:
-    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n); row j sums to its rate.
+def influences(
+    tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
+) -> np.ndarray:
+    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n); row j
+    sums to its rate.
 
-    Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where -grad_W L = sum_i v_i z_i^T. Samples help each other
-    where it is positive; nearly orthogonal tokens (paper A, Assumption 1) let the diagonal decide.
+    Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where -grad_W L = sum_i v_i z_i^T.
+    Samples help each other where it is positive; nearly orthogonal tokens (paper A, Assumption 1)
+    let the diagonal decide.
     """
     at = slopes(logits(tokens, W), scores(tokens, u), loss)
     v = np.exp(at.log_scale)[:, None, None] * np.einsum("rnt,rntd->rnd", at.pull, tokens.X)

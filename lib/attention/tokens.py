@@ -10,14 +10,16 @@ from lib.seeds import stream
 
 @dataclass(frozen=True)
 class TokenSet:
-    """Sequences of tokens with labels and queries; the leading axis counts independent data sets ("runs").
+    """Sequences of tokens with labels and queries; the leading axis counts independent data sets
+    ("runs").
 
-    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries (paper A: the first
-    token); u (runs, d) the linear head, zero where it is still to be trained; opt (runs, n) the index of each
-    sample's opt token. Tokens and queries may live in different coordinates (d and d_z).
+    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries
+    (paper A: the first token); u (runs, d) the linear head, zero where it is still to be trained;
+    opt (runs, n) the index of each sample's opt token. Tokens and queries may live in different
+    coordinates (d and d_z).
 
-    Raises ValueError, naming the argument, for wrong shapes, values that are not finite, labels other than -1 or
-    +1, fewer than two tokens, or an opt index out of range.
+    Raises ValueError, naming the argument, for wrong shapes, values that are not finite, labels
+    other than -1 or +1, fewer than two tokens, or an opt index out of range.
     """
 
     X: np.ndarray
@@ -31,8 +33,15 @@ class TokenSet:
             raise ValueError(f"X has shape {self.X.shape}; it needs four axes (runs, n, T, d)")
         runs, n, T, d = self.X.shape
         if T < 2:
-            raise ValueError(f"X has T = {T} token per sample; attention needs at least 2 to choose between")
-        wanted = {"y": (runs, n), "z": (runs, n, self.z.shape[-1]), "u": (runs, d), "opt": (runs, n)}
+            raise ValueError(
+                f"X has T = {T} token per sample; attention needs at least 2 to choose between"
+            )
+        wanted = {
+            "y": (runs, n),
+            "z": (runs, n, self.z.shape[-1]),
+            "u": (runs, d),
+            "opt": (runs, n),
+        }
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
@@ -41,7 +50,11 @@ class TokenSet:
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
             raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
-        if not np.issubdtype(self.opt.dtype, np.integer) or self.opt.min() < 0 or self.opt.max() >= T:
+        if (
+            not np.issubdtype(self.opt.dtype, np.integer)
+            or self.opt.min() < 0
+            or self.opt.max() >= T
+        ):
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
 
     @property
@@ -58,9 +71,9 @@ class TokenSet:
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis.
 
-    z defaults to the first token of each sample, u to zero. opt defaults to the token with the largest score
-    gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must be unique: a tie raises
-    ValueError naming the sample.
+    z defaults to the first token of each sample, u to zero. opt defaults to the token with the
+    largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must
+    be unique: a tie raises ValueError naming the sample.
     """
     X = np.asarray(X, float)
     if X.ndim == 3:
@@ -90,12 +103,14 @@ def _opt_tokens(tokens):
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Paper A, Example 1, in class-mean form (our reading of it; the paper's exact form did not survive).
+    """Paper A, Example 1, in class-mean form (our reading of it; the paper's exact form did not
+    survive).
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- = -mu_+ when
-    `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per entry, P the projector off
-    span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that all other tokens score zero (Assumption 2).
-    The query is the first token; the opt token stands at a random other position. Needs d >= 3.
+    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- =
+    -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per
+    entry, P the projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
+    all other tokens score zero (Assumption 2). The query is the first token; the opt token stands
+    at a random other position. Needs d >= 3.
     """
     _positive(signal=signal, noise=noise)
     if d < 3:
@@ -116,14 +131,20 @@ def _class_means(data, labels, n, T, d, signal, noise, antipodal):
     return X, y, X[:, 0], head, opt
 
 
-def gaussian_tokens(seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None) -> TokenSet:
-    """Paper A, Example 1, in Gaussian form: every token N(0, noise^2 I), the opt token scaled by `signal`.
+def gaussian_tokens(
+    seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None
+) -> TokenSet:
+    """Paper A, Example 1, in Gaussian form: every token N(0, noise^2 I), the opt token scaled by
+    `signal`.
 
-    u is the least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which needs n T <= d.
-    `noise` defaults to 1/sqrt(d): token norm about 1. The query is the first token, never the opt token.
+    u is the least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which
+    needs n T <= d. `noise` defaults to 1/sqrt(d): token norm about 1. The query is the first token,
+    never the opt token.
     """
     if n * T > d:
-        raise ValueError(f"n T = {n * T} exceeds d = {d}: equal scores of the other tokens need n T <= d")
+        raise ValueError(
+            f"n T = {n * T} exceeds d = {d}: equal scores of the other tokens need n T <= d"
+        )
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
@@ -140,12 +161,16 @@ def gaussian_tokens(seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, no
     return _stack(seeds, draw)
 
 
-def two_token_gaussian(seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, noise=None) -> TokenSet:
-    """Paper A, data model (DM): x_{i,opt} ~ N(0, signal^2 noise^2 I), one additional token ~ N(0, noise^2 I).
+def two_token_gaussian(
+    seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, noise=None
+) -> TokenSet:
+    """Paper A, data model (DM): x_{i,opt} ~ N(0, signal^2 noise^2 I), one additional token ~ N(0,
+    noise^2 I).
 
-    y_i = sign(u_*^T x_{i,opt}) for a random u_*; for T > 2 the additional token is repeated T - 1 times, which
-    keeps Assumption 2 at every step. The head is left at zero: this is the joint-training model. The opt token
-    stands last, the query is the first token (the additional one). `noise` defaults to 1/sqrt(d).
+    y_i = sign(u_*^T x_{i,opt}) for a random u_*; for T > 2 the additional token is repeated T - 1
+    times, which keeps Assumption 2 at every step. The head is left at zero: this is the
+    joint-training model. The opt token stands last, the query is the first token (the additional
+    one). `noise` defaults to 1/sqrt(d).
     """
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
@@ -153,7 +178,9 @@ def two_token_gaussian(seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, 
     def draw(data, labels):
         opt_tokens = signal * noise * data.standard_normal((n, d))
         additional = noise * data.standard_normal((n, d))
-        X = np.concatenate([np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1)  # (n, T, d)
+        X = np.concatenate(
+            [np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1
+        )  # (n, T, d)
         y = np.where(opt_tokens @ labels.standard_normal(d) >= 0, 1.0, -1.0)
         return X, y, additional, np.zeros(d), np.full(n, T - 1)
 
@@ -161,7 +188,8 @@ def two_token_gaussian(seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, 
 
 
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
-    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere, random labels.
+    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere,
+    random labels.
 
     Scores are all different, so Assumption 2 fails; the queries are independent of the tokens.
     """

@@ -9,11 +9,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib.companion import record as results
-from lib.companion.record import folder
+from lib import files, provenance
+from lib.companion.notebook_cells import KERNEL, without_widget
+from lib.files import folder
 
-KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
-WIDGET = "application/vnd.jupyter.widget-view+json"
 # Environment, working folder and log of a run belong to the whole worker process.
 _one_notebook_per_process = threading.Lock()
 
@@ -28,8 +27,9 @@ class Job:
     text: str
     parts: dict
     custom: bool
-    # Where things lie for whoever plans the job; a worker on another machine may see other defaults.
-    root: Path = results.ROOT
+    # Where things lie for whoever plans the job; a worker on another machine may see other
+    # defaults.
+    root: Path = files.ROOT
     figures_folder: Path = field(default_factory=lambda: folder("figures"))
     runs_folder: Path = field(default_factory=lambda: folder("runs"))
     notebooks_folder: Path = field(default_factory=lambda: folder("notebooks"))
@@ -38,13 +38,19 @@ class Job:
     def home(self) -> Path:
         """Folder of the staged figures and the kernel's log."""
         if self.custom:
-            return self.runs_folder / "custom" / f"{self.notebook}-{results.digest(self.overrides)[:8]}"
+            return (
+                self.runs_folder
+                / "custom"
+                / f"{self.notebook}-{provenance.digest(self.overrides)[:8]}"
+            )
         return self.runs_folder / self.scale / self.notebook
 
     @property
     def copy(self) -> Path:
         """The executed notebook."""
-        return self.home / f"{self.notebook}.ipynb" if self.custom else self.home.with_suffix(".ipynb")
+        return (
+            self.home / f"{self.notebook}.ipynb" if self.custom else self.home.with_suffix(".ipynb")
+        )
 
     @property
     def marker(self) -> Path:
@@ -70,7 +76,8 @@ def _surroundings(job: Job, threads: int):
         "TQDM_DISABLE": 1,
         "OMP_WAIT_POLICY": "PASSIVE",  # on a busy machine, threads that wait actively take the cores from each other
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
-        # glibc gives a freed tensor's pages back and fetches them again at the next step: 4 of 10 CPU seconds of a ViT
+        # glibc gives a freed tensor's pages back and fetches them again at the next step: 4 of 10
+        # CPU seconds of a ViT
         **dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), 2**32),
     }
     before = dict(os.environ)
@@ -154,7 +161,8 @@ def execute(job: Job, threads: int | None, timeout: float | None) -> tuple[float
 def stand_in(job: Job) -> bool:
     """Whether a figure of a larger scale was made from embedded data, for want of the real ones.
 
-    Such a figure must not take the place of the real one: it stays staged, and the job never counts as up to date.
+    Such a figure must not take the place of the real one: it stays staged, and the job never counts
+    as up to date.
     """
     records = (job.home / "figures" / job.scale).glob("*.json")
     rows = [row for path in records for row in json.loads(path.read_text(encoding="utf-8"))["data"]]
@@ -163,28 +171,18 @@ def stand_in(job: Job) -> bool:
 
 def publish(job: Job, seconds: float) -> list[str]:
     """Move the staged figures to figures/<scale>/ and then write the marker; return their names."""
-    files, data = {}, []
+    written, data = {}, []
     staged = (p for p in (job.home / "figures" / job.scale).glob("*") if not p.name.startswith("."))
     for path in sorted(staged, key=lambda p: (p.stem, p.suffix == ".json", p.suffix)):
         content = path.read_bytes()
         if path.suffix == ".json":
             data += [row for row in json.loads(content)["data"] if row not in data]
-        results.write(job.figures / path.name, content)
-        files[path.name] = results.sha256(content)
+        files.write(job.figures / path.name, content)
+        written[path.name] = files.sha256(content)
     shutil.rmtree(job.home / "figures", ignore_errors=True)
-    marker = {**job.parts, "data": data, "figures": files, "seconds": round(seconds, 1)}
-    results.write(job.marker, results.dumps(marker).encode())
-    return list(files)
-
-
-def without_widget(output):
-    """An output as it can be kept: a widget needs its kernel, so a line stands in its place."""
-    if WIDGET not in output.get("data", {}):
-        return output
-    import nbformat
-
-    words = "*A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown.*"
-    return nbformat.v4.new_output("display_data", {"text/markdown": words, "text/plain": words.strip("*")})
+    marker = {**job.parts, "data": data, "figures": written, "seconds": round(seconds, 1)}
+    files.write(job.marker, files.dumps(marker).encode())
+    return list(written)
 
 
 def store(job: Job) -> None:
@@ -192,17 +190,24 @@ def store(job: Job) -> None:
     import jupytext
     import nbformat
 
-    from lib.companion import colab_cell as door
+    from lib.companion import colab_cell
 
     source = jupytext.reads(job.text, fmt="py:percent")
     executed = nbformat.read(job.copy, as_version=4)
-    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    notebook = nbformat.v4.new_notebook(
+        metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    )
     for place, (cell, ran) in enumerate(zip(source.cells, executed.cells, strict=True)):
         cell.id = f"cell-{place:02d}"
         cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = list(map(without_widget, ran.outputs)), ran.execution_count
+            cell.outputs, cell.execution_count = (
+                list(map(without_widget, ran.outputs)),
+                ran.execution_count,
+            )
         notebook.cells.append(cell)
-    notebook.cells = door.opened(notebook.cells)
+    notebook.cells = colab_cell.opened(notebook.cells)
     nbformat.validate(notebook)
-    results.write(job.notebooks_folder / f"{job.notebook}.ipynb", (nbformat.writes(notebook) + "\n").encode())
+    files.write(
+        job.notebooks_folder / f"{job.notebook}.ipynb", (nbformat.writes(notebook) + "\n").encode()
+    )

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lib import files, provenance
 from lib.batch.job import Job
 from lib.companion import parameters
-from lib.companion import record as results
-from lib.companion.record import folder
+from lib.files import folder
 
 
 class UsageError(Exception):
@@ -38,10 +38,13 @@ def select(names: Iterable[str], known: list[str]) -> list[str]:
 
 
 def _check(changes: Mapping, parameters: Mapping) -> None:
-    # papermill itself only logs a parameter that it does not know, and the default figure would come out.
+    # papermill itself only logs a parameter that it does not know, and the default figure would
+    # come out.
     unknown = sorted(changes.keys() - parameters.keys())
     if unknown:
-        raise ValueError(f"there is no parameter {', '.join(unknown)}; there are {', '.join(parameters)}")
+        raise ValueError(
+            f"there is no parameter {', '.join(unknown)}; there are {', '.join(parameters)}"
+        )
     for key, value in changes.items():
         if isinstance(parameters[key], int | float) and isinstance(value, str):
             raise ValueError(f"{key} is a number such as {parameters[key]}, not {value!r}")
@@ -65,12 +68,14 @@ def plan(names: list[str], scale: str, settings: Mapping) -> tuple[list[Job], li
         try:
             literals = parameters.literals(text)
             _check(changes, literals)
-            parts = results.fingerprint(notebook, {**literals, **changes})
+            parts = provenance.fingerprint(notebook, {**literals, **changes})
         except (ValueError, SyntaxError) as error:
             raise UsageError(f"{notebook}: {error}") from None
         jobs.append(Job(notebook, scale, changes, text, parts, bool(settings)))
     if skipped and (names or not jobs):
-        raise UsageError(f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered")
+        raise UsageError(
+            f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered"
+        )
     return jobs, skipped
 
 
@@ -81,10 +86,13 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     from lib.data import images, texts
     from lib.networks import bert  # here, since most notebooks need no real data
 
-    finder = dict.fromkeys(images.IMAGES, images.identity) | dict.fromkeys(texts.TEXTS, texts.identity)
+    finder = dict.fromkeys(images.IMAGES, images.identity) | dict.fromkeys(
+        texts.TEXTS, texts.identity
+    )
     words = []
     for row in real:
-        # Records of the embedded digits from before they stood for one set alone do not say which one was asked for.
+        # Records of the embedded digits from before they stood for one set alone do not say which
+        # one was asked for.
         asked = row.get("instead_of", row["name"])
         names = [asked] if asked in finder else list(images.IMAGES)
         try:
@@ -103,11 +111,15 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     return words
 
 
-def _figure_changes(files: Mapping[str, str], figures: Path) -> list[str]:
-    there = [name for name in files if (figures / name).exists()]
-    changed = [name for name in there if results.sha256((figures / name).read_bytes()) != files[name]]
-    missing = [name for name in files if name not in there]
-    return [f"figure missing: {name}" for name in missing] + [f"figure changed: {name}" for name in changed]
+def _figure_changes(recorded: Mapping[str, str], figures: Path) -> list[str]:
+    there = [name for name in recorded if (figures / name).exists()]
+    changed = [
+        name for name in there if files.sha256((figures / name).read_bytes()) != recorded[name]
+    ]
+    missing = [name for name in recorded if name not in there]
+    return [f"figure missing: {name}" for name in missing] + [
+        f"figure changed: {name}" for name in changed
+    ]
 
 
 def _differing(old: Mapping, new: Mapping) -> list[str]:
@@ -124,7 +136,9 @@ def reason(job: Job) -> str | None:
     if modules := _differing(old["lib"], job.parts["lib"]):
         words.append(f"lib changed: {', '.join(modules)}")
     before, now = old["parameters"], job.parts["parameters"]
-    if changes := [f"{name} {before.get(name)} -> {now.get(name)}" for name in _differing(before, now)]:
+    if changes := [
+        f"{name} {before.get(name)} -> {now.get(name)}" for name in _differing(before, now)
+    ]:
         words.append(f"parameters changed: {', '.join(changes)}")
     words += _data_changes(old["data"], demo=job.scale == "demo")
     words += _figure_changes(old["figures"], job.figures)

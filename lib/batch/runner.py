@@ -1,7 +1,8 @@
 """Run notebooks headless, skip what is up to date, and compare new numbers with the committed ones.
 
-Notebooks run straight from their .py through papermill on Dask. Executed copies go to runs/<scale>/; figures
-are staged there too and reach figures/<scale>/ only when their notebook has succeeded.
+Notebooks run straight from their .py through papermill on Dask. Executed copies go to
+runs/<scale>/; figures are staged there too and reach figures/<scale>/ only when their notebook has
+succeeded.
 """
 
 import argparse
@@ -14,10 +15,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lib import provenance
 from lib.batch.job import Job, execute, publish, stand_in, store
 from lib.batch.plan import UsageError, plan, reason
-from lib.companion import record as results
-from lib.companion.record import folder
+from lib.companion import record
+from lib.files import folder
 
 INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 
@@ -36,16 +38,25 @@ def _connect(scheduler: str | None, workers: int, stack: contextlib.ExitStack):
     import dask
     from distributed import Client, LocalCluster
 
-    # A worker that died is not tried again: the notebook that took its memory would take the next one's too.
+    # A worker that died is not tried again: the notebook that took its memory would take the next
+    # one's too.
     quiet = {"distributed.logging.distributed": "critical"}
     dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
     if scheduler:
         try:
             return stack.enter_context(Client(scheduler, timeout=10))
         except (OSError, ValueError) as error:
-            raise UsageError(f"no Dask scheduler answers at {scheduler} ({type(error).__name__})") from None
-    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on this machine.
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0, "silence_logs": 60}
+            raise UsageError(
+                f"no Dask scheduler answers at {scheduler} ({type(error).__name__})"
+            ) from None
+    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
+    # this machine.
+    options = {
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+        "silence_logs": 60,
+    }
     cluster = stack.enter_context(LocalCluster(n_workers=workers, processes=True, **options))
     return stack.enter_context(Client(cluster))
 
@@ -62,7 +73,9 @@ def run(todo: list[Job], args: argparse.Namespace) -> list[str]:
     stack = contextlib.ExitStack()
     try:
         client = _connect(args.scheduler, workers, stack)
-        bar = stack.enter_context(tqdm(total=len(todo), leave=False, disable=not sys.stderr.isatty()))
+        bar = stack.enter_context(
+            tqdm(total=len(todo), leave=False, disable=not sys.stderr.isatty())
+        )
         futures = {
             client.submit(execute, job, threads, args.timeout, pure=False, priority=-place): job
             for place, job in enumerate(todo)
@@ -80,12 +93,15 @@ def run(todo: list[Job], args: argparse.Namespace) -> list[str]:
                 note = f"  (embedded data, not the real ones: the figures stay in {os.path.relpath(job.home)}/figures)"
             elif not job.custom and not publish(job, seconds):
                 note = "  (no figure saved)"
-            said = f"{'FAIL' if error else 'ok  '} {job.notebook}  {seconds:.1f} s" + (f": {error}" if error else "")
+            said = f"{'FAIL' if error else 'ok  '} {job.notebook}  {seconds:.1f} s" + (
+                f": {error}" if error else ""
+            )
             tqdm.write(said + note, file=sys.stdout)
             sys.stdout.flush()
             bar.update()
     except KeyboardInterrupt:
-        # Not the orderly way: Dask would wait for running notebooks and report each worker it misses.
+        # Not the orderly way: Dask would wait for running notebooks and report each worker it
+        # misses.
         _stop_children()
         print(INTERRUPTED, file=sys.stderr, flush=True)
         os._exit(130)
@@ -96,13 +112,13 @@ def run(todo: list[Job], args: argparse.Namespace) -> list[str]:
 
 def committed(scale: str, running: Iterable[str]) -> dict[str, dict]:
     """The committed records of a scale by slug; without git, what `running` notebooks made before."""
-    listing = results.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/")
+    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/")
     names = [name for name in (listing or "").split() if name.endswith(".json")]
-    records = [json.loads(results.git("show", f"HEAD:./{name}")) for name in names]
-    if listing is None and results.git("rev-parse", "--git-dir") is None:
+    records = [json.loads(provenance.git("show", f"HEAD:./{name}")) for name in names]
+    if listing is None and provenance.git("rev-parse", "--git-dir") is None:
         present = map(_read, (folder("figures") / scale).glob("*.json"))
-        records = [record for record in present if record["notebook"] in running]
-    return {record["slug"]: record for record in records}
+        records = [saved for saved in present if saved["notebook"] in running]
+    return {saved["slug"]: saved for saved in records}
 
 
 def _read(path: Path) -> dict:
@@ -110,8 +126,8 @@ def _read(path: Path) -> dict:
 
 
 def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
-    def kinds(record):
-        return [(row["name"], row["source"] == "demo") for row in record["data"]]
+    def kinds(saved):
+        return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
     if old is None:
         return "no committed record", True
@@ -119,10 +135,14 @@ def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
         return "parameters differ, not compared", True
     if kinds(new) != kinds(old):
         return "data differ, not compared", True
-    differences, count = results.compare(new, old), len(old["numbers"])
+    differences, count = record.compare(new, old), len(old["numbers"])
     text = f"{count - len(differences)} of {count} numbers reproduced"
     held = {claim["id"] for claim in new["claims"] if claim["holds"]}
-    lost = [f"{claim['id']} held before" for claim in old["claims"] if claim["holds"] and claim["id"] not in held]
+    lost = [
+        f"{claim['id']} held before"
+        for claim in old["claims"]
+        if claim["holds"] and claim["id"] not in held
+    ]
     return "; ".join([text, *map(str, differences), *lost]), not (differences or lost)
 
 
@@ -132,14 +152,18 @@ def report(job: Job, old: Mapping[str, Mapping]) -> bool:
     if not job.custom and not job.marker.exists():
         return good  # nothing was published
     # The marker names what this run made; an older figure may lie beside it.
-    files = [path.name for path in job.figures.glob("*")] if job.custom else _read(job.marker)["figures"]
+    files = (
+        [path.name for path in job.figures.glob("*")]
+        if job.custom
+        else _read(job.marker)["figures"]
+    )
     for path in (job.figures / name for name in sorted(files) if name.endswith(".json")):
-        record = _read(path)
+        saved = _read(path)
         text, same = "custom parameters, not compared", True
         if not job.custom:
-            text, same = _reproduced(record, old.get(path.stem))
-        failed = [claim["id"] for claim in record["claims"] if not claim["holds"]]
-        count = len(record["claims"])
+            text, same = _reproduced(saved, old.get(path.stem))
+        failed = [claim["id"] for claim in saved["claims"] if not claim["holds"]]
+        count = len(saved["claims"])
         names = f", not {', '.join(failed)}" if failed else ""
         print(f"{path.stem}: {text}; held {count - len(failed)} of {count} claims{names}")
         good &= same
@@ -159,15 +183,21 @@ def setting(text: str) -> tuple[str, object]:
         try:
             return key, yaml.safe_load(value)
         except yaml.YAMLError:
-            raise argparse.ArgumentTypeError(f"{value!r} is neither a Python literal nor YAML") from None
+            raise argparse.ArgumentTypeError(
+                f"{value!r} is neither a Python literal nor YAML"
+            ) from None
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line; a mistake ends the process with status 2."""
-    parser = argparse.ArgumentParser(prog="python -m lib.batch", description="Run notebooks headless.")
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.batch", description="Run notebooks headless."
+    )
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default: all")
-    add("--scale", choices=results.SCALES, default="demo")
+    add(
+        "names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default: all"
+    )
+    add("--scale", choices=record.SCALES, default="demo")
     add(
         "--set",
         dest="settings",
@@ -177,16 +207,33 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         metavar="KEY=VALUE",
         help="another value for a parameter; such figures go to runs/custom/",
     )
-    add("--scheduler", metavar="ADDRESS", help="a Dask scheduler; default: a cluster of this machine's cores")
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="a Dask scheduler; default: a cluster of this machine's cores",
+    )
     add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
-    add("--timeout", type=float, metavar="SECONDS", help="longest time for any one cell; default: none")
+    add(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="longest time for any one cell; default: none",
+    )
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
-    add("--store", action="store_true", help="write the demo outputs into the .ipynb beside each .py")
-    add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks; default: notebooks/")
+    add(
+        "--store",
+        action="store_true",
+        help="write the demo outputs into the .ipynb beside each .py",
+    )
+    add(
+        "--notebooks", type=Path, metavar="DIR", help="folder of the notebooks; default: notebooks/"
+    )
     args = parser.parse_args(argv)
     if args.store and (args.scale != "demo" or args.settings):
-        parser.error("--store keeps the demo scale with its default parameters; leave out --scale and --set")
+        parser.error(
+            "--store keeps the demo scale with its default parameters; leave out --scale and --set"
+        )
     if args.workers is not None and args.workers < 1:
         parser.error("--workers must be at least 1")
     if args.timeout is not None and args.timeout <= 0:
@@ -199,9 +246,9 @@ def past_seconds(scale: str) -> dict[str, float]:
     seconds = {}
     for path in (folder("figures") / scale).glob("*.json"):
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            record = _read(path)
-            notebook = record["notebook"]
-            seconds[notebook] = max(seconds.get(notebook, 0.0), record["provenance"]["seconds"])
+            saved = _read(path)
+            notebook = saved["notebook"]
+            seconds[notebook] = max(seconds.get(notebook, 0.0), saved["provenance"]["seconds"])
     return seconds
 
 
@@ -237,7 +284,9 @@ def batch(args: argparse.Namespace) -> int:
         for job in done:
             store(job)
     if differing:
-        print(f"Numbers or claims that are not reproduced: {', '.join(differing)}.", file=sys.stderr)
+        print(
+            f"Numbers or claims that are not reproduced: {', '.join(differing)}.", file=sys.stderr
+        )
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
     return 1 if failed or differing else 0
@@ -247,9 +296,13 @@ def main(argv: list[str] | None = None) -> int:
     """The command `python -m lib.batch`; returns its exit status (2 usage, 130 interrupted)."""
     args = parse(argv)
     if args.notebooks:
-        os.environ["NOTEBOOKS_DIR"] = str(args.notebooks.resolve())  # also for the workers and their kernels
+        os.environ["NOTEBOOKS_DIR"] = str(
+            args.notebooks.resolve()
+        )  # also for the workers and their kernels
     if Path(os.environ.get("DATA_DIR") or "?").is_dir():
-        os.environ["DATA_DIR"] = os.path.abspath(os.environ["DATA_DIR"])  # kernels work in another folder
+        os.environ["DATA_DIR"] = os.path.abspath(
+            os.environ["DATA_DIR"]
+        )  # kernels work in another folder
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -9,9 +9,9 @@ from html import escape
 class Claim:
     """One checked statement.
 
-    `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the verdict;
-    `margin` is how many times over the bound is met, 1 at the edge, infinite where no multiple breaks it.
-    A measured value that is not a number never holds.
+    `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the
+    verdict; `margin` is how many times over the bound is met, 1 at the edge, infinite where no
+    multiple breaks it. A measured value that is not a number never holds.
     """
 
     id: str
@@ -45,16 +45,22 @@ def _times(smaller: float, larger: float) -> float:
 def at_most(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
     """The claim measured ≤ bound."""
     measured, holds = float(measured), bool(measured <= bound)
-    return Claim(id, statement, source, measured, f"≤ {number(bound)}", holds, _times(measured, float(bound)))
+    return Claim(
+        id, statement, source, measured, f"≤ {number(bound)}", holds, _times(measured, float(bound))
+    )
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
     """The claim measured ≥ bound."""
     measured, holds = float(measured), bool(measured >= bound)
-    return Claim(id, statement, source, measured, f"≥ {number(bound)}", holds, _times(float(bound), measured))
+    return Claim(
+        id, statement, source, measured, f"≥ {number(bound)}", holds, _times(float(bound), measured)
+    )
 
 
-def close(id: str, statement: str, source: str, measured: float, expected: float, tolerance: float) -> Claim:
+def close(
+    id: str, statement: str, source: str, measured: float, expected: float, tolerance: float
+) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
     measured, off = float(measured), abs(float(measured) - expected)
     bound, holds = f"{number(expected)} ± {number(tolerance)}", bool(off <= tolerance)
@@ -68,16 +74,30 @@ class Table(tuple):
 
     def _rows(self):
         for c in self:
-            yield c.id, c.statement, c.source, number(c.measured), c.bound, "yes" if c.holds else "NO"
+            yield (
+                c.id,
+                c.statement,
+                c.source,
+                number(c.measured),
+                c.bound,
+                "yes" if c.holds else "NO",
+            )
 
     def __repr__(self) -> str:
         rows = [self._columns, *self._rows()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(self._columns))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
 
     def _repr_html_(self) -> str:
         def line(cells, tag):
-            return "<tr>" + "".join(f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells) + "</tr>"
+            return (
+                "<tr>"
+                + "".join(f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
+                + "</tr>"
+            )
 
         body = "".join(line(row, "td") for row in self._rows())
         return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"

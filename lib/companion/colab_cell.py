@@ -1,7 +1,9 @@
-"""The door of every stored notebook: a first code cell that installs the project where only the notebook is at hand.
+"""The door of every stored notebook: a first code cell that installs the project where only the
+notebook is at hand.
 
-It stands in the .ipynb alone, since a .py comes with the project. `python -m lib.door` puts the present door into every
-stored notebook; the batch runner's --store does the same for those that it writes.
+It stands in the .ipynb alone, since a .py comes with the project. `python -m lib.door` puts the
+present door into every stored notebook; the batch runner's --store does the same for those that it
+writes.
 """
 
 import sys
@@ -9,7 +11,7 @@ import tomllib
 
 import nbformat
 
-from lib.companion import record as results
+from lib import files
 
 TAG = "door"
 CELL = """\
@@ -27,7 +29,7 @@ if importlib.util.find_spec("lib") is None:
 
 def address() -> str:
     """The repository's address as pyproject.toml has it under [project.urls]; empty as long as there is none."""
-    path = results.ROOT / "pyproject.toml"
+    path = files.ROOT / "pyproject.toml"
     project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
     return project.get("urls", {}).get("repository", "")
 
@@ -39,7 +41,9 @@ def is_door(cell) -> bool:
 
 def opened(cells: list) -> list:
     """The cells of a notebook with the door behind its title."""
-    door = nbformat.v4.new_code_cell(CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]})
+    door = nbformat.v4.new_code_cell(
+        CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]}
+    )
     own = [cell for cell in cells if not is_door(cell)]
     place = 1 if own and own[0].cell_type == "markdown" else 0
     return [*own[:place], door, *own[place:]]
@@ -47,10 +51,10 @@ def opened(cells: list) -> list:
 
 def main() -> int:
     """The command `python -m lib.door`."""
-    for path in sorted(results.folder("notebooks").glob("*.ipynb")):
+    for path in sorted(files.folder("notebooks").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells = opened(notebook.cells)
-        results.write(path, (nbformat.writes(notebook) + "\n").encode())
+        files.write(path, (nbformat.writes(notebook) + "\n").encode())
     return 0
 
 

@@ -2,13 +2,24 @@
 
 import re
 
-WORDS = {"top": "T", "times": "×", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "cdot": "·", "to": "→"}
+WORDS = {
+    "top": "T",
+    "times": "×",
+    "leq": "≤",
+    "le": "≤",
+    "geq": "≥",
+    "ge": "≥",
+    "cdot": "·",
+    "to": "→",
+}
 
 
 def plain(text: str) -> str:
     """Matplotlib's mathematics as plain text: "$\\\\log_{10}(L - L^*)$" becomes "log_10(L - L^*)"."""
     text = re.sub(r"\\(?:mathrm|mathbf|mathcal|text|operatorname)\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\\([A-Za-z]+)", lambda match: WORDS.get(match[1], match[1]), text.replace(r"\|", "‖"))
+    text = re.sub(
+        r"\\([A-Za-z]+)", lambda match: WORDS.get(match[1], match[1]), text.replace(r"\|", "‖")
+    )
     return re.sub(r"\s+", " ", re.sub(r"[${}\\]", "", text)).strip()
 
 
@@ -16,21 +27,30 @@ def describe(figure) -> str:
     """What `figure` shows: each panel's title and axes, whether they are logarithmic, and the names in its legends."""
     panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
     shown = [words for axes in panels if (words := _panel(axes))]
-    names = list(dict.fromkeys(plain(name) for axes in [figure, *figure.axes] for name in _names(axes)))
+    names = list(
+        dict.fromkeys(plain(name) for axes in [figure, *figure.axes] for name in _names(axes))
+    )
     count = f"{len(panels)} panels" if len(panels) != 1 else "One panel"
     legend = f". Lines and marks: {'; '.join(names)}" if names else ""
     return f"{count}: {'; '.join(shown)}{legend}." if shown else f"{count}{legend}."
 
 
 def _panel(axes) -> str:
-    title = " ".join(filter(None, (axes.get_title(loc=place) for place in ("left", "center", "right"))))
+    title = " ".join(
+        filter(None, (axes.get_title(loc=place) for place in ("left", "center", "right")))
+    )
     title, x, y = (plain(text) for text in (title, axes.get_xlabel(), axes.get_ylabel()))
     kind = "coloured cells of " if axes.images else ""
     what = ", ".join(part for part in (title, y) if part)
     against = f" against {x}" if x else ""
-    log = [name for name, scale in (("x", axes.get_xscale()), ("y", axes.get_yscale())) if scale == "log"]
+    log = [
+        name
+        for name, scale in (("x", axes.get_xscale()), ("y", axes.get_yscale()))
+        if scale == "log"
+    ]
     return (
-        f"{kind}{what}{against}" + (f" (logarithmic in {' and '.join(log)})" if log and what else "")
+        f"{kind}{what}{against}"
+        + (f" (logarithmic in {' and '.join(log)})" if log and what else "")
         if what or x
         else ""
     )
@@ -39,4 +59,6 @@ def _panel(axes) -> str:
 def _names(artist) -> list[str]:
     """The entries of a figure's or panel's legends."""
     legends = artist.legends if hasattr(artist, "legends") else [artist.get_legend()]
-    return [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
+    return [
+        text.get_text() for legend in legends if legend is not None for text in legend.get_texts()
+    ]

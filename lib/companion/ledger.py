@@ -11,10 +11,13 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import Claim, number
-from lib.companion.record import folder, write
+from lib.files import folder, write
 
 STATEMENTS = {  # number: (topic, the statement in one line)
-    "Theorem 1": ("direction of NGD", "NGD from any small start: ‖W_t/‖W_t‖ - W_mm/‖W_mm‖‖ ≤ Õ(t^-1/2)"),
+    "Theorem 1": (
+        "direction of NGD",
+        "NGD from any small start: ‖W_t/‖W_t‖ - W_mm/‖W_mm‖‖ ≤ Õ(t^-1/2)",
+    ),
     "Theorem 2": ("joint training: loss", "Eq. 13: L(θ_t) ≤ O(exp(-c t^1/3))"),
     "Theorem 3": (
         "joint training: direction of W",
@@ -25,7 +28,10 @@ STATEMENTS = {  # number: (topic, the statement in one line)
         "Eq. 13: the margin of u_t is asymptotically a constant factor of γ* = 1/‖u_mm‖",
     ),
     "Theorem 5": ("direction of NGD, burn-in", "Theorem 1 with its burn-in t0"),
-    "Theorem 6": ("direction of GD", "GD with a small constant step: W_t/‖W_t‖ → W_mm/‖W_mm‖, for any n"),
+    "Theorem 6": (
+        "direction of GD",
+        "GD with a small constant step: W_t/‖W_t‖ → W_mm/‖W_mm‖, for any n",
+    ),
     "Theorem 7": (
         "direction of Polyak",
         "Polyak step: direction error ≤ Õ(t^-1/2), ‖W_t‖ at least linear, L - L* below ‖∇L‖",
@@ -48,7 +54,10 @@ STATEMENTS = {  # number: (topic, the statement in one line)
         "gradient, step and curvature",
         "‖∇_u L‖ ≥ c γ* L; L on a step ≤ C L(θ_t); ‖∇²L‖ ≤ C (t+1)^2/3 L(θ_t)",
     ),
-    "Lemma 4": ("small start", "small Gaussian W_0: all softmax weights are within a constant factor of 1/T"),
+    "Lemma 4": (
+        "small start",
+        "small Gaussian W_0: all softmax weights are within a constant factor of 1/T",
+    ),
     "Lemma 5": (
         "opt weight never falls",
         "p_opt never falls below a constant times its start; not yet large, it does not fall at all",
@@ -89,13 +98,19 @@ STATEMENTS = {  # number: (topic, the statement in one line)
         "as fast as linear predictors",
         "joint training's loss rates are those of linear predictors with the same step sizes",
     ),
-    "Remark 4": ("gradient of order L", "‖∇_u L‖ is of the order of L, as for linear predictors with NGD"),
+    "Remark 4": (
+        "gradient of order L",
+        "‖∇_u L‖ is of the order of L, as for linear predictors with NGD",
+    ),
     "Footnote 5": ("antipodal opt tokens", "the results extend to antipodal opt tokens"),
     "Section 3.1": (
         "local directions do not hold",
         "the local max-margin directions of other selections are not where training ends",
     ),
-    "Section 4.2": ("T > 2", "the joint results extend to T > 2 where Assumption 2 holds at every step"),
+    "Section 4.2": (
+        "T > 2",
+        "the joint results extend to T > 2 where Assumption 2 holds at every step",
+    ),
     "Condition 1": (
         "setting of joint training",
         "zero start, α ≥ C_0, d ≥ C_1 poly(α, n) log(n²/δ), small step (complete: Condition 2)",
@@ -105,8 +120,8 @@ STATEMENTS = {  # number: (topic, the statement in one line)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the ledger: a statement (a key of `paper`, like STATEMENTS), its setting, the number of seeds, and
-    the checked claim.
+    """One line of the ledger: a statement (a key of `paper`, like STATEMENTS), its setting, the
+    number of seeds, and the checked claim.
 
     Without a claim `remark` says why there is none; with one it may explain the outcome.
     """
@@ -122,11 +137,18 @@ class Row:
         if self.statement not in self.paper:
             raise ValueError(f"{self.statement!r} is not a statement of the ledger")
         if self.claim is None and not self.remark:
-            raise ValueError(f"{self.statement} has no claim; its remark must say why it cannot be checked")
+            raise ValueError(
+                f"{self.statement} has no claim; its remark must say why it cannot be checked"
+            )
 
 
 def rows(
-    statement: str, setting: str, seeds: int | None, *checked: Claim, remark: str = "", paper: Mapping = STATEMENTS
+    statement: str,
+    setting: str,
+    seeds: int | None,
+    *checked: Claim,
+    remark: str = "",
+    paper: Mapping = STATEMENTS,
 ) -> list[Row]:
     """One row per claim checked for a statement, in a setting, over a number of seeds; the setting joins its id."""
     named = (replace(claim, id=f"{claim.id} ({setting})") for claim in checked)
@@ -162,10 +184,14 @@ def draw(ledger: Iterable[Row]) -> Figure:
         else:
             kind = 2 if not row.claim.holds else 1 if row.claim.margin > 1000 else 0
             marks[list(marks)[kind]].append((np.clip(row.claim.margin, 0.3, 1000), place))
-    for (label, points), marker, colour in zip(marks.items(), "o>X", ("NGD", "NGD", "Polyak"), strict=True):
+    for (label, points), marker, colour in zip(
+        marks.items(), "o>X", ("NGD", "NGD", "Polyak"), strict=True
+    ):
         points = np.reshape(points, (-1, 2)).T
         label = f"{label} ({points.shape[1]})"
-        axis.plot(*points, marker, color=plots.COLOURS[colour], alpha=0.6, markersize=4.5, label=label)
+        axis.plot(
+            *points, marker, color=plots.COLOURS[colour], alpha=0.6, markersize=4.5, label=label
+        )
     axis.axvline(1, color="0.3", linewidth=0.8)
     axis.set(xscale="log", xlim=(0.25, 1300), ylim=(len(shown) - 0.5, -0.5))
     axis.set_xlabel("how many times over the bound is met")
@@ -200,17 +226,24 @@ def markdown(ledger: Iterable[Row], heading: str) -> str:
     lines += ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     seen = set()
     for row in ledger:
-        title = f"**{row.statement}**" + ("" if row.statement in seen else f" {row.paper[row.statement][1]}")
+        title = f"**{row.statement}**" + (
+            "" if row.statement in seen else f" {row.paper[row.statement][1]}"
+        )
         seen.add(row.statement)
         c = row.claim
-        values = ("", "", "", "") if c is None else (c.statement, c.bound, number(c.measured), _margin(c))
+        values = (
+            ("", "", "", "")
+            if c is None
+            else (c.statement, c.bound, number(c.measured), _margin(c))
+        )
         cells = title, row.setting, *values, str(row.seeds or ""), verdict(row), row.remark
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def read(text: str) -> list[dict[str, str]]:
-    """The rows of `markdown`'s table, a dict per row by column; "says" is the statement in one line, in all its rows.
+    """The rows of `markdown`'s table, a dict per row by column; "says" is the statement in one
+    line, in all its rows.
 
     Text without such a table gives no rows.
     """
@@ -218,11 +251,14 @@ def read(text: str) -> list[dict[str, str]]:
     if len(table) < 2:
         return []
     columns, *lines = (
-        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table
+        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in table
     )
     found, says = [], {}
     for cells in lines:
-        if len(cells) == len(columns) and (title := re.fullmatch(r"\*\*(.+?)\*\*\s*(.*)", cells[0])):
+        if len(cells) == len(columns) and (
+            title := re.fullmatch(r"\*\*(.+?)\*\*\s*(.*)", cells[0])
+        ):
             name = title[1]
             says.setdefault(name, title[2])
             found.append({**dict(zip(columns, cells)), "statement": name, "says": says[name]})

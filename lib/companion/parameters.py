@@ -20,9 +20,13 @@ def literals(text: str) -> dict:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             value = ast.literal_eval(node.value)
             for target in targets:
-                found |= {target.id: value} if isinstance(target, ast.Name) else _unpacked(target, value)
+                found |= (
+                    {target.id: value} if isinstance(target, ast.Name) else _unpacked(target, value)
+                )
         except (AttributeError, ValueError, TypeError):
-            raise ValueError(f"{ast.unparse(node)!r} in the parameters cell is not name = literal") from None
+            raise ValueError(
+                f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
+            ) from None
     return found
 
 

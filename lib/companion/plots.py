@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 WIDTH = 7.0  # inches, a page's text width
 
-# One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by colour-blind readers and
-# in grey).
+# One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by
+# colour-blind readers and in grey).
 COLOURS = {
     "GD": "#000000",
     "SGD": "#000000",
@@ -35,7 +35,9 @@ COLOURS = {
 def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
     if get_ipython() is not None:
-        select_figure_formats(get_ipython(), {"png"})  # so that a figure as a cell's last line is shown
+        select_figure_formats(
+            get_ipython(), {"png"}
+        )  # so that a figure as a cell's last line is shown
     sns.set_theme(context="paper", style="ticks", palette="colorblind")
     mpl.rcParams.update(
         {
@@ -59,13 +61,15 @@ def set_style() -> None:
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
     """A figure of `rows` x `columns` axes, page wide, each row `height` inches; axes come as a flat array."""
-    # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by global state.
+    # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
+    # global state.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
 
 def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0, **line) -> None:
-    """Draw the median over runs with a band that holds the middle `share` of them, by default smallest to largest.
+    """Draw the median over runs with a band that holds the middle `share` of them, by default
+    smallest to largest.
 
     `x` (points,), `runs` (runs, points).
     """
@@ -78,14 +82,24 @@ def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0,
 
 
 def magnitudes(ax, weights, label: str, smallest: float = 1e-6, bins: int = 60) -> None:
-    """Draw how the magnitudes of all entries of `weights` (arrays) spread over decades: share of entries per bin.
+    """Draw how the magnitudes of all entries of `weights` (arrays) spread over decades: share of
+    entries per bin.
 
     Entries below `smallest`, zeros included, count in the first bin.
     """
-    sizes = np.clip(np.concatenate([np.abs(np.asarray(W)).ravel() for W in weights]), smallest, None)
+    sizes = np.clip(
+        np.concatenate([np.abs(np.asarray(W)).ravel() for W in weights]), smallest, None
+    )
     edges = np.geomspace(smallest, max(sizes.max(), 10 * smallest) * (1 + 1e-6), bins + 1)
     counts, _ = np.histogram(sizes, edges)
-    ax.stairs(100 * counts / sizes.size, edges, label=label, color=COLOURS.get(label), fill=False, linewidth=1.2)
+    ax.stairs(
+        100 * counts / sizes.size,
+        edges,
+        label=label,
+        color=COLOURS.get(label),
+        fill=False,
+        linewidth=1.2,
+    )
     ax.set(xscale="log", xlabel="Magnitude of a weight", title="Share of weights (%)")
 
 
@@ -109,13 +123,16 @@ def toward_one(ax, smallest: float) -> None:
     nines = range(1, 1 - int(np.floor(np.log10(smallest))))
     ax.set(yscale="log", ylim=(1, smallest))
     ax.set_yticks(
-        [10.0**-k for k in nines], ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines], minor=False
+        [10.0**-k for k in nines],
+        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
+        minor=False,
     )
     ax.minorticks_off()
 
 
 def percentages(ax, fractions: np.ndarray, columns, rows):
-    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages, first row at the bottom.
+    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages, first
+    row at the bottom.
 
     NaN is drawn as a blank cell marked "none"; returns the image, for a colour bar.
     """
@@ -137,7 +154,14 @@ def percentages(ax, fractions: np.ndarray, columns, rows):
 def legend(figure: Figure, ax) -> None:
     """One legend above all panels, for the lines of `ax`."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize="small", columnspacing=1.2)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=len(labels),
+        fontsize="small",
+        columnspacing=1.2,
+    )
 
 
 def caption(figure: Figure, text: str) -> None:

@@ -1,43 +1,28 @@
 """Save and load a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json."""
 
-import hashlib
 import io
 import json
 import math
 import os
-import platform
 import re
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-from typing import BinaryIO
 
-import lib
-from lib.companion import figure_text as alt
-from lib.companion import parameters
+from lib import files, provenance
+from lib.companion import figure_text, parameters
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
 SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package")
-PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
-ROOT = Path(lib.__file__).resolve().parent.parent
-
-
-def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the repository's own."""
-    return Path(os.environ.get(f"{name.upper()}_DIR") or ROOT / name).resolve()
 
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in the units of the value.
+    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in the units of the
+    value.
 
     `value` None stands for a quantity without a value, such as the loss of a diverged run.
     """
@@ -68,7 +53,11 @@ def compare(new: Mapping, old: Mapping) -> list[Difference]:
     """The numbers of record `old` that `new` does not reproduce within the tolerance that `old` states."""
     differences = []
     for name, row in old["numbers"].items():
-        value, expected, tolerance = new["numbers"].get(name, {}).get("value"), row["value"], row["tolerance"]
+        value, expected, tolerance = (
+            new["numbers"].get(name, {}).get("value"),
+            row["value"],
+            row["tolerance"],
+        )
         if value is None or expected is None:
             same = value is expected and name in new["numbers"]
         else:
@@ -78,127 +67,36 @@ def compare(new: Mapping, old: Mapping) -> list[Difference]:
     return differences
 
 
-def sha256(content: bytes) -> str:
-    """First 16 hex digits of the SHA-256 of `content`."""
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def dumps(value) -> str:
-    """Strict JSON; numpy scalars and arrays become plain, NaN and infinity raise ValueError."""
-
-    def plain(x):
-        return x.tolist() if hasattr(x, "tolist") else str(x)
-
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `path` at the end, so that `path` holds the old bytes or all of the new.
-
-    Whatever interrupts, a power cut included: the bytes are on the disk before the name points to them.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp gives 0600, which would reach git and shared folders
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write `content` to `path` through `replacing`."""
-    with replacing(path) as stream:
-        stream.write(content)
-
-
-def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:
-    """What a result depends on: {source: hash of the .py, parameters, lib: {file: hash}, data}."""
-    source = folder("notebooks") / f"{notebook}.py"
-    modules = sorted((ROOT / "lib").rglob("*.py"))
-    parts = {
-        "source": sha256(source.read_bytes()) if source.exists() else None,
-        "parameters": dict(parameters),
-        "lib": {str(path.relative_to(ROOT / "lib")): sha256(path.read_bytes()) for path in modules},
-        "data": [dict(row) for row in data],
-    }
-    return json.loads(dumps(parts))
-
-
-def digest(parts: Mapping) -> str:
-    """Short hash of fingerprint parts, 16 hex digits."""
-    return sha256(json.dumps(parts, sort_keys=True).encode())
-
-
-def git(*arguments: str) -> str | None:
-    """Output of git in this repository, or None where git or the repository is absent or git refuses."""
-    command = ["git", "-C", str(ROOT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-def commit() -> str | None:
-    """The commit checked out, with "-dirty" when more than figures and executed notebooks has changed."""
-    name = git("rev-parse", "--short=12", "HEAD")
-    if name is None:
-        return None
-    changed = git("status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb")
-    return name.strip() + ("-dirty" if changed else "")
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on; one that is not installed is left out."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far, in MB; None on Windows."""
-    status = Path("/proc/self/status")  # Linux; getrusage would also count what the process was started from
-    if status.exists():
-        return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
-
-
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
     for name, number in numbers.items():
         if not isinstance(number, Number):
-            raise ValueError(f"number {name!r} is {number!r}; give results.Number(value, tolerance)")
+            raise ValueError(
+                f"number {name!r} is {number!r}; give results.Number(value, tolerance)"
+            )
         if number.value is not None and not math.isfinite(number.value):
-            raise ValueError(f"number {name!r} is {number.value}; give None for a run without a value")
+            raise ValueError(
+                f"number {name!r} is {number.value}; give None for a run without a value"
+            )
         if not (math.isfinite(number.tolerance) and number.tolerance >= 0):
-            raise ValueError(f"number {name!r} has tolerance {number.tolerance}; it must be finite and ≥ 0")
+            raise ValueError(
+                f"number {name!r} has tolerance {number.tolerance}; it must be finite and ≥ 0"
+            )
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
-            raise ValueError(f"data {dict(row)}: needs a name and a source out of {', '.join(SOURCES)}")
+            raise ValueError(
+                f"data {dict(row)}: needs a name and a source out of {', '.join(SOURCES)}"
+            )
 
 
 def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
     """The figure as PNG and PDF; neither carries a date, so the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     png, pdf = io.BytesIO(), io.BytesIO()
-    figure.savefig(png, format="png", metadata={"Title": stamp["slug"], "Description": json.dumps(stamp)})
+    figure.savefig(
+        png, format="png", metadata={"Title": stamp["slug"], "Description": json.dumps(stamp)}
+    )
     figure.savefig(pdf, format="pdf", metadata={"Title": stamp["slug"], "CreationDate": None})
     return png.getvalue(), pdf.getvalue()
 
@@ -217,18 +115,18 @@ class Run:
     seeds: Sequence[int] = ()
     _start: float = field(default_factory=time.monotonic, init=False, repr=False)
     _parts: dict = field(init=False, repr=False)
-    _commit: str | None = field(default_factory=commit, init=False, repr=False)
+    _commit: str | None = field(default_factory=provenance.commit, init=False, repr=False)
 
     def __post_init__(self):
         if self.scale not in SCALES:
             raise ValueError(f"scale {self.scale!r}: choose one of {', '.join(SCALES)}")
         # The code as it is now, at the start: it may be edited while a long run goes on.
-        object.__setattr__(self, "_parts", fingerprint(self.notebook, self.parameters))
+        object.__setattr__(self, "_parts", provenance.fingerprint(self.notebook, self.parameters))
 
     def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
         """A folder under runs/ for finished parts of a long run; other code, parameters or `data` have another."""
-        key = digest(self._parts | {"data": [dict(row) for row in data]})
-        return folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
+        key = provenance.digest(self._parts | {"data": [dict(row) for row in data]})
+        return files.folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
 
     def save(
         self,
@@ -242,22 +140,28 @@ class Run:
         device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
-        """Write picture and record, each atomically and the record last; return the path of the record.
+        """Write picture and record, each atomically and the record last; return the path of the
+        record.
 
         `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source.
-        Raises ValueError for a bad slug, a number that is not finite, or a data row without name or source.
+        Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
+        source.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
-        data = json.loads(dumps([dict(row) for row in data]))
-        stamp = {"slug": slug, "commit": self._commit, "fingerprint": digest(self._parts | {"data": data})}
+        data = json.loads(files.dumps([dict(row) for row in data]))
+        stamp = {
+            "slug": slug,
+            "commit": self._commit,
+            "fingerprint": provenance.digest(self._parts | {"data": data}),
+        }
         record = {
             "schema": 1,
             "slug": slug,
             "paper": self.paper,
             "figure": number,
             "caption": caption,
-            "alt": alt.describe(figure),
+            "alt": figure_text.describe(figure),
             "notebook": self.notebook,
             "scale": self.scale,
             "parameters": dict(self.parameters),
@@ -267,23 +171,25 @@ class Run:
             "numbers": {name: asdict(value) for name, value in numbers.items()},
             "provenance": self._provenance(stamp, device, dtype),
         }
-        text = dumps(record)  # before anything is written: a record that is not valid JSON leaves no picture
+        text = files.dumps(
+            record
+        )  # before anything is written: a record that is not valid JSON leaves no picture
         png, pdf = _draw(figure, stamp)
-        base = folder("figures") / self.scale
+        base = files.folder("figures") / self.scale
         for suffix, content in ((".png", png), (".pdf", pdf), (".json", text.encode())):
-            write(base / f"{slug}{suffix}", content)
+            files.write(base / f"{slug}{suffix}", content)
         return base / f"{slug}.json"
 
     def _provenance(self, stamp: Mapping, device: str, dtype: str) -> dict:
         return {
             "commit": stamp["commit"],
             "fingerprint": stamp["fingerprint"],
-            "versions": versions(),
+            "versions": provenance.versions(),
             "device": device,
             "dtype": dtype,
             "threads": int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
             "seconds": round(time.monotonic() - self._start, 1),
-            "peak_memory_mb": peak_memory_mb(),
+            "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
@@ -291,18 +197,21 @@ class Run:
 def start(notebook: str, paper: str, variables: Mapping) -> Run:
     """The run of `notebook` that begins now, right after its parameters cell.
 
-    `variables` is the notebook's `globals()`: the run takes from it the names that the parameters cell of the .py
-    assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1. Raises ValueError for a name that is not
-    there, FileNotFoundError where there is no such notebook.
+    `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
+    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1.
+    Raises ValueError for a name that is not there, FileNotFoundError where there is no such
+    notebook.
     """
-    text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
+    text = (files.folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
     found = parameters.values(text, variables)
     return Run(notebook, paper, found["scale"], found, range(found["seeds"]))
 
 
 def load(slug: str, scale: str = "demo") -> dict:
     """The record of a figure; FileNotFoundError, with the command that makes it, where there is none."""
-    path = folder("figures") / scale / f"{slug}.json"
+    path = files.folder("figures") / scale / f"{slug}.json"
     if not path.exists():
-        raise FileNotFoundError(f"no {scale} record of {slug}; `make figures SCALE={scale}` makes it")
+        raise FileNotFoundError(
+            f"no {scale} record of {slug}; `make figures SCALE={scale}` makes it"
+        )
     return json.loads(path.read_text(encoding="utf-8"))

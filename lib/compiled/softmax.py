@@ -1,8 +1,9 @@
 """The softmax of many samples at once, compiled: `lib.attention.slopes` on lanes.
 
-A lane is one sample of one run: lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction
-serves many samples while a loop goes over the tokens. Lanes are padded with zeros to whole vector registers: none is
-computed differently from another, and a run gives the same bits in any company.
+A lane is one sample of one run: lane r n + i of an array (T, lanes) is sample i of run r, so that
+one instruction serves many samples while a loop goes over the tokens. Lanes are padded with zeros
+to whole vector registers: none is computed differently from another, and a run gives the same bits
+in any company.
 """
 
 import math
@@ -11,21 +12,29 @@ import numba
 
 from lib.compiled import exponentials
 
-_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order, so that they fill vector registers
+_REORDER = {
+    "reassoc",
+    "contract",
+    "nsz",
+}  # sums may be taken in any order, so that they fill vector registers
 
 
 @numba.njit(fastmath=_REORDER)
 def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, scales):
-    """`lib.attention.slopes`, reference token first: fills c (T-1, lanes) and push (T, lanes), each without its scale.
+    """`lib.attention.slopes`, reference token first: fills c (T-1, lanes) and push (T, lanes), each
+    without its scale.
 
-    margins (T-1, lanes), scores (T, lanes) of runs with n samples each; x, D, w (T, lanes) and lane (10, lanes) are
-    work space, of which `log_gap` reads what it needs. scales (2, runs) are the logs taken out of c and push.
+    margins (T-1, lanes), scores (T, lanes) of runs with n samples each; x, D, w (T, lanes) and lane
+    (10, lanes) are work space, of which `log_gap` reads what it needs. scales (2, runs) are the
+    logs taken out of c and push.
     """
     T, lanes = scores.shape
     level, anchor, mean_D, f, top = lane[0], lane[1], lane[2], lane[3], lane[4]
     small, over_Z, rest, log_slope, factor = lane[5], lane[6], lane[7], lane[8], lane[9]
     logs, share = rest, 1.0 / n
-    for i in range(lanes):  # the selected token's logit and score; token 0 is the reference, whose logit is 0
+    for i in range(
+        lanes
+    ):  # the selected token's logit and score; token 0 is the reference, whose logit is 0
         top[i], level[i] = 0.0, scores[0, i]
     for t in range(T - 1):
         for i in range(lanes):
@@ -78,7 +87,9 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
     for t in range(T - 1):
         for i in range(lanes):
             lag = D[t + 1, i]
-            c[t, i] = factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
+            c[t, i] = (
+                factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
+            )
     for i in range(lanes):
         logs[i] = log_slope[i]
     _take_out_scales(logs, n, scales[1])
@@ -116,14 +127,18 @@ def log_gap(first, n, scores, logistic, head_fixed, lane):
         elif best > level[i]:
             log_gap = exponentials.add_logs(log_gap, _gap(math.log(best - f[i]), best, logistic))
         elif mean_D[i] < 0.0:
-            log_gap = exponentials.add_logs(log_gap, _gap(anchor[i] + math.log(-mean_D[i]), best, logistic))
+            log_gap = exponentials.add_logs(
+                log_gap, _gap(anchor[i] + math.log(-mean_D[i]), best, logistic)
+            )
     return log_gap - math.log(n)
 
 
 @numba.njit
 def _gap(log_epsilon, best, logistic):
     """log(l(best - epsilon) - l(best))."""
-    log_gap = (-exponentials.log1p_exp(best) if logistic else -best) + exponentials.log_expm1(log_epsilon)
+    log_gap = (-exponentials.log1p_exp(best) if logistic else -best) + exponentials.log_expm1(
+        log_epsilon
+    )
     return math.log(math.log1p(math.exp(log_gap))) if logistic and log_gap > -37.0 else log_gap
 
 

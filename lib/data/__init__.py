@@ -1,0 +1,7 @@
+"""Real data sets, found in a fixed order, checked row by row, and the generated sets that stand in
+for them.
+
+In: the name of a set. Out: tensors or texts with labels, and an identity (source, revision, rows)
+for the record. Open `locate` first: DATA_DIR, then data/, then the hub, then the stand-in. The
+top-level data/ holds the files.
+"""

@@ -1,8 +1,10 @@
-"""Where real data sets are found, in a fixed order, and always with the name of the place they came from.
+"""Where real data sets are found, in a fixed order, and always with the name of the place they came
+from.
 
-The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision, and last a small stand-in, embedded
-in a package or generated. A place that is named but broken is an error; only a set that is nowhere gives way to
-its stand-in. What is read from the files is the business of `lib.images` and `lib.texts`.
+The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision, and last a small
+stand-in, embedded in a package or generated. A place that is named but broken is an error; only a
+set that is nowhere gives way to its stand-in. What is read from the files is the business of
+`lib.images` and `lib.texts`.
 """
 
 import hashlib
@@ -21,7 +23,9 @@ import lib
 ROOT = Path(lib.__file__).resolve().parent.parent
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 ANSWER_SECONDS = 60.0  # for which an answer, or its lack, is taken to last
-_ANSWERS: dict[str, tuple[float, bool]] = {}  # of each endpoint: when it was asked, and whether it answered
+_ANSWERS: dict[
+    str, tuple[float, bool]
+] = {}  # of each endpoint: when it was asked, and whether it answered
 
 Source = TypeVar("Source")  # an `images.ImageSource` or a `texts.TextSource`
 
@@ -45,14 +49,16 @@ def known(name: str, sources: Mapping[str, Source], kind: str) -> Source:
 def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
     """Whether the hub answers within `timeout` seconds, name lookup and connection included.
 
-    False at once under HF_HUB_OFFLINE=1. A proxy (HTTPS_PROXY) and a mirror (HF_ENDPOINT) are used where set.
+    False at once under HF_HUB_OFFLINE=1. A proxy (HTTPS_PROXY) and a mirror (HF_ENDPOINT) are used
+    where set.
     """
     if any(
         os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"}
         for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     ):
         return False
-    # A notebook asks once for each set and for the weights; a silent hub would cost it the wait each time.
+    # A notebook asks once for each set and for the weights; a silent hub would cost it the wait
+    # each time.
     endpoint = _endpoint()
     asked, answer = _ANSWERS.get(endpoint, (-ANSWER_SECONDS, False))
     if time.monotonic() - asked >= ANSWER_SECONDS:
@@ -66,14 +72,17 @@ def _answers(endpoint: str, timeout: float) -> bool:
 
     def ask():
         try:
-            with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout):
+            with urllib.request.urlopen(
+                urllib.request.Request(endpoint, method="HEAD"), timeout=timeout
+            ):
                 answers.append(True)
         except urllib.error.HTTPError as error:
             answers.append(error.code < 500)
         except (OSError, ValueError):
             answers.append(False)
 
-    # A socket's own timeout bounds neither the name lookup nor a server that sends one byte now and then.
+    # A socket's own timeout bounds neither the name lookup nor a server that sends one byte now and
+    # then.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(timeout)
@@ -87,7 +96,8 @@ def _endpoint() -> str:
 def place(source, demo: bool) -> tuple[str, Path | None]:
     """(data_dir | data | hub | demo, folder) of a set, downloaded if that is where it is.
 
-    `source` is an `images.ImageSource` or `texts.TextSource`. A stand-in that nobody asked for by `demo` is announced.
+    `source` is an `images.ImageSource` or `texts.TextSource`. A stand-in that nobody asked for by
+    `demo` is announced.
     """
     where, folder = locate(source, demo)
     if where == "hub":
@@ -134,7 +144,11 @@ def _data_dir(name: str, splits: tuple[str, str]) -> Path:
 def parquet_files(folder: Path, split: str) -> list[Path]:
     """The parquet files of `split` under `folder`, every shard that their names promise."""
     files = sorted(folder.rglob(f"{split}-*.parquet"))
-    promised = int(files[0].stem.rpartition("-of-")[2]) if files and "-of-" in files[0].stem else len(files)
+    promised = (
+        int(files[0].stem.rpartition("-of-")[2])
+        if files and "-of-" in files[0].stem
+        else len(files)
+    )
     if not files or len(files) != promised:
         found = ", ".join(f.name for f in files) or "none"
         raise FileNotFoundError(
@@ -150,12 +164,19 @@ def open_parquet(path: Path):
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a readable parquet file, perhaps cut off: fetch it again ({error})") from error
+        raise ValueError(
+            f"{path} is not a readable parquet file, perhaps cut off: fetch it again ({error})"
+        ) from error
 
 
 def identify(source, where: str, folder: Path | None) -> dict:
     if where == "hub":
-        return {"name": source.name, "source": where, "revision": source.revision, "rows": source.rows}
+        return {
+            "name": source.name,
+            "source": where,
+            "revision": source.revision,
+            "rows": source.rows,
+        }
     digest, rows = hashlib.sha256(), 0
     for split in source.splits:
         for path in parquet_files(folder, split):
@@ -171,7 +192,9 @@ def _cached(source) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     found = [
-        try_to_load_from_cache(source.repository, file.path, revision=source.revision, repo_type="dataset")
+        try_to_load_from_cache(
+            source.repository, file.path, revision=source.revision, repo_type="dataset"
+        )
         for file in source.files
     ]
     return Path(found[0]).parent if all(isinstance(path, str) for path in found) else None
@@ -193,7 +216,9 @@ def _download(source) -> Path:
         )
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
-                raise ValueError(f"{path} is not the file that was pinned (SHA-256 differs): delete it and run again")
+                raise ValueError(
+                    f"{path} is not the file that was pinned (SHA-256 differs): delete it and run again"
+                )
     return path.parent
 
 

@@ -37,7 +37,9 @@ def _digits(split: str) -> tuple[np.ndarray, np.ndarray]:
     # The set has no split of its own; this one is fixed, whatever seed a run has.
     order = seeds.stream(0, "split").permutation(len(digits.target))
     rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
-    pixels = np.rint(digits.images[rows] * (255 / 16)).astype(np.uint8)  # (N, 8, 8), grey levels 0 ... 16 spread
+    pixels = np.rint(digits.images[rows] * (255 / 16)).astype(
+        np.uint8
+    )  # (N, 8, 8), grey levels 0 ... 16 spread
     return pixels[:, None], digits.target[rows].astype(np.int64)  # (N, 1, 8, 8), (N,)
 
 
@@ -51,10 +53,16 @@ def _pictures(split: str) -> tuple[np.ndarray, np.ndarray]:
     back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
     grid = np.arange(SIDE) - centre[..., None]  # (rows, 2, SIDE)
     y, x = grid[:, 0, :, None] / size[:, None, None], grid[:, 1, None, :] / size[:, None, None]
-    inside = np.select([(labels % 5 == k)[:, None, None] for k in range(5)], _shapes(y, x))  # (rows, SIDE, SIDE)
-    along = np.where((labels < 5)[:, None, None], *np.broadcast_arrays(grid[:, 0, :, None], grid[:, 1, None, :]))
+    inside = np.select(
+        [(labels % 5 == k)[:, None, None] for k in range(5)], _shapes(y, x)
+    )  # (rows, SIDE, SIDE)
+    along = np.where(
+        (labels < 5)[:, None, None], *np.broadcast_arrays(grid[:, 0, :, None], grid[:, 1, None, :])
+    )
     lit = inside * np.where((along + phase[:, None, None]) % 4 < 2, 1.0, 0.45)
-    pixels = back[:, :, None, None] + lit[:, None] * (front - back)[:, :, None, None]  # (rows, 3, SIDE, SIDE)
+    pixels = (
+        back[:, :, None, None] + lit[:, None] * (front - back)[:, :, None, None]
+    )  # (rows, 3, SIDE, SIDE)
     pixels += rng.normal(0, 12, pixels.shape)
     return np.clip(np.rint(pixels), 0, 255).astype(np.uint8), labels.astype(np.int64)
 

@@ -1,6 +1,8 @@
-"""Small text sets made here: sentences from templates, whose label follows from how they were put together.
+"""Small text sets made here: sentences from templates, whose label follows from how they were put
+together.
 
-They stand in where the real set is nowhere. Whoever reads them should see at once that they are not real.
+They stand in where the real set is nowhere. Whoever reads them should see at once that they are not
+real.
 """
 
 from collections.abc import Callable
@@ -10,8 +12,30 @@ import numpy as np
 
 from lib import seeds
 
-PEOPLE = ("teacher", "farmer", "doctor", "painter", "sailor", "baker", "singer", "pilot", "nurse", "writer")
-PLACES = ("library", "garden", "market", "station", "kitchen", "harbour", "museum", "school", "theatre", "office")
+PEOPLE = (
+    "teacher",
+    "farmer",
+    "doctor",
+    "painter",
+    "sailor",
+    "baker",
+    "singer",
+    "pilot",
+    "nurse",
+    "writer",
+)
+PLACES = (
+    "library",
+    "garden",
+    "market",
+    "station",
+    "kitchen",
+    "harbour",
+    "museum",
+    "school",
+    "theatre",
+    "office",
+)
 ACTS = ("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat", "counts coins",
         "waters plants", "writes a song", "cleans a window", "sorts books")  # fmt: skip
 TIMES = ("in the morning", "at noon", "in the evening", "after lunch", "on Monday", "every day")
@@ -42,7 +66,8 @@ class Generator:
     test_rows: int = 500
 
     def rows(self, split: str) -> tuple[list[tuple[str, ...]], np.ndarray]:
-        """The sentences of "train" or "test" and their labels int64 (N,), every label equally often.
+        """The sentences of "train" or "test" and their labels int64 (N,), every label equally
+        often.
 
         The same bytes every time. No row of "test" is in "train".
         """
@@ -71,14 +96,22 @@ def _pair(rng, label: int) -> tuple[str, str]:
     who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:
-        return premise, _pick(rng, (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}."))
+        return premise, _pick(
+            rng, (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}.")
+        )
     if label == 1:
         return premise, _pick(
-            rng, (f"The {who} {act} with a friend.", f"The tall {who} {act}.", f"The {who} {act} and is happy.")
+            rng,
+            (
+                f"The {who} {act} with a friend.",
+                f"The tall {who} {act}.",
+                f"The {who} {act} and is happy.",
+            ),
         )
     other_place, other_act = _pick(rng, PLACES, where), _pick(rng, ACTS, act)
     return premise, _pick(
-        rng, (f"The {who} is in the {other_place}.", f"The {who} only {other_act}.", f"No {who} {act}.")
+        rng,
+        (f"The {who} is in the {other_place}.", f"The {who} only {other_act}.", f"No {who} {act}."),
     )
 
 
@@ -94,7 +127,9 @@ def _review(rng, label: int) -> tuple[str]:
     mine, other = (GOOD, BAD) if label else (BAD, GOOD)
     words = [_pick(rng, mine), _pick(rng, mine), _pick(rng, other if rng.random() < 0.5 else mine)]
     parts = rng.permutation(PARTS)[:3]
-    verdicts = [f"{part} is {word}" for part, word in zip(parts, rng.permutation(words), strict=True)]
+    verdicts = [
+        f"{part} is {word}" for part, word in zip(parts, rng.permutation(words), strict=True)
+    ]
     return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
 
 

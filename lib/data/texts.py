@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lib import seeds
-from lib.data import locate as datasets
-from lib.data import stand_in_texts as demo_texts
+from lib.data import locate, stand_in_texts
 from lib.data.locate import HubFile
 
 TOXIC = 0.5  # a comment counts as toxic from this share of its readers on, as in WILDS
@@ -21,8 +20,9 @@ IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions
 class TextSource:
     """Where a text set lives on the hub and how its rows look.
 
-    `text_columns` is one column, or premise and hypothesis; `splits` are the file names' first parts for
-    "train" and "test"; a `threshold` turns a score in [0, 1] into the label score ≥ threshold.
+    `text_columns` is one column, or premise and hypothesis; `splits` are the file names' first
+    parts for "train" and "test"; a `threshold` turns a score in [0, 1] into the label score ≥
+    threshold.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TextSource:
     classes: int
     text_columns: tuple[str, ...]
     label_column: str
-    generator: demo_texts.Generator
+    generator: stand_in_texts.Generator
     splits: tuple[str, str] = ("train", "test")
     threshold: float | None = None
 
@@ -69,7 +69,7 @@ MULTI_NLI = TextSource(
     classes=3,
     text_columns=("premise", "hypothesis"),
     label_column="label",
-    generator=demo_texts.PAIRS,
+    generator=stand_in_texts.PAIRS,
     splits=("train", "validation_matched"),
 )
 CIVIL_COMMENTS = TextSource(
@@ -97,7 +97,7 @@ CIVIL_COMMENTS = TextSource(
     classes=2,
     text_columns=("text",),
     label_column="toxicity",
-    generator=demo_texts.COMMENTS,
+    generator=stand_in_texts.COMMENTS,
     threshold=TOXIC,
 )
 IMDB = TextSource(
@@ -120,7 +120,7 @@ IMDB = TextSource(
     classes=2,
     text_columns=("text",),
     label_column="label",
-    generator=demo_texts.REVIEWS,
+    generator=stand_in_texts.REVIEWS,
 )
 TEXTS = {source.name: source for source in (MULTI_NLI, CIVIL_COMMENTS, IMDB)}
 
@@ -129,8 +129,9 @@ TEXTS = {source.name: source for source in (MULTI_NLI, CIVIL_COMMENTS, IMDB)}
 class TextSet:
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
-    `pairs` (N) holds the second sentence of each row, or is None. `groups` bool (N, 8) says which of
-    `IDENTITIES` a comment mentions, or is None. `name`, `source`, `revision` and `rows` are those of `identity`.
+    `pairs` (N) holds the second sentence of each row, or is None. `groups` bool (N, 8) says which
+    of `IDENTITIES` a comment mentions, or is None. `name`, `source`, `revision` and `rows` are
+    those of `identity`.
     """
 
     texts: list[str]
@@ -157,7 +158,8 @@ class TextSet:
         )
 
     def sample(self, rows: int | None, seed: int = 0) -> "TextSet":
-        """`rows` rows drawn at random without repeats, all of them for None or more rows than there are.
+        """`rows` rows drawn at random without repeats, all of them for None or more rows than there
+        are.
 
         The files may be sorted by label, so the first rows would not do.
         """
@@ -168,25 +170,29 @@ class TextSet:
     def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
         """Split at random into (all but `rows`, `rows`) rows; the same `seed` gives the same split."""
         if not 0 < rows < len(self):
-            raise ValueError(f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}")
+            raise ValueError(
+                f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"
+            )
         order = seeds.stream(seed, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", or of the generated stand-in.
+    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", or of the generated
+    stand-in.
 
-    The test split of multi_nli is its validation_matched. With `demo` the hub is left alone: without a local
-    copy the generated set is used at once. A folder civil_comments/ with WILDS' `all_data_with_identities.csv`
-    is read from that file, with its own splits and `groups`.
+    The test split of multi_nli is its validation_matched. With `demo` the hub is left alone:
+    without a local copy the generated set is used at once. A folder civil_comments/ with WILDS'
+    `all_data_with_identities.csv` is read from that file, with its own splits and `groups`.
 
-    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a file that is
-    damaged, lacks a column, or holds a text or label that cannot be used; the message names file and row.
+    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a file
+    that is damaged, lacks a column, or holds a text or label that cannot be used; the message names
+    file and row.
     """
-    source = datasets.known(name, TEXTS, "text")
+    source = locate.known(name, TEXTS, "text")
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", not {split!r}')
-    where, folder = datasets.place(source, demo)
+    where, folder = locate.place(source, demo)
     found = _identity(source, where, folder)
     if where == "demo":
         sentences, labels = source.generator.rows(split)
@@ -194,7 +200,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     elif _wilds(source, folder):
         columns, labels, groups = _read_wilds(folder / WILDS, split)
     else:
-        files = datasets.parquet_files(folder, source.splits[split == "test"])
+        files = locate.parquet_files(folder, source.splits[split == "test"])
         parts = [_read_file(source, path) for path in files]
         columns = [sum((part[k] for part, _ in parts), []) for k in range(len(source.text_columns))]
         labels, groups = np.concatenate([y for _, y in parts]), None
@@ -204,13 +210,14 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}; reads no text.
+    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}; reads no
+    text.
 
-    A generated set has its own name and says in `instead_of` what it stands for. Raises as `load` does for a
-    `DATA_DIR` or file that cannot be used.
+    A generated set has its own name and says in `instead_of` what it stands for. Raises as `load`
+    does for a `DATA_DIR` or file that cannot be used.
     """
-    source = datasets.known(name, TEXTS, "text")
-    return _identity(source, *datasets.locate(source, demo))
+    source = locate.known(name, TEXTS, "text")
+    return _identity(source, *locate.locate(source, demo))
 
 
 def extent(identity: dict) -> str:
@@ -219,21 +226,36 @@ def extent(identity: dict) -> str:
         return f"{identity['rows']:,} rows generated from templates"
     whole = TEXTS[identity["name"]].rows
     found = identity["rows"]
-    return f"all {whole:,} rows at hand" if found == whole else f"a sample: {found:,} of {whole:,} rows at hand"
+    return (
+        f"all {whole:,} rows at hand"
+        if found == whole
+        else f"a sample: {found:,} of {whole:,} rows at hand"
+    )
 
 
 def _identity(source: TextSource, where: str, folder: Path | None) -> dict:
     if where == "demo":
         made = source.generator
-        digest = hashlib.sha256(Path(demo_texts.__file__).read_bytes()).hexdigest()[:16]
+        digest = hashlib.sha256(Path(stand_in_texts.__file__).read_bytes()).hexdigest()[:16]
         rows = made.train_rows + made.test_rows
-        return {"name": made.name, "source": where, "revision": digest, "rows": rows, "instead_of": source.name}
+        return {
+            "name": made.name,
+            "source": where,
+            "revision": digest,
+            "rows": rows,
+            "instead_of": source.name,
+        }
     if _wilds(source, folder):
         path = folder / WILDS
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-        return {"name": source.name, "source": where, "revision": digest, "rows": len(_csv(path, ["split"]))}
-    return datasets.identify(source, where, folder)
+        return {
+            "name": source.name,
+            "source": where,
+            "revision": digest,
+            "rows": len(_csv(path, ["split"])),
+        }
+    return locate.identify(source, where, folder)
 
 
 def _wilds(source: TextSource, folder: Path | None) -> bool:
@@ -245,17 +267,23 @@ def _read_file(source: TextSource, path: Path) -> tuple[list[list[str]], np.ndar
     import pyarrow as pa
 
     wanted = [*source.text_columns, source.label_column]
-    with datasets.open_parquet(path) as file:
+    with locate.open_parquet(path) as file:
         names = file.schema_arrow.names
         if missing := [column for column in wanted if column not in names]:
-            raise ValueError(f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names)}")
+            raise ValueError(
+                f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names)}"
+            )
         try:
             table = file.read(wanted)
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path} cannot be read, perhaps it is damaged: fetch it again ({error})") from error
+            raise ValueError(
+                f"{path} cannot be read, perhaps it is damaged: fetch it again ({error})"
+            ) from error
     columns = [_texts(path, name, table[name].to_pylist()) for name in source.text_columns]
     values = table[source.label_column].to_pylist()
-    labels = _labels(path, values, source.classes) if source.threshold is None else _scores(path, values)
+    labels = (
+        _labels(path, values, source.classes) if source.threshold is None else _scores(path, values)
+    )
     return columns, labels
 
 
@@ -282,23 +310,37 @@ def _read_wilds(path: Path, split: str) -> tuple[list[list[str]], np.ndarray, np
         raise ValueError(f"{path} has no row of the split {split!r}")
     table = table.take(inside)
     texts = _texts(path, "comment_text", table["comment_text"].to_pylist())
-    groups = np.stack([np.array(table[name].to_pylist(), dtype=float) >= TOXIC for name in IDENTITIES], axis=1)
+    groups = np.stack(
+        [np.array(table[name].to_pylist(), dtype=float) >= TOXIC for name in IDENTITIES], axis=1
+    )
     return [texts], _scores(path, table["toxicity"].to_pylist()), groups  # groups (N, 8)
 
 
 def _texts(path: Path, column: str, texts: list) -> list[str]:
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            what = "null" if text is None else "empty" if isinstance(text, str) else f"{text!r}, not a text"
-            raise ValueError(f"{path}, row {row}: {column} is {what}; remove such rows from the file")
+            what = (
+                "null"
+                if text is None
+                else "empty"
+                if isinstance(text, str)
+                else f"{text!r}, not a text"
+            )
+            raise ValueError(
+                f"{path}, row {row}: {column} is {what}; remove such rows from the file"
+            )
     return texts
 
 
 def _labels(path: Path, labels: list, classes: int) -> np.ndarray:
     for row, label in enumerate(labels):
         if not isinstance(label, int) or not 0 <= label < classes:
-            why = " (-1 marks a row without a label: remove it from the file)" if label == -1 else ""
-            raise ValueError(f"{path}, row {row}: label {label!r} is not one of 0 ... {classes - 1}{why}")
+            why = (
+                " (-1 marks a row without a label: remove it from the file)" if label == -1 else ""
+            )
+            raise ValueError(
+                f"{path}, row {row}: label {label!r} is not one of 0 ... {classes - 1}{why}"
+            )
     return np.array(labels, dtype=np.int64)
 
 

@@ -1,0 +1,27 @@
+"""Gradient descent on attention, exact at any horizon, at a cost that does not grow with the
+dimension.
+
+In: a token set or its minimal coordinates, update rules, a start, targets. Out: a `History` of
+norms, direction errors, margins and logarithms of whatever underflows. Rules here are those that
+see the gradient's norm alone. Open `gradient_descent` first, then `rules`; `reduced` and `kernel`
+are what they run on.
+"""
+
+from lib.dynamics.gradient_descent import Start, gaussian_start, log_spaced, train, zero_start
+from lib.dynamics.history import History
+from lib.dynamics.rules import GradientRule, custom, gd, ngd, polyak, step
+
+__all__ = [
+    "GradientRule",
+    "History",
+    "Start",
+    "custom",
+    "gaussian_start",
+    "gd",
+    "log_spaced",
+    "ngd",
+    "polyak",
+    "step",
+    "train",
+    "zero_start",
+]

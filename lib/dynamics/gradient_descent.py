@@ -1,7 +1,8 @@
 """Train a token set with an update rule and record its history, exactly, at any horizon.
 
-Training happens in minimal coordinates (`lib.coordinates`) and in logarithms (`lib.attention.slopes`), so that an
-iteration's cost does not depend on the dimension d and directions stay exact when softmax weights are e^-30000.
+Training happens in minimal coordinates (`lib.coordinates`) and in logarithms
+(`lib.attention.slopes`), so that an iteration's cost does not depend on the dimension d and
+directions stay exact when softmax weights are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib import attention
 from lib.attention import coordinates
-from lib.attention import model as attention
 from lib.attention.tokens import TokenSet
 from lib.dynamics.history import History, derive
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
 
 
@@ -28,7 +29,11 @@ class Start:
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     """Iterations 0, 1, ..., steps to record: about `count` of them, evenly spaced in log(t), ascending."""
-    return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]))
+    return np.unique(
+        np.concatenate(
+            [[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]
+        )
+    )
 
 
 def zero_start(problem: coordinates.Minimal) -> Start:
@@ -54,7 +59,7 @@ def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int
 
 def train(
     tokens: TokenSet | coordinates.Minimal,
-    rules: Rule | Mapping[str, Rule],
+    rules: GradientRule | Mapping[str, GradientRule],
     steps: int,
     record: Sequence[int] | None = None,
     start: Start | np.ndarray | None = None,
@@ -63,16 +68,19 @@ def train(
     head_targets: Mapping[str, np.ndarray] | None = None,
     loss: str = "exponential",
 ) -> History | dict[str, History]:
-    """Minimise paper A's loss over W (head "fixed": u as in `tokens`) or over W and u ("joint", starting from u).
+    """Minimise paper A's loss over W (head "fixed": u as in `tokens`) or over W and u ("joint",
+    starting from u).
 
-    rules: one Rule, or named rules that all runs are trained with in one call on all cores; the result is one History
-    or a dict of them. steps: number of updates. record: iterations to record, ascending, within 0 ... steps (default
-    `log_spaced`). start: W_0 as a Start or as an array (runs, d, d_z); default zero. targets: matrices (runs, r, q)
-    in minimal coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r).
-    L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
+    rules: one Rule, or named rules that all runs are trained with in one call on all cores; the
+    result is one History or a dict of them. steps: number of updates. record: iterations to record,
+    ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a Start or as an array
+    (runs, d, d_z); default zero. targets: matrices (runs, r, q) in minimal coordinates, such as
+    `svm.token_svm(...).W`; head_targets: vectors (runs, r). L* is the loss at p_opt = 1 for a fixed
+    head and 0 in joint training.
 
-    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged"; the history says which
-    and when. Raises ValueError for records, starts or targets of the wrong shape or order.
+    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged"; the
+    history says which and when. Raises ValueError for records, starts or targets of the wrong shape
+    or order.
     """
     problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
     attention.check_loss(loss)
@@ -85,12 +93,23 @@ def train(
     named = rules if isinstance(rules, Mapping) else {"": rules}
     reduced = reduce(problem.tokens, start.inside, head, loss)
     built_in = {name: rule for name, rule in named.items() if rule.law is None}
-    raws = dict(zip(built_in, run_compiled(reduced, list(built_in.values()), times), strict=True)) if built_in else {}
+    raws = (
+        dict(zip(built_in, run_compiled(reduced, list(built_in.values()), times), strict=True))
+        if built_in
+        else {}
+    )
     histories = {}
     for name, rule in named.items():
         raw = raws[name] if name in raws else run_numpy(reduced, rule, times)
         histories[name] = derive(
-            reduced, raw, times, start.inside, start.outside, problem.tokens.u, targets, head_targets
+            reduced,
+            raw,
+            times,
+            start.inside,
+            start.outside,
+            problem.tokens.u,
+            targets,
+            head_targets,
         )
     return histories if isinstance(rules, Mapping) else histories[""]
 
@@ -107,7 +126,11 @@ def _times(record, steps):
 
 
 def _start(problem, start):
-    runs, (_, d, r), (_, d_z, q) = len(problem.tokens.y), problem.token_basis.shape, problem.query_basis.shape
+    runs, (_, d, r), (_, d_z, q) = (
+        len(problem.tokens.y),
+        problem.token_basis.shape,
+        problem.query_basis.shape,
+    )
     if start is None:
         return zero_start(problem)
     if isinstance(start, Start):
@@ -126,7 +149,12 @@ def _check_targets(targets, shape):
     targets = {name: np.asarray(target, float) for name, target in (targets or {}).items()}
     for name, target in targets.items():
         if target.shape != shape:
-            raise ValueError(f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates")
-        if not np.isfinite(target).all() or not np.linalg.norm(target.reshape(len(target), -1), axis=1).all():
+            raise ValueError(
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates"
+            )
+        if (
+            not np.isfinite(target).all()
+            or not np.linalg.norm(target.reshape(len(target), -1), axis=1).all()
+        ):
             raise ValueError(f"target {name!r} must be finite and not zero")
     return targets

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import model as attention
+from lib import attention
 from lib.dynamics import kernel
 from lib.dynamics.reduced import Raw, Reduced
 
-CHUNK = 2**17  # numbers held at a time while directions are measured: more would have to be fetched from the system
+CHUNK = (
+    2**17
+)  # numbers held at a time while directions are measured: more would have to be fetched from the system
 STATUS = {kernel.COMPLETED: "completed", kernel.STALLED: "stalled", kernel.DIVERGED: "diverged"}
 
 
@@ -17,12 +19,13 @@ STATUS = {kernel.COMPLETED: "completed", kernel.STALLED: "stalled", kernel.DIVER
 class History:
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
-    log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log of the step size
-    taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt token minus logits of the others;
-    log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k) each: direction_error ||W_t/||W_t|| - V/||V|| ||,
-    alignment <W_t, V>/(||W_t|| ||V||) and descent <-grad L/||grad L||, V>/||V||. status and ended (runs,) say how and
-    at which iteration a run ended. Joint training adds the same of the head: head_norm, log_gradient_head,
-    log_step_head, head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
+    log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log
+    of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt
+    token minus logits of the others; log_miss (runs, k, n) log(1 - p_opt). Per target V, (runs, k)
+    each: direction_error ||W_t/||W_t|| - V/||V|| ||, alignment <W_t, V>/(||W_t|| ||V||) and descent
+    <-grad L/||grad L||, V>/||V||. status and ended (runs,) say how and at which iteration a run
+    ended. Joint training adds the same of the head: head_norm, log_gradient_head, log_step_head,
+    head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
     minus scores of the others.
     """
 
@@ -67,16 +70,24 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
         runs, n, k, r = pulled.shape
-        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)  # (runs, q, k r): one large product
+        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(
+            runs, n, k * r
+        )  # (runs, q, k r): one large product
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
         return np.add(np.swapaxes(W_0, 1, 2)[:, None], moved, order="C")  # W^T, (runs, k, q, r)
 
     def head(part):
-        coefficients = raw.b[:, part].reshape(len(u), -1, problem.signed[0, ..., 0].size)  # (runs, k, nT)
-        return u[:, None] + coefficients @ problem.signed.reshape(len(u), -1, u.shape[1])  # (runs, k, r)
+        coefficients = raw.b[:, part].reshape(
+            len(u), -1, problem.signed[0, ..., 0].size
+        )  # (runs, k, nT)
+        return u[:, None] + coefficients @ problem.signed.reshape(
+            len(u), -1, u.shape[1]
+        )  # (runs, k, r)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
-        log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
+        log_odds = np.logaddexp.reduce(
+            -raw.margins, -1
+        )  # of all other tokens against the opt token
         log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
     norm, error, alignment = _directions(weights, times.size, outside, flipped)
@@ -84,7 +95,9 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
         empty = np.full_like(norm, np.nan)
         head_norm, head_error, head_alignment = empty, {}, {}
     else:
-        head_norm, head_error, head_alignment = _directions(head, times.size, np.zeros(len(norm)), head_targets)
+        head_norm, head_error, head_alignment = _directions(
+            head, times.size, np.zeros(len(norm)), head_targets
+        )
     log_gap, log_gradient, log_gradient_head, log_step, log_step_head = np.moveaxis(raw.logs, -1, 0)
     descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
     return History(
@@ -95,10 +108,11 @@ def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_tar
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm, and per target direction error and alignment, of the vectors at each record, (runs, k) each.
+    """Norm, and per target direction error and alignment, of the vectors at each record, (runs, k)
+    each.
 
-    vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that is orthogonal to all
-    of them and to the targets.
+    vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
+    is orthogonal to all of them and to the targets.
     """
     runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)
@@ -112,19 +126,30 @@ def _directions(vectors, count, outside, targets):
         v = vectors(part)
         v = v.reshape(*v.shape[:2], -1)
         norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
-        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)  # the direction of zero is not defined
+        scale = np.where(
+            norm[:, part] > 0, norm[:, part], np.nan
+        )  # the direction of zero is not defined
         for name, unit in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
-            error[name][:, part] = np.hypot(np.linalg.norm(v / scale[..., None] - unit, axis=-1), outside / scale)
+            error[name][:, part] = np.hypot(
+                np.linalg.norm(v / scale[..., None] - unit, axis=-1), outside / scale
+            )
     return norm, error, alignment
 
 
 def _descent(problem, raw, target):
     """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) from the recorded margins and scores."""
     runs, count = raw.margins.shape[:2]
-    at = attention.slopes(np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1), raw.scores, problem.loss)
+    at = attention.slopes(
+        np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1), raw.scores, problem.loss
+    )
     c = -at.pull[..., 1:].reshape(runs, count, -1)
-    toward = np.einsum("rntd,rde,rne->rnt", problem.delta, target, problem.z, optimize=True).reshape(runs, 1, -1)
-    length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c)) * np.linalg.norm(target, axis=(1, 2))[:, None]
+    toward = np.einsum(
+        "rntd,rde,rne->rnt", problem.delta, target, problem.z, optimize=True
+    ).reshape(runs, 1, -1)
+    length = (
+        np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c))
+        * np.linalg.norm(target, axis=(1, 2))[:, None]
+    )
     with np.errstate(invalid="ignore"):
         return (c * toward).sum(-1) / length

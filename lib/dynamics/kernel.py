@@ -1,11 +1,13 @@
-"""The compiled training loop: `lib.attention.slopes` and `lib.rules.log_step`, several runs at a time, on all cores.
+"""The compiled training loop: `lib.attention.slopes` and `lib.rules.log_step`, several runs at a
+time, on all cores.
 
-State of a run, in the coordinates where training lives: margins g_m = delta_m^T W z_i (logit of the reference token
-minus logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T. Joint training adds the scores
-gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one product with the Gram matrix,
-k = K c for the descent direction -grad_W L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k:
-alpha += eta c and g += eta k. That product (`lib.gram`) is the floor of an iteration's cost; everything else works on
-the lanes of `lib.lanes`.
+State of a run, in the coordinates where training lives: margins g_m = delta_m^T W z_i (logit of the
+reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m
+z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
+x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
+L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
+k. That product (`lib.gram`) is the floor of an iteration's cost; everything else works on the lanes
+of `lib.lanes`.
 """
 
 import math
@@ -13,13 +15,14 @@ import math
 import numba
 import numpy as np
 
-from lib.compiled import exponentials, gram
-from lib.compiled import softmax as lanes
+from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
 from lib.dynamics import rules
 
 COMPLETED, STALLED, DIVERGED = range(3)
-LONGEST = 600.0  # log of the longest step, and of the largest slope of the loss, that counts as finite
+LONGEST = (
+    600.0  # log of the longest step, and of the largest slope of the loss, that counts as finite
+)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 SOURCES = stamp(__file__)
 _log_step = numba.njit(rules.log_step)
@@ -44,9 +47,10 @@ def _train_group(
 ):  # fmt: skip
     """Train jobs side by side; fills their records, status and the iteration at which each ended.
 
-    margins (jobs, n, T-1) and scores (jobs, n, T) at the start; K, G packed. rule (jobs, 6): kind, log step_size,
-    log max_step, momentum, decay, joint as numbers; times: what to record, ascending.
-    logs_at (jobs, len(times), 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
+    margins (jobs, n, T-1) and scores (jobs, n, T) at the start; K, G packed. rule (jobs, 6): kind,
+    log step_size, log max_step, momentum, decay, joint as numbers; times: what to record,
+    ascending. logs_at (jobs, len(times), 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log
+    of the step sizes for W and u.
     """
     jobs, n, T = scores.shape
     m, m_u = K.shape[1], G.shape[1]
@@ -65,45 +69,63 @@ def _train_group(
     for r in range(jobs):
         for i in range(n):
             g[:, r * n + i], gamma[:, r * n + i] = margins[r, i], scores[r, i]
-        lanes.gather(r, n, g, flat_g[r])
+        softmax.gather(r, n, g, flat_g[r])
         if not head_fixed:
-            lanes.gather(r, n, gamma, flat_gamma[r])
+            softmax.gather(r, n, gamma, flat_gamma[r])
     alive, living, record = np.ones(jobs, np.bool_), jobs, 0
     for t in range(times[-1] + 1):
         recording = record < times.size and times[record] == t
-        lanes.slopes(g, gamma, n, logistic, head_fixed, c, push, x, D, w, lane, scales)
+        softmax.slopes(g, gamma, n, logistic, head_fixed, c, push, x, D, w, lane, scales)
         for r in range(jobs):
             if not alive[r]:
                 continue
-            kind, log_size, log_cap, decay, joint = rule[r, 0], rule[r, 1], rule[r, 2], rule[r, 4], rule[r, 5]
+            kind, log_size, log_cap, decay, joint = (
+                rule[r, 0],
+                rule[r, 1],
+                rule[r, 2],
+                rule[r, 4],
+                rule[r, 5],
+            )
             together = head_fixed or joint != 0.0 or kind != rules.NGD
             log_gap = math.nan
             if recording or kind == rules.POLYAK:
-                log_gap = lanes.log_gap(r * n, n, gamma, logistic, head_fixed, lane)
-            lanes.gather(r, n, c, flat_c)
+                log_gap = softmax.log_gap(r * n, n, gamma, logistic, head_fixed, lane)
+            softmax.gather(r, n, c, flat_c)
             gram.multiply(K, data[r], flat_c, k)
             square = gram.dot(flat_c, k)
             log_norm = scales[0, r] + 0.5 * math.log(square) if square > 0.0 else -math.inf
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                lanes.gather(r, n, push, flat_push)
+                softmax.gather(r, n, push, flat_push)
                 gram.multiply(G, data[r], flat_push, k_u)
                 log_norm_u = scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
-            log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_both if together else log_norm)
-            log_eta_u = log_eta if together else _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
+            log_eta = _log_step(
+                kind, log_size, log_cap, decay, t, log_gap, log_both if together else log_norm
+            )
+            log_eta_u = (
+                log_eta
+                if together
+                else _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
+            )
 
             if recording:
-                lanes.by_sample(g, r * n, n, margins_at[r, record])
-                lanes.by_sample(gamma, r * n, n, scores_at[r, record])
-                lanes.by_sample(alpha[r, : (T - 1) * n].reshape(T - 1, n), 0, n, alpha_at[r, record])
+                softmax.by_sample(g, r * n, n, margins_at[r, record])
+                softmax.by_sample(gamma, r * n, n, scores_at[r, record])
+                softmax.by_sample(
+                    alpha[r, : (T - 1) * n].reshape(T - 1, n), 0, n, alpha_at[r, record]
+                )
                 b_at[r, record] = 0.0
                 if not head_fixed:
-                    lanes.by_sample(b[r, : T * n].reshape(T, n), 0, n, b_at[r, record])
+                    softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, b_at[r, record])
                 logs_at[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
-            length = log_eta + log_norm if log_norm > -math.inf else -math.inf  # 0/0 = 0: no gradient, no step
+            length = (
+                log_eta + log_norm if log_norm > -math.inf else -math.inf
+            )  # 0/0 = 0: no gradient, no step
             length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
-            bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST  # false for NaN
+            bounded = (
+                scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
+            )  # false for NaN
             if log_both == -math.inf or not bounded:
                 status[r], ended[r] = (STALLED if log_both == -math.inf else DIVERGED), t
                 alive[r], living = False, living - 1
@@ -113,12 +135,12 @@ def _train_group(
             eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
             _step(r, eta, flat_c, momentum, move, alpha)
             _step(r, eta, k, momentum, move_k, flat_g)
-            lanes.scatter(r, n, flat_g, g)
+            softmax.scatter(r, n, flat_g, g)
             if not head_fixed:
                 eta_u = math.exp(log_eta_u + scales[1, r])
                 _step(r, eta_u, flat_push, momentum, move_u, b)
                 _step(r, eta_u, k_u, momentum, move_u_k, flat_gamma)
-                lanes.scatter(r, n, flat_gamma, gamma)
+                softmax.scatter(r, n, flat_gamma, gamma)
         if living == 0:
             return
         record += recording
@@ -132,7 +154,8 @@ def train(
     threads, data, K, G, margins, scores, head_fixed, logistic, rule, times,
     margins_at, scores_at, alpha_at, b_at, logs_at, sources=SOURCES,
 ):  # fmt: skip
-    """Train all jobs; job j runs on data set data[j] with rule[j]. Returns status and last iteration, (jobs,) each.
+    """Train all jobs; job j runs on data set data[j] with rule[j]. Returns status and last
+    iteration, (jobs,) each.
 
     As `_train_group`, in groups of equal size, as many for each of the threads.
     """

@@ -6,21 +6,22 @@ from dataclasses import dataclass, fields
 import numba
 import numpy as np
 
+from lib import attention
 from lib.attention import coordinates
-from lib.attention import model as attention
 from lib.attention.tokens import TokenSet
 from lib.compiled import gram
 from lib.dynamics import kernel
-from lib.dynamics.rules import NGD, Rule
+from lib.dynamics.rules import NGD, GradientRule
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the training loop sees of a problem: Gram matrices, margins and scores, the opt token first.
+    """What the training loop sees of a problem: Gram matrices, margins and scores, the opt token
+    first.
 
-    delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n, q);
-    K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty for a fixed head;
-    margins (runs, n, T-1) and scores (runs, n, T) at the start.
+    delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
+    q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty
+    for a fixed head; margins (runs, n, T-1) and scores (runs, n, T) at the start.
     """
 
     delta: np.ndarray
@@ -46,7 +47,15 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     margins = (delta @ keys[..., None])[..., 0]
     scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     return Reduced(
-        delta, signed, tokens.z, coordinates.gram(delta, tokens.z), G, margins, scores, head == "fixed", loss
+        delta,
+        signed,
+        tokens.z,
+        coordinates.gram(delta, tokens.z),
+        G,
+        margins,
+        scores,
+        head == "fixed",
+        loss,
     )
 
 
@@ -64,11 +73,19 @@ class Raw:
 
 
 def _empty(runs, n, T, k):
-    shapes = (runs, k, n, T - 1), (runs, k, n, T), (runs, k, n, T - 1), (runs, k, n, T), (runs, k, 5)
-    return Raw(np.zeros(runs, int), np.zeros(runs, int), *(np.full(shape, np.nan) for shape in shapes))
+    shapes = (
+        (runs, k, n, T - 1),
+        (runs, k, n, T),
+        (runs, k, n, T - 1),
+        (runs, k, n, T),
+        (runs, k, 5),
+    )
+    return Raw(
+        np.zeros(runs, int), np.zeros(runs, int), *(np.full(shape, np.nan) for shape in shapes)
+    )
 
 
-def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> list[Raw]:
+def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray) -> list[Raw]:
     """Train every run with every rule by the compiled kernel, in parallel over all of them."""
     runs, n, T = problem.scores.shape
     numbers = np.array([rule.numbers() for rule in rules])
@@ -85,13 +102,18 @@ def run_compiled(problem: Reduced, rules: Sequence[Rule], times: np.ndarray) -> 
     return [Raw(*(getattr(raw, f.name)[part] for f in fields(Raw))) for part in split]
 
 
-def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
+def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
     """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom rules."""
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size)
     g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()
     alpha, b = np.zeros_like(g), np.zeros_like(gamma)
-    move, move_k, move_u, move_u_k = np.zeros_like(g), np.zeros_like(g), np.zeros_like(gamma), np.zeros_like(gamma)
+    move, move_k, move_u, move_u_k = (
+        np.zeros_like(g),
+        np.zeros_like(g),
+        np.zeros_like(gamma),
+        np.zeros_like(gamma),
+    )
     alive = np.ones(runs, bool)
     records = {int(t): k for k, t in enumerate(times)}
     raw.ended[:] = times[-1]
@@ -113,14 +135,28 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
         log_eta_u = log_eta if together else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
 
         if t in records:
-            values = g, gamma, alpha, b, np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
-            for store, value in zip((raw.margins, raw.scores, raw.alpha, raw.b, raw.logs), values, strict=True):
+            values = (
+                g,
+                gamma,
+                alpha,
+                b,
+                np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1),
+            )
+            for store, value in zip(
+                (raw.margins, raw.scores, raw.alpha, raw.b, raw.logs), values, strict=True
+            ):
                 store[alive, records[t]] = value[alive].reshape(-1, *store.shape[2:])
         with np.errstate(invalid="ignore"):
-            length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)  # 0/0 = 0: no gradient, no step
+            length = np.where(
+                log_norm > -np.inf, log_eta + log_norm, -np.inf
+            )  # 0/0 = 0: no gradient, no step
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
-        bounded = (at.log_push_scale < kernel.LONGEST) & (length < kernel.LONGEST) & (length_u < kernel.LONGEST)
+        bounded = (
+            (at.log_push_scale < kernel.LONGEST)
+            & (length < kernel.LONGEST)
+            & (length_u < kernel.LONGEST)
+        )
         for code, ends in ((kernel.STALLED, stalled), (kernel.DIVERGED, ~bounded & ~stalled)):
             raw.status[alive & ends], raw.ended[alive & ends] = code, t
             alive &= ~ends
@@ -132,7 +168,12 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> Raw:
         move, move_k = rule.momentum * move + eta * c, rule.momentum * move_k + eta * k
         alpha, g = alpha + move, g + move_k
         if not problem.head_fixed:
-            eta = np.where(alive, np.exp(np.where(alive, log_eta_u + at.log_push_scale, 0.0)), 0.0)[:, None]
-            move_u, move_u_k = rule.momentum * move_u + eta * push, rule.momentum * move_u_k + eta * k_u
+            eta = np.where(alive, np.exp(np.where(alive, log_eta_u + at.log_push_scale, 0.0)), 0.0)[
+                :, None
+            ]
+            move_u, move_u_k = (
+                rule.momentum * move_u + eta * push,
+                rule.momentum * move_u_k + eta * k_u,
+            )
             b, gamma = b + move_u, gamma + move_u_k
     return raw

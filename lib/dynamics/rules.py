@@ -1,8 +1,8 @@
 """Update rules as pure functions.
 
-Every rule here moves along the gradient: W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L(W_t), and differs
-in eta_t alone. The step size is returned as a logarithm, since eta_t and the gradient leave the range of floating
-point numbers long before their product does.
+Every rule here moves along the gradient: W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad
+L(W_t), and differs in eta_t alone. The step size is returned as a logarithm, since eta_t and the
+gradient leave the range of floating point numbers long before their product does.
 """
 
 import math
@@ -17,12 +17,12 @@ LOG_2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Rule:
+class GradientRule:
     """One update rule; build it with `gd`, `ngd`, `polyak` or `custom`.
 
-    step_size eta, cap max_step (eta_max of paper A, Appendix C), momentum beta, and the exponent p of the factor
-    (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2) instead of each by itself
-    (Eq. 13).
+    step_size eta, cap max_step (eta_max of paper A, Appendix C), momentum beta, and the exponent p
+    of the factor (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2)
+    instead of each by itself (Eq. 13).
     """
 
     kind: int
@@ -38,7 +38,8 @@ class Rule:
             value = getattr(self, name)
             if not value > 0 or (name == "step_size" and value == inf):
                 raise ValueError(
-                    f"{name} = {value}; it must be positive" + (" and finite" if name == "step_size" else "")
+                    f"{name} = {value}; it must be positive"
+                    + (" and finite" if name == "step_size" else "")
                 )
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
@@ -54,36 +55,50 @@ class Rule:
     def numbers(self) -> tuple[float, ...]:
         """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
         log_cap = math.log(self.max_step) if self.max_step < inf else inf
-        return self.kind, math.log(self.step_size), log_cap, self.momentum, self.decay, float(self.joint)
+        return (
+            self.kind,
+            math.log(self.step_size),
+            log_cap,
+            self.momentum,
+            self.decay,
+            float(self.joint),
+        )
 
 
-def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> Rule:
+def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> GradientRule:
     """Gradient descent: eta_t = eta (t+1)^-p."""
-    return Rule(GD, step_size, momentum=momentum, decay=decay)
+    return GradientRule(GD, step_size, momentum=momentum, decay=decay)
 
 
 def ngd(
-    step_size: float, max_step: float = inf, momentum: float = 0.0, decay: float = 0.0, joint: bool = False
-) -> Rule:
-    """Normalised gradient descent (paper A, Eqs. 2, 4 and 13): eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
+    step_size: float,
+    max_step: float = inf,
+    momentum: float = 0.0,
+    decay: float = 0.0,
+    joint: bool = False,
+) -> GradientRule:
+    """Normalised gradient descent (paper A, Eqs. 2, 4 and 13): eta_t = min(eta (t+1)^-p / ||grad
+    L||, eta_max).
 
-    With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form of it).
+    With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form
+    of it).
     """
-    return Rule(NGD, step_size, max_step, momentum, decay, joint)
+    return GradientRule(NGD, step_size, max_step, momentum, decay, joint)
 
 
-def polyak(max_step: float = inf) -> Rule:
+def polyak(max_step: float = inf) -> GradientRule:
     """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind the factor 2."""
-    return Rule(POLYAK, max_step=max_step)
+    return GradientRule(POLYAK, max_step=max_step)
 
 
-def custom(law: Callable) -> Rule:
+def custom(law: Callable) -> GradientRule:
     """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or arrays (runs,)."""
-    return Rule(CUSTOM, law=law)
+    return GradientRule(CUSTOM, law=law)
 
 
 def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled into the kernel.
+    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled
+    into the kernel.
 
     log_size = log eta, log_cap = log eta_max.
     """
@@ -97,15 +112,17 @@ def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
     return np.minimum(log_eta, log_cap)
 
 
-def step(rule: Rule, W, gradient, loss_gap, t, buffer=0.0):
+def step(rule: GradientRule, W, gradient, loss_gap, t, buffer=0.0):
     """One step of `rule` in plain arithmetic: returns W_{t+1} and the momentum buffer m_t.
 
-    W and gradient (runs, ...), loss_gap = L - L* (runs,). The plain twin of what `lib.dynamics` does with logarithms;
-    it holds as long as gradient and gap are normal floating point numbers.
+    W and gradient (runs, ...), loss_gap = L - L* (runs,). The plain twin of what `lib.dynamics`
+    does with logarithms; it holds as long as gradient and gap are normal floating point numbers.
     """
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0
     log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
-    eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)  # 0/0 = 0: no gradient, no step
+    eta = np.where(
+        moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0
+    )  # 0/0 = 0: no gradient, no step
     buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
     return W - buffer, buffer

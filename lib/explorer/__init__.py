@@ -1,0 +1,10 @@
+"""A training run under sliders: what it computes, what it draws, its widgets.
+
+In: a `Setting`. Out: a trajectory and its picture. Open `trajectory` first; `panel` has the
+widgets.
+"""
+
+from lib.explorer.panel import Panel, said
+from lib.explorer.trajectory import Board, Setting, Trajectory, explore
+
+__all__ = ["Board", "Panel", "Setting", "Trajectory", "explore", "said"]

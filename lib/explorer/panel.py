@@ -4,7 +4,7 @@ from html import escape
 
 import ipywidgets as widgets
 
-from lib.explorer import trajectory as explorer
+from lib.explorer import trajectory
 from lib.explorer.trajectory import Board, Setting
 
 LABELS = {"model": "data model", "rule": "update rule", "step_size": "step size"}
@@ -14,8 +14,8 @@ _STYLE = {"description_width": "6.5em"}
 def controls(setting: Setting) -> dict[str, widgets.Widget]:
     """A widget per field of Setting, by the field's name, standing at `setting`."""
     kinds = {
-        "model": (widgets.Dropdown, {"options": list(explorer.MODELS)}),
-        "rule": (widgets.Dropdown, {"options": list(explorer.RULES)}),
+        "model": (widgets.Dropdown, {"options": list(trajectory.MODELS)}),
+        "rule": (widgets.Dropdown, {"options": list(trajectory.RULES)}),
         "step_size": (widgets.FloatLogSlider, {"min": -4, "max": 1, "step": 0.05}),
         "n": (widgets.IntSlider, {"min": 2, "max": 20}),
         "T": (widgets.IntSlider, {"min": 2, "max": 12}),
@@ -27,19 +27,25 @@ def controls(setting: Setting) -> dict[str, widgets.Widget]:
     }
     made = {}
     for name, (kind, options) in kinds.items():
-        shared = {"description": LABELS.get(name, name), "style": _STYLE, "value": getattr(setting, name)}
-        live = {"continuous_update": True} if kind is not widgets.Dropdown and name != "seed" else {}
+        shared = {
+            "description": LABELS.get(name, name),
+            "style": _STYLE,
+            "value": getattr(setting, name),
+        }
+        live = (
+            {"continuous_update": True} if kind is not widgets.Dropdown and name != "seed" else {}
+        )
         made[name] = kind(**shared, **options, **live)
     return made
 
 
-def said(trajectory: explorer.Trajectory) -> str:
+def said(shown: trajectory.Trajectory) -> str:
     """The end of a trajectory in words, beside the picture and for whoever cannot see it."""
     return (
-        f"After {trajectory.iterations[-1]} iterations of {trajectory.setting.rule}: "
-        f"direction error {trajectory.direction_error[-1]:.3g}, "
-        f"log10 of the loss gap {trajectory.loss_gap[-1]:.3g}, softmax weight of the opt token at least "
-        f"{trajectory.opt_scores[-1].min():.3g}."
+        f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: "
+        f"direction error {shown.direction_error[-1]:.3g}, "
+        f"log10 of the loss gap {shown.loss_gap[-1]:.3g}, softmax weight of the opt token at least "
+        f"{shown.opt_scores[-1].min():.3g}."
     )
 
 
@@ -50,20 +56,27 @@ class Panel(widgets.VBox):
         self.controls = controls(setting)
         self.words = widgets.HTML()
         self.picture = widgets.Image(format="png", layout={"max_width": "100%"})
-        self.board = Board(explorer.explore(setting))
+        self.board = Board(trajectory.explore(setting))
         for widget in self.controls.values():
             widget.observe(self.show, names="value")
-        box = widgets.Box(list(self.controls.values()), layout={"flex_flow": "row wrap", "max_width": "60em"})
+        box = widgets.Box(
+            list(self.controls.values()), layout={"flex_flow": "row wrap", "max_width": "60em"}
+        )
         super().__init__([box, self.words, self.picture])
         self.show()
 
     def show(self, _change=None) -> None:
         """Train with the controls' values and redraw; where that cannot be done the words say why."""
         try:
-            trajectory = explorer.explore(Setting(**{name: widget.value for name, widget in self.controls.items()}))
+            shown = trajectory.explore(
+                Setting(**{name: widget.value for name, widget in self.controls.items()})
+            )
         except (ValueError, RuntimeError) as error:
-            self.words.value, self.picture.layout.visibility = f"No picture: {escape(str(error))}", "hidden"
+            self.words.value, self.picture.layout.visibility = (
+                f"No picture: {escape(str(error))}",
+                "hidden",
+            )
             return
-        self.board.show(trajectory)
-        self.words.value, self.picture.value = said(trajectory), self.board.png()
+        self.board.show(shown)
+        self.words.value, self.picture.value = said(shown), self.board.png()
         self.picture.layout.visibility = "visible"

@@ -9,21 +9,24 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.attention.tokens import TokenSet
 from lib.companion import plots
-from lib.dynamics import gradient_descent as dynamics
 from lib.dynamics import rules
-from lib.dynamics.rules import Rule
-from lib.svm import max_margin as svm
+from lib.dynamics.rules import GradientRule
 
 MODELS: dict[str, Callable[["Setting"], TokenSet]] = {
-    "class means, orthogonal": lambda s: tokens.class_mean_tokens(s.seed, s.n, s.T, s.d, s.signal, s.noise),
-    "class means, antipodal": lambda s: tokens.class_mean_tokens(s.seed, s.n, s.T, s.d, s.signal, s.noise, True),
+    "class means, orthogonal": lambda s: tokens.class_mean_tokens(
+        s.seed, s.n, s.T, s.d, s.signal, s.noise
+    ),
+    "class means, antipodal": lambda s: tokens.class_mean_tokens(
+        s.seed, s.n, s.T, s.d, s.signal, s.noise, True
+    ),
     "Gaussian": lambda s: tokens.gaussian_tokens(s.seed, s.n, s.T, s.d, s.signal, s.noise),
     "unit sphere (no signal, no noise)": lambda s: tokens.unit_tokens(s.seed, s.n, s.T, s.d),
 }
-RULES: dict[str, Callable[[float], Rule]] = {
+RULES: dict[str, Callable[[float], GradientRule]] = {
     "GD": rules.gd,
     "NGD": rules.ngd,
     "NGD-mom": lambda step_size: rules.ngd(step_size, momentum=0.9),
@@ -49,15 +52,17 @@ class Setting:
     def __post_init__(self):
         for name, known in (("model", MODELS), ("rule", RULES)):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} {getattr(self, name)!r}: choose one of {', '.join(known)}")
+                raise ValueError(
+                    f"{name} {getattr(self, name)!r}: choose one of {', '.join(known)}"
+                )
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """One run at `iterations` (k,), up to its end.
 
-    loss_gap log10(L - L*) (k,); direction_error against W_mm (k,); opt_scores the softmax weight of each sample's opt
-    token (k, n); path (k, 2) the parts of W_t along W_mm and off it.
+    loss_gap log10(L - L*) (k,); direction_error against W_mm (k,); opt_scores the softmax weight of
+    each sample's opt token (k, n); path (k, 2) the parts of W_t along W_mm and off it.
     """
 
     setting: Setting
@@ -71,8 +76,8 @@ class Trajectory:
 def explore(setting: Setting) -> Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm.
 
-    Raises ValueError, with the reason, for a setting that the data model or the rule refuses, or where no W separates
-    the opt tokens from the others.
+    Raises ValueError, with the reason, for a setting that the data model or the rule refuses, or
+    where no W separates the opt tokens from the others.
     """
     problem = coordinates.minimal(MODELS[setting.model](setting))
     target = svm.token_svm(problem.tokens).W
@@ -82,17 +87,22 @@ def explore(setting: Setting) -> Trajectory:
     history = dynamics.train(problem, rule, setting.steps, record, start, {"W_mm": target})
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
-        raise ValueError(f"the run {history.status[0]} at iteration {history.ended[0]}, before anything was recorded")
+        raise ValueError(
+            f"the run {history.status[0]} at iteration {history.ended[0]}, before anything was recorded"
+        )
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
     path = norm[:, None] * np.stack([along, np.sqrt(np.clip(1 - along**2, 0, None))], -1)  # (k, 2)
     opt_scores = -np.expm1(history.log_miss[0, kept])  # (k, n)
-    loss_gap, error = history.log_gap[0, kept] / np.log(10), history.direction_error["W_mm"][0, kept]
+    loss_gap, error = (
+        history.log_gap[0, kept] / np.log(10),
+        history.direction_error["W_mm"][0, kept],
+    )
     return Trajectory(setting, record[kept], loss_gap, error, opt_scores, path)
 
 
 class Board:
-    """Four panels. Axes and titles are drawn again only when their limits change, and limits move in steps of 1, 2, 5:
-    most redraws draw five lines.
+    """Four panels. Axes and titles are drawn again only when their limits change, and limits move
+    in steps of 1, 2, 5: most redraws draw five lines.
     """
 
     def __init__(self, trajectory: Trajectory):
@@ -101,12 +111,20 @@ class Board:
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
         loss, error, scores, path = self.panels
         loss.set(title="Loss gap, $\\log_{10}(L - L^*)$", xlabel="iteration $t$", xscale="log")
-        error.set(title="Direction error to $W_{mm}$", xlabel="iteration $t$", xscale="log", yscale="log")
-        scores.set(title="Softmax weight of the opt token, each sample", xlabel="iteration $t$", xscale="log")
+        error.set(
+            title="Direction error to $W_{mm}$", xlabel="iteration $t$", xscale="log", yscale="log"
+        )
+        scores.set(
+            title="Softmax weight of the opt token, each sample",
+            xlabel="iteration $t$",
+            xscale="log",
+        )
         path.set(title="Path of $W_t$", xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
         for panel in self.panels:
             panel.minorticks_off()  # they would take a third of the time
-        self.canvas.figure.subplots_adjust(left=0.08, right=0.98, top=0.94, bottom=0.1, hspace=0.45, wspace=0.2)
+        self.canvas.figure.subplots_adjust(
+            left=0.08, right=0.98, top=0.94, bottom=0.1, hspace=0.45, wspace=0.2
+        )
         self.limits = None
         self.show(trajectory)
 
@@ -121,9 +139,15 @@ class Board:
             self.background = self.canvas.copy_from_bbox(self.canvas.figure.bbox)
         self.canvas.restore_region(self.background)
         t = trajectory.iterations
-        curves = [(t, trajectory.loss_gap), (t, trajectory.direction_error), (t, trajectory.opt_scores)]
+        curves = [
+            (t, trajectory.loss_gap),
+            (t, trajectory.direction_error),
+            (t, trajectory.opt_scores),
+        ]
         for panel, (x, y) in zip(self.panels, [*curves, trajectory.path.T], strict=True):
-            lines = panel.plot(x, y, color=plots.COLOURS["NGD"], linewidth=1.4 if y.ndim == 1 else 0.8)
+            lines = panel.plot(
+                x, y, color=plots.COLOURS["NGD"], linewidth=1.4 if y.ndim == 1 else 0.8
+            )
             for line in lines:
                 panel.draw_artist(line)
                 line.remove()
@@ -131,7 +155,9 @@ class Board:
     def png(self) -> bytes:
         """The panels as a picture."""
         stream = io.BytesIO()
-        Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB").save(stream, "png", compress_level=1)
+        Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB").save(
+            stream, "png", compress_level=1
+        )
         return stream.getvalue()
 
 

@@ -1,0 +1,19 @@
+"""l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
+
+In: a token set, rules with an exponent p, a start. Out: the path of W (and of the head), its norms
+and its Bregman divergence from a target. The loop itself is the engine in `ambient`. Open
+`geometry` first: potential, mirror map, divergence; `descent` trains.
+"""
+
+from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
+from lib.mirror.geometry import bregman, directional_bregman
+
+__all__ = [
+    "MirrorHistory",
+    "MirrorRule",
+    "bregman",
+    "directional_bregman",
+    "gaussian_start",
+    "selected_tokens",
+    "train",
+]

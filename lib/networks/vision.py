@@ -1,8 +1,9 @@
-"""The vision transformer for small data sets: shifted patch tokenisation and locality self-attention.
+"""The vision transformer for small data sets: shifted patch tokenisation and locality
+self-attention.
 
-Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492), the network
-of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b images, c channels, s x s
-pixels, patches of p x p, T tokens, width d, h heads of d_h.
+Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492),
+the network of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b
+images, c channels, s x s pixels, patches of p x p, T tokens, width d, h heads of d_h.
 """
 
 import math
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 
 
 def shifted(images: Tensor, offset: int) -> Tensor:
-    """`images` beside four copies moved by ±`offset` pixels along both diagonals, zeros where nothing was.
+    """`images` beside four copies moved by ±`offset` pixels along both diagonals, zeros where
+    nothing was.
 
     Shape (b, c, s, s) to (b, 5c, s, s), the original first. Source: Lee et al. (2021).
     """
@@ -29,21 +31,26 @@ def patches(images: Tensor, patch: int) -> Tensor:
     b, c, s, _ = images.shape
     grid = s // patch
     cells = images.reshape(b, c, grid, patch, grid, patch)  # (b, c, row, p, column, p)
-    return cells.permute(0, 2, 4, 1, 3, 5).reshape(b, grid * grid, c * patch * patch)  # (b, (s/p)², c p²)
+    return cells.permute(0, 2, 4, 1, 3, 5).reshape(
+        b, grid * grid, c * patch * patch
+    )  # (b, (s/p)², c p²)
 
 
 class ShiftedPatches(nn.Module):
-    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half a patch.
+    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half
+    a patch.
 
-    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels, size, size)
-    and returns tokens (b, (size/patch)², width). Raises ValueError if `patch` does not divide `size` or an image
-    has another shape. Source: Lee et al. (2021).
+    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels,
+    size, size) and returns tokens (b, (size/patch)², width). Raises ValueError if `patch` does not
+    divide `size` or an image has another shape. Source: Lee et al. (2021).
     """
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift: bool = True):
         super().__init__()
         if not 1 < patch <= size or size % patch:
-            raise ValueError(f"patch must divide the image size and be 2 or more: size {size}, patch {patch}")
+            raise ValueError(
+                f"patch must divide the image size and be 2 or more: size {size}, patch {patch}"
+            )
         self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
         pixels = (5 if shift else 1) * channels * patch * patch
         self.norm = nn.LayerNorm(pixels)
@@ -52,16 +59,22 @@ class ShiftedPatches(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
-            raise ValueError(f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}")
-        copies = shifted(images, self.patch // 2) if self.shift else images  # (b, 5c, s, s), or (b, c, s, s)
+            raise ValueError(
+                f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
+            )
+        copies = (
+            shifted(images, self.patch // 2) if self.shift else images
+        )  # (b, 5c, s, s), or (b, c, s, s)
         rows = patches(copies, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
 
 class LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, τ learned, M setting the diagonal to -∞.
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, τ learned, M setting the diagonal
+    to -∞.
 
-    τ starts at sqrt(d_h), the fixed value of plain attention, and stays positive: log τ is what is learned.
+    τ starts at sqrt(d_h), the fixed value of plain attention, and stays positive: log τ is what is
+    learned.
 
     Args:
         width: d; `heads` must divide it, else ValueError.
@@ -69,10 +82,13 @@ class LocalityAttention(nn.Module):
         mask_diagonal: M on, so that a token attends to the others only.
         learn_temperature: τ is a parameter, one per layer; otherwise it stays sqrt(d_h).
 
-    With both off this is `torch.nn.functional.scaled_dot_product_attention`. Source: Lee et al. (2021).
+    With both off this is `torch.nn.functional.scaled_dot_product_attention`. Source: Lee et al.
+    (2021).
     """
 
-    def __init__(self, width: int, heads: int, mask_diagonal: bool = True, learn_temperature: bool = True):
+    def __init__(
+        self, width: int, heads: int, mask_diagonal: bool = True, learn_temperature: bool = True
+    ):
         super().__init__()
         if width % heads:
             raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
@@ -85,20 +101,29 @@ class LocalityAttention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """softmax(M(q kᵀ / τ)) v for q, k, v of shape (b, h, T, d_h); the result has the same shape."""
         T = q.shape[-2]
-        others = ~torch.eye(T, dtype=torch.bool, device=q.device) if self.mask_diagonal else None  # (T, T)
+        others = (
+            ~torch.eye(T, dtype=torch.bool, device=q.device) if self.mask_diagonal else None
+        )  # (T, T)
         # The fused kernel takes only a fixed scale, so the learned one goes into q.
-        return F.scaled_dot_product_attention(q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0)
+        return F.scaled_dot_product_attention(
+            q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         b, T, d = tokens.shape
         q, k, v = (
-            self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+            self.project(tokens)
+            .reshape(b, T, 3, self.heads, d // self.heads)
+            .permute(2, 0, 3, 1, 4)
         )  # 3 x (b, h, T, d_h)
-        return self.merge(self.attend(q, k, v).transpose(1, 2).reshape(b, T, d))  # (b, h, T, d_h) -> (b, T, d)
+        return self.merge(
+            self.attend(q, k, v).transpose(1, 2).reshape(b, T, d)
+        )  # (b, h, T, d_h) -> (b, T, d)
 
 
 class Block(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with GELU.
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with
+    GELU.
 
     `dropout` acts on what attention and MLP add.
     """
@@ -115,7 +140,9 @@ class Block(nn.Module):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = LocalityAttention(width, heads, mask_diagonal, learn_temperature)
-        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
+        )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -135,8 +162,8 @@ class VisionTransformer(nn.Module):
         dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a batch to have
             one loss.
 
-    Raises ValueError for a patch that does not divide the size, heads that do not divide the width, or images
-    of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
+    Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
+    or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
     """
 
     def __init__(

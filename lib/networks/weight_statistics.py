@@ -8,12 +8,18 @@ from torch import nn
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     """The weight matrices of `model` by name, in order; tokens' and positions' tables among them, no vectors."""
-    return {name: p.detach().cpu().numpy() for name, p in model.named_parameters() if p.ndim > 1 and p.requires_grad}
+    return {
+        name: p.detach().cpu().numpy()
+        for name, p in model.named_parameters()
+        if p.ndim > 1 and p.requires_grad
+    }
 
 
 def growth(histories: Sequence, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Norms ‖W‖_F over time, relative to the first, of the parameters `names`: {name: (runs, points)}."""
-    norms = {name: np.stack([history.weight_norms[name] for history in histories]) for name in names}
+    norms = {
+        name: np.stack([history.weight_norms[name] for history in histories]) for name in names
+    }
     return {name: values / values[:, :1] for name, values in norms.items()}
 
 
@@ -24,10 +30,11 @@ def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
 
 
 def effective_share(W: np.ndarray) -> float:
-    """How evenly the entries carry the matrix: (Σ|w|)² / (N Σ w²), 1 for equal magnitudes, 1/N for one entry alone.
+    """How evenly the entries carry the matrix: (Σ|w|)² / (N Σ w²), 1 for equal magnitudes, 1/N for
+    one entry alone.
 
-    It does not change when W is scaled, so that matrices of different norms can be compared; 2/π for Gaussian
-    entries. NaN for W = 0.
+    It does not change when W is scaled, so that matrices of different norms can be compared; 2/π
+    for Gaussian entries. NaN for W = 0.
     """
     size = np.abs(np.asarray(W, dtype=np.float64))
     with np.errstate(invalid="ignore"):

@@ -1,7 +1,8 @@
-"""Closed-form gradients of the in-sample softmax attention loss, compiled: four queries at a time, keys in cache.
+"""Closed-form gradients of the in-sample softmax attention loss, compiled: four queries at a time,
+keys in cache.
 
-Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does not depend
-on the number of threads.
+Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does
+not depend on the number of threads.
 """
 
 import numba
@@ -20,7 +21,8 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 def gradients(X, Y, A, B, set_of_run):
     """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples set_of_run[r] of X, Y."""
     sets, m, d = X.shape
-    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are taken at a time
+    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
+    # taken at a time
     keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
     keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
     radius = np.sqrt((X * X).sum(-1).max(-1))
@@ -55,7 +57,9 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
     last = min(first + BLOCK, m)
     for j in range(first, last, 4):
         for lane in range(4):
-            x = X[min(j + lane, last - 1)]  # lanes past the end repeat the last query and count nothing
+            x = X[
+                min(j + lane, last - 1)
+            ]  # lanes past the end repeat the last query and count nothing
             length = 0.0
             for q in range(d):
                 t = 0.0
@@ -63,7 +67,9 @@ def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
                     t += x[p] * B[p, q]
                 w[lane, q] = t
                 length += t * t
-            w[lane, d] = -radius * np.sqrt(length)  # from the bound of |x^T B x_i|: no logit is above zero
+            w[lane, d] = -radius * np.sqrt(
+                length
+            )  # from the bound of |x^T B x_i|: no logit is above zero
         _combine(w, keys, logits)
         for lane in range(4):
             if not -w[lane, d] <= SAFE:

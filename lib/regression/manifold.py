@@ -1,10 +1,11 @@
-"""The global minima of paper B's regularised population loss, distances to them, and the curvature around them.
+"""The global minima of paper B's regularised population loss, distances to them, and the curvature
+around them.
 
 The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
-orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended covariance
-Sbar = diag(I_k, Sigma):
-"left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem 1.3),
-"left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix factorisation of Tu et al. 2016).
+orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended
+covariance Sbar = diag(I_k, Sigma): "left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem
+1.3), "left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix
+factorisation of Tu et al. 2016).
 """
 
 from dataclasses import dataclass
@@ -13,17 +14,23 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import expm
 
-from lib.regression.problem import Regression, covariance_root, population_gradients, regulariser_gradients
+from lib.regression.problem import (
+    Regression,
+    covariance_root,
+    population_gradients,
+    regulariser_gradients,
+)
 
 NORMS = ("left", "left_right")
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Within `radius` of the manifold, Delta = Z - Z_pi satisfies, in the norm the constants belong to,
+    """Within `radius` of the manifold, Delta = Z - Z_pi satisfies, in the norm the constants belong
+    to,
 
-    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient in that
-    inner product.
+    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient
+    in that inner product.
     """
 
     radius: float
@@ -33,10 +40,11 @@ class Constants:
 
 @dataclass(frozen=True)
 class Manifold:
-    """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from samples.
+    """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from
+    samples.
 
-    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with fewer rows
-    than columns.
+    Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with
+    fewer rows than columns.
     """
 
     Sigma: np.ndarray
@@ -44,7 +52,9 @@ class Manifold:
 
     def __post_init__(self):
         if self.M.shape[0] < self.M.shape[1]:
-            raise ValueError(f"M has shape {self.M.shape}; it needs at least as many rows as columns")
+            raise ValueError(
+                f"M has shape {self.M.shape}; it needs at least as many rows as columns"
+            )
         covariance_root(self.Sigma, "Sigma")
 
     @cached_property
@@ -78,7 +88,10 @@ class Manifold:
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
         """Z = Sbar^{-1/2} Y Sigma^{-1/2}."""
         k = len(self.M)
-        return np.concatenate([Y[..., :k, :], self._inverse_root @ Y[..., k:, :]], -2) @ self._inverse_root
+        return (
+            np.concatenate([Y[..., :k, :], self._inverse_root @ Y[..., k:, :]], -2)
+            @ self._inverse_root
+        )
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
         """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is ||Z||."""
@@ -95,8 +108,9 @@ class Manifold:
         """Z_pi, the minimum nearest to Z (k + d, d) in that norm.
 
         "left_right": orthogonal Procrustes, R = u v^T from the SVD of K^T Sbar^{1/2} Z Sigma^{1/2}.
-        "left": quadratic in R without closed form; Newton steps on the rotation, started from that Procrustes
-        solution, reach the stationary point of Lemma 1, the nearest one when Z is near the manifold.
+        "left": quadratic in R without closed form; Newton steps on the rotation, started from that
+        Procrustes solution, reach the stationary point of Lemma 1, the nearest one when Z is near
+        the manifold.
         """
         check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -122,9 +136,13 @@ class Manifold:
             bracket = H @ basis - basis @ H
             slope = np.einsum("ij,aji->a", P, bracket) + 2 * np.einsum("aij,ji->a", basis, c)
             twice = bracket[:, None] @ basis[None] - basis[None] @ bracket[:, None]  # [[H, a], b]
-            curvature = np.einsum("ij,abji->ab", P, twice) - 2 * np.einsum("aij,bjk,ki->ab", basis, basis, c)
+            curvature = np.einsum("ij,abji->ab", P, twice) - 2 * np.einsum(
+                "aij,bjk,ki->ab", basis, basis, c
+            )
             values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-            step = -vectors @ ((vectors.T @ slope) / np.maximum(np.abs(values), 1e-12 * np.abs(values).max()))
+            step = -vectors @ (
+                (vectors.T @ slope) / np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
+            )
             if np.linalg.norm(step) < 1e-14:
                 break
             scale, now = min(1.0, 1 / np.linalg.norm(step)), value(R)
@@ -141,7 +159,8 @@ class Manifold:
         return float(self.norm(Z - self.project(Z, norm), norm))
 
     def constants(self, norm: str = "left") -> Constants:
-        """One-point convexity and smoothness of L + R near the manifold (paper B, Eqs. 3 and 4; our constants).
+        """One-point convexity and smoothness of L + R near the manifold (paper B, Eqs. 3 and 4; our
+        constants).
 
         With sigma the singular values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
         "left_right"  radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
@@ -153,7 +172,9 @@ class Manifold:
         if norm == "left_right":
             return Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
         low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
-        return Constants(np.sqrt(4 * smallest * low / 9) / high, smallest * low / 2, 4.64 * largest * high)
+        return Constants(
+            np.sqrt(4 * smallest * low / 9) / high, smallest * low / 2, 4.64 * largest * high
+        )
 
 
 def of(problem: Regression) -> Manifold:
@@ -162,10 +183,11 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict: Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^{-1} (least squares).
+    """The manifold that n samples predict: Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^{-1} (least
+    squares).
 
-    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that are not
-    finite.
+    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that
+    are not finite.
     """
     n, d = X.shape
     if len(Y) != n:
@@ -173,16 +195,19 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     if not (np.isfinite(X).all() and np.isfinite(Y).all()):
         raise ValueError("X and Y must be finite")
     if n < d:
-        raise ValueError(f"X holds n = {n} samples of dimension d = {d}: with n < d their covariance is singular")
+        raise ValueError(
+            f"X holds n = {n} samples of dimension d = {d}: with n < d their covariance is singular"
+        )
     Sigma = X.T @ X / n
     return Manifold(Sigma, np.linalg.solve(Sigma, X.T @ Y / n).T)
 
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_0 (k, d) and B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated manifold.
+    """A_0 (k, d) and B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated
+    manifold.
 
-    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^ Sigma^^{1/2} = U^ D^
-    V^^T.
+    A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^
+    Sigma^^{1/2} = U^ D^ V^^T.
     """
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
@@ -191,7 +216,9 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
     A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
-    pairs = zip(population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True)
+    pairs = zip(
+        population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True
+    )
     return np.concatenate([a + b for a, b in pairs], -2)
 
 

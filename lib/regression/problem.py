@@ -1,9 +1,9 @@
 """Paper B's problem: one softmax self-attention layer trained to do linear regression.
 
-Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B) has the
-value matrix A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j is x_j^T B x_i.
-Matrices may carry leading axes of runs; losses and gradients take numpy arrays or torch tensors and return
-what they were given.
+Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B)
+has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j
+is x_j^T B x_i. Matrices may carry leading axes of runs; losses and gradients take numpy arrays or
+torch tensors and return what they were given.
 """
 
 import math
@@ -15,19 +15,23 @@ import numpy as np
 import torch
 
 from lib import seeds
-from lib.regression import kernel as regression_kernel
+from lib.regression import kernel
 
 BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in a core's cache
 DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
-SELF_MOMENT = 1.0  # A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima
+SELF_MOMENT = (
+    1.0  # A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima
+)
 
 
 @dataclass(frozen=True)
 class Regression:
-    """The law of the data: Sigma (d, d), M (k, d), noise (standard deviation of eps, in the units of y).
+    """The law of the data: Sigma (d, d), M (k, d), noise (standard deviation of eps, in the units
+    of y).
 
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full column rank)
-    hold. Where A3 fails it warns with the number: paper B needs it for a proof, no formula here does.
+    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
+    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
+    formula here does.
     """
 
     Sigma: np.ndarray
@@ -38,18 +42,26 @@ class Regression:
         for name in ("Sigma", "M"):
             value = np.asarray(getattr(self, name), dtype=float)
             if value.ndim != 2 or not np.isfinite(value).all():
-                raise ValueError(f"{name} must be a matrix of finite numbers; it has shape {value.shape}")
+                raise ValueError(
+                    f"{name} must be a matrix of finite numbers; it has shape {value.shape}"
+                )
             object.__setattr__(self, name, value)
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise must be finite and >= 0, not {self.noise}")
         covariance_root(self.Sigma, "Sigma")
         (k, d), D = self.M.shape, np.linalg.svd(self.M, compute_uv=False)
         if d != len(self.Sigma):
-            raise ValueError(f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma has")
+            raise ValueError(
+                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma has"
+            )
         if k < d:
-            raise ValueError(f"M has shape {self.M.shape}; A2 needs k >= d, at least as many rows as columns")
+            raise ValueError(
+                f"M has shape {self.M.shape}; A2 needs k >= d, at least as many rows as columns"
+            )
         if D[-1] <= d * np.finfo(float).eps * D[0]:
-            raise ValueError(f"M is rank-deficient, its singular values are {D}; A2 needs full column rank")
+            raise ValueError(
+                f"M is rank-deficient, its singular values are {D}; A2 needs full column rank"
+            )
         if self.largest_moment <= SELF_MOMENT:
             warnings.warn(
                 f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} exceeds 1/(4 c^2) = "
@@ -82,11 +94,12 @@ class Regression:
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite on the whole manifold of minima.
+        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite on the whole manifold
+        of minima.
 
-        E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and sigma_1^{1/2} is
-        the largest such eigenvalue on the manifold. A3 is taken as largest_moment > 1, i.e. sigma_1 < 1/4 (our
-        constant; paper B's is blank).
+        E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
+        sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as largest_moment
+        > 1, i.e. sigma_1 < 1/4 (our constant; paper B's is blank).
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
@@ -109,29 +122,38 @@ class Regression:
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive definite."""
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
-        raise ValueError(f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers")
+        raise ValueError(
+            f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers"
+        )
     if not np.allclose(Sigma, Sigma.T, rtol=0, atol=1e-12 * np.abs(Sigma).max()):
-        raise ValueError(f"{name} is not symmetric: largest |Sigma - Sigma^T| is {np.abs(Sigma - Sigma.T).max():.3g}")
+        raise ValueError(
+            f"{name} is not symmetric: largest |Sigma - Sigma^T| is {np.abs(Sigma - Sigma.T).max():.3g}"
+        )
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:
-        raise ValueError(f"{name} is singular or indefinite: smallest eigenvalue {values[0]:.3g}; A1 needs > 0")
+        raise ValueError(
+            f"{name} is singular or indefinite: smallest eigenvalue {values[0]:.3g}; A1 needs > 0"
+        )
     return (vectors * np.sqrt(values)) @ vectors.T
 
 
 def random_regression(
     seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
 ) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold (paper B, Appendix A; our scaling).
+    """A problem from two Gaussian matrices, scaled so that A1-A3 hold (paper B, Appendix A; our
+    scaling).
 
-    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at most
-    1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
+    Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at
+    most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.
     """
     rng = seeds.stream(seed, "data")
     S = rng.standard_normal((d, d))
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)
     Sigma = (1 - floor) * (S + S.T) / 2 + floor * np.eye(d)
     M = rng.standard_normal((k, d))
-    return Regression(Sigma, signal * M / np.linalg.norm(M @ covariance_root(Sigma, "Sigma"), 2), noise)
+    return Regression(
+        Sigma, signal * M / np.linalg.norm(M @ covariance_root(Sigma, "Sigma"), 2), noise
+    )
 
 
 def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -141,10 +163,11 @@ def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndar
 
 
 def population_loss(problem: Regression, A, B):
-    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2 (paper B, Theorem 1).
+    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2 (paper B, Theorem
+    1).
 
-    It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), whose ratio is Sigma B^T x. A (...,
-    k, d), B (..., d, d).
+    It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), whose ratio is Sigma B^T
+    x. A (..., k, d), B (..., d, d).
     """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
@@ -172,8 +195,8 @@ def population_gradients(problem: Regression, A, B):
 def regulariser(Sigma, A, B):
     """R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2, shape (...).
 
-    Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is blank; this
-    is the one with which grad(L + R) takes the form of Eqs. 5 and 6.
+    Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is
+    blank; this is the one with which grad(L + R) takes the form of Eqs. 5 and 6.
     """
     G = _T(A) @ A - _T(B) @ Sigma @ B
     return ((Sigma @ G) * _T(Sigma @ G)).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
@@ -195,7 +218,9 @@ def predict(queries, X, A, B):
     first, out = 0, None
     for rows in q.split(_rows(x, b), -2):
         part = _attend(rows, x, b)[0] @ a.mT
-        if out is None:  # one place for all: small results between large blocks would scatter the heap
+        if (
+            out is None
+        ):  # one place for all: small results between large blocks would scatter the heap
             out = part.new_empty((*part.shape[:-2], q.shape[-2], part.shape[-1]))
         out[..., first : first + rows.shape[-2], :] = part
         first += rows.shape[-2]
@@ -210,12 +235,13 @@ def empirical_loss(X, Y, A, B):
 
 
 def empirical_gradients(X, Y, A, B):
-    """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, the samples being queries and keys.
+    """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, the samples being
+    queries and keys.
 
-    With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
-    grad_A = 1/m sum_j e_j c_j^T,  grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T.
-    Y (..., m, k), A (..., k, d), B (..., d, d). Memory is that of BLOCK attention weights, at any m.
-    Raises ValueError for shapes that do not fit and for samples that are not finite.
+    With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j: grad_A = 1/m
+    sum_j e_j c_j^T,  grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T. Y (..., m, k),
+    A (..., k, d), B (..., d, d). Memory is that of BLOCK attention weights, at any m. Raises
+    ValueError for shapes that do not fit and for samples that are not finite.
     """
     _check_layer(X, Y, A, B)
     if not isinstance(X, torch.Tensor):
@@ -240,10 +266,12 @@ def _compiled(X, Y, A, B):
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
     def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
-        value = np.broadcast_to(value, (*shape, *value.shape[-2:]))  # read-only, a type of its own to the compiler
+        value = np.broadcast_to(
+            value, (*shape, *value.shape[-2:])
+        )  # read-only, a type of its own to the compiler
         return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 
-    sums = regression_kernel.gradients(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
+    sums = kernel.gradients(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
     return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
 
 
@@ -259,7 +287,9 @@ def _attend(queries, X, B):
 def _rows(X, B) -> int:
     """How many queries at a time keep the attention weights of all runs within BLOCK."""
     runs = torch.broadcast_shapes(X.shape[:-2], B.shape[:-2])
-    return max(1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (math.prod(runs) * X.shape[-2]))
+    return max(
+        1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (math.prod(runs) * X.shape[-2])
+    )
 
 
 def _check_layer(X, Y, A, B):
@@ -267,7 +297,9 @@ def _check_layer(X, Y, A, B):
     needed = (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k)))
     for name, value, shape in needed:
         if value is not None and tuple(value.shape[-2:]) != shape:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}; its last two axes must be {shape}")
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)}; its last two axes must be {shape}"
+            )
     for name, value in (("X", X), ("Y", Y)):
         if value is not None and not math.isfinite(float(value.sum())):
             raise ValueError(f"{name} holds values that are not finite")
@@ -287,4 +319,6 @@ def _tensors(*values):
     """The values as torch tensors, without a copy, and the way back to the kind they were."""
     if isinstance(values[0], torch.Tensor):
         return values, lambda value: value
-    return [torch.from_numpy(np.ascontiguousarray(value)) for value in values], lambda value: value.numpy()
+    return [
+        torch.from_numpy(np.ascontiguousarray(value)) for value in values
+    ], lambda value: value.numpy()

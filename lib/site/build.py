@@ -1,4 +1,5 @@
-"""The site: every figure with its claims, every notebook as it ran, the ledger and the benchmarks, as plain files.
+"""The site: every figure with its claims, every notebook as it ran, the ledger and the benchmarks,
+as plain files.
 
 `make site` writes runs/site; it opens from disk, with no server and nothing from elsewhere.
 """
@@ -7,7 +8,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import tempfile
 from datetime import UTC, datetime
 from importlib import metadata
@@ -18,22 +18,8 @@ import jinja2
 from markupsafe import Markup
 from PIL import Image
 
-from lib.companion import record as results
-from lib.site import (
-    executed_notebooks as copies,
-)
-from lib.site import (
-    figures as gallery,
-)
-from lib.site import (
-    mathml as tex,
-)
-from lib.site import (
-    notebook_page as pages,
-)
-from lib.site import (
-    reproducing_table as reproducing,
-)
+from lib import files, provenance
+from lib.site import executed_notebooks, figures, mathml, notebook_page, reproducing_table
 
 ABOUT = (
     "A reproducible companion to three papers on the training dynamics of attention: gradient descent turns to the "
@@ -41,15 +27,15 @@ ABOUT = (
 )
 
 
-def _sentence(figure: gallery.Figure) -> Markup:
+def _sentence(figure: figures.Figure) -> Markup:
     """What was found, in one sentence: the README's, else the caption."""
     if figure.finding is None:
         return Markup.escape(figure.record["caption"] or "Nothing is known of this figure.")
     text = figure.finding.sentence(figure.record)
-    return Markup(tex.inline(text[:1].upper() + text[1:]) + ".")
+    return Markup(mathml.inline(text[:1].upper() + text[1:]) + ".")
 
 
-def _size(figure: gallery.Figure) -> tuple[int, int]:
+def _size(figure: figures.Figure) -> tuple[int, int]:
     with Image.open(figure.picture) as image:
         return image.size
 
@@ -66,32 +52,44 @@ class Site:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        loader = jinja2.FileSystemLoader(pages.TEMPLATES)
+        loader = jinja2.FileSystemLoader(notebook_page.TEMPLATES)
         self.templates = jinja2.Environment(
-            loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+            loader=loader,
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
         )
         self.templates.globals |= {
-            "papers": gallery.PAPERS,
-            "sources": gallery.SOURCES,
-            "measured": gallery.measured,
-            "expected": reproducing.expected,
+            "papers": figures.PAPERS,
+            "sources": figures.SOURCES,
+            "measured": figures.measured,
+            "expected": reproducing_table.expected,
             "sentence": _sentence,
             "size": _size,
-            "inline": lambda text: Markup(tex.inline(text)),
-            "commit": results.commit(),
+            "inline": lambda text: Markup(mathml.inline(text)),
+            "commit": provenance.commit(),
             "version": _version(),
         }
 
-    def write(self, path: str, template: str, title: str, description: str = ABOUT, **values) -> None:
+    def write(
+        self, path: str, template: str, title: str, description: str = ABOUT, **values
+    ) -> None:
         """One page; `path` is relative to the site, `here` its name for the navigation."""
         up, here = "../" * path.count("/"), Path(path).stem
-        common = {"title": title, "description": description, "up": up, "here": here, "script": False}
+        common = {
+            "title": title,
+            "description": description,
+            "up": up,
+            "here": here,
+            "script": False,
+        }
         text = self.templates.get_template(f"{template}.html.j2").render(common | values)
-        results.write(self.folder / path, text.encode())
+        files.write(self.folder / path, text.encode())
 
     def copy(self, path: Path, name: str) -> str:
         """A file of the repository under another name; returns its last part."""
-        results.write(self.folder / name, path.read_bytes())
+        files.write(self.folder / name, path.read_bytes())
         return Path(name).name
 
 
@@ -108,39 +106,54 @@ def build(folder: Path) -> list[str]:
 
 def _pages(site: Site) -> list[str]:
     for name in ("site.css", "table.js"):
-        site.copy(pages.TEMPLATES / name, name)
-    figures, ran = gallery.figures(), copies.copies()
-    cards = gallery.largest(figures)
-    for figure in figures:
-        _figure(site, figure, figures, ran)
-    shown = [(copy, _notebook(site, copy, figures, ran)) for copy in ran]
+        site.copy(notebook_page.TEMPLATES / name, name)
+    drawn, ran = figures.figures(), executed_notebooks.copies()
+    cards = figures.largest(drawn)
+    for figure in drawn:
+        _figure(site, figure, drawn, ran)
+    shown = [(copy, _notebook(site, copy, drawn, ran)) for copy in ran]
     _ledger(site, cards)
     troubles = _benchmarks(site)
-    groups = [(paper, list(group)) for paper, group in groupby(cards, key=lambda figure: figure.record["paper"])]
+    groups = [
+        (paper, list(group))
+        for paper, group in groupby(cards, key=lambda figure: figure.record["paper"])
+    ]
     claims = [claim for figure in cards for claim in figure.claims]
     held = sum(claim["holds"] is True for claim in claims)
     site.write(
         "index.html", "index", "Figures and findings",
-        groups=groups, figures=figures, notebooks=shown, held=held, total=len(claims),
+        groups=groups, figures=drawn, notebooks=shown, held=held, total=len(claims),
     )  # fmt: skip
-    troubles += [f"{figure.name}: {text}" for figure in figures for text in figure.troubles]
-    return troubles + [f"{copy.name}: {text}" for copy, page in shown for text in copy.troubles + page.troubles]
+    troubles += [f"{figure.name}: {text}" for figure in drawn for text in figure.troubles]
+    return troubles + [
+        f"{copy.name}: {text}" for copy, page in shown for text in copy.troubles + page.troubles
+    ]
 
 
-def _figure(site, figure, figures, ran):
-    files = [figure.folder / f"{figure.slug}{suffix}" for suffix in (".png", ".pdf", ".json", ".md")]
-    names = [site.copy(path, f"figures/{figure.name}{path.suffix}") for path in files if path.exists()]
+def _figure(site, figure, drawn, ran):
+    found = [
+        figure.folder / f"{figure.slug}{suffix}" for suffix in (".png", ".pdf", ".json", ".md")
+    ]
+    names = [
+        site.copy(path, f"figures/{figure.name}{path.suffix}") for path in found if path.exists()
+    ]
     page = f"{figure.record['notebook']}-{figure.scale}"
     site.write(
         f"figures/{figure.name}.html", "figure", f"{figure.title}, {figure.scale}", figure.record["caption"] or ABOUT,
         figure=figure, files=names, page=page if page in [copy.name for copy in ran] else None,
-        others=[other for other in figures if other.slug == figure.slug and other is not figure],
+        others=[other for other in drawn if other.slug == figure.slug and other is not figure],
     )  # fmt: skip
 
 
-def _notebook(site, copy, figures, ran):
-    own = [figure for figure in figures if (figure.record["notebook"], figure.scale) == (copy.notebook, copy.scale)]
-    page = pages.page(copy.path, {figure.slug: figure.alt for figure in own}, [other.name for other in ran])
+def _notebook(site, copy, drawn, ran):
+    own = [
+        figure
+        for figure in drawn
+        if (figure.record["notebook"], figure.scale) == (copy.notebook, copy.scale)
+    ]
+    page = notebook_page.page(
+        copy.path, {figure.slug: figure.alt for figure in own}, [other.name for other in ran]
+    )
     site.write(
         f"notebooks/{copy.name}.html", "notebook", f"{page.title}, {copy.scale}", page.title,
         copy=copy, page=page, figures=own,
@@ -150,9 +163,13 @@ def _notebook(site, copy, figures, ran):
 
 
 def _ledger(site, cards):
-    rows = gallery.statements(cards)
+    rows = figures.statements(cards)
     verdicts = [row["holds"] for row in rows]
-    counts = {"yes": verdicts.count("yes"), "no": verdicts.count("NO"), "open": verdicts.count("not checked")}
+    counts = {
+        "yes": verdicts.count("yes"),
+        "no": verdicts.count("NO"),
+        "open": verdicts.count("not checked"),
+    }
     site.write(
         "ledger.html", "ledger", "Ledger", "What each paper states, beside what was measured for it.",
         rows=rows, counts=counts, letters=sorted({row["paper"] for row in rows if row["paper"]}),
@@ -161,14 +178,19 @@ def _ledger(site, cards):
 
 
 def _benchmarks(site):
-    path, rows, written, troubles = results.folder("runs") / "bench.json", [], "", []
+    path, rows, written, troubles = files.folder("runs") / "bench.json", [], "", []
     keys = ("name", "ours", "reference", "ratio", "spread", "bar", "sense", "holds", "note")
     if path.exists():
         written = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
         try:
-            rows = [{key: row[key] for key in keys} for row in json.loads(path.read_text(encoding="utf-8"))]
+            rows = [
+                {key: row[key] for key in keys}
+                for row in json.loads(path.read_text(encoding="utf-8"))
+            ]
         except (ValueError, KeyError, TypeError) as error:
-            troubles = [f"runs/bench.json cannot be read: {type(error).__name__}; `make bench` writes it anew."]
+            troubles = [
+                f"runs/bench.json cannot be read: {type(error).__name__}; `make bench` writes it anew."
+            ]
     else:
         troubles = ["There is no runs/bench.json here; `make bench` measures and writes it."]
     about = "Each row measures this project and a plain reference in one process; the ratio is what counts."
@@ -179,14 +201,22 @@ def _benchmarks(site):
 
 def main(argv: list[str] | None = None) -> int:
     """The command `python -m lib.site`; troubles are printed, and shown on the site, but do not stop it."""
-    parser = argparse.ArgumentParser(prog="python -m lib.site", description="Write the site of figures and notebooks.")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to; default: runs/site, which is replaced")
-    folder = parser.parse_args(argv).out or results.folder("runs") / "site"
-    if folder.exists() and not (folder / "index.html").exists() and (not folder.is_dir() or any(folder.iterdir())):
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.site", description="Write the site of figures and notebooks."
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to; default: runs/site, which is replaced"
+    )
+    folder = parser.parse_args(argv).out or files.folder("runs") / "site"
+    if (
+        folder.exists()
+        and not (folder / "index.html").exists()
+        and (not folder.is_dir() or any(folder.iterdir()))
+    ):
         parser.error(f"{folder} holds something else than a site; choose another folder")
     for trouble in build(folder):
         print(trouble)
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    megabytes = sum(path.stat().st_size for path in files) / 1e6
-    print(f"{len(files)} files, {megabytes:.1f} MB; open {folder / 'index.html'}")
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in found) / 1e6
+    print(f"{len(found)} files, {megabytes:.1f} MB; open {folder / 'index.html'}")
     return 0

@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion import record as results
-from lib.companion.record import folder
+from lib import files
+from lib.companion import record
+from lib.files import folder
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ def copies() -> list[Copy]:
     """Every notebook at every scale at which it was run: from runs/, at demo scale else the committed .ipynb."""
     found = []
     for source in sorted(folder("notebooks").glob("*.py")):
-        for scale in results.SCALES:
+        for scale in record.SCALES:
             path = folder("runs") / scale / f"{source.stem}.ipynb"
             if path.exists():
-                found.append(Copy(source.stem, scale, path, False, tuple(_unfinished(path, source))))
+                found.append(
+                    Copy(source.stem, scale, path, False, tuple(_unfinished(path, source)))
+                )
             elif scale == "demo":
                 found.append(Copy(source.stem, scale, source.with_suffix(".ipynb"), True))
     return found
@@ -43,6 +46,6 @@ def _unfinished(path: Path, source: Path) -> list[str]:
         marker = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ["This run did not finish: there is no mark of success beside it."]
-    now = results.sha256(source.read_bytes())
+    now = files.sha256(source.read_bytes())
     changed = not isinstance(marker, dict) or marker.get("source") != now
     return ["The notebook has changed since this run."] if changed else []

@@ -4,18 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion import ledger
-from lib.companion import record as results
+from lib.companion import ledger, record
 from lib.companion.claims import number
-from lib.companion.record import folder
-from lib.site import read_record as records
-from lib.site import readme_table as findings
+from lib.files import folder
+from lib.site import read_record, readme_table
 from lib.site.readme_table import Finding
 
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
-    "B": ("Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning", "2603.01514"),
-    "C": ("Optimizing Attention with Mirror Descent: Generalized Max-Margin Token Selection", "2410.14581"),
+    "B": (
+        "Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning",
+        "2603.01514",
+    ),
+    "C": (
+        "Optimizing Attention with Mirror Descent: Generalized Max-Margin Token Selection",
+        "2410.14581",
+    ),
 }
 SOURCES = {  # of data, as a reader would say it
     "synthetic": "synthetic",
@@ -32,7 +36,7 @@ class Figure:
 
     slug: str
     scale: str
-    record: Mapping
+    saved: Mapping
     finding: Finding | None
     folder: Path
     troubles: tuple[str, ...] = ()
@@ -62,9 +66,16 @@ class Figure:
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        words = {str(row["source"]): SOURCES.get(row["source"], row["source"]) for row in self.record["data"]}
+        words = {
+            str(row["source"]): SOURCES.get(row["source"], row["source"])
+            for row in self.record["data"]
+        }
         names = [(row["name"], row["source"]) for row in self.record["data"]]
-        return list(dict.fromkeys(words[s] if s == "synthetic" else f"{name} ({words[s]})" for name, s in names))
+        return list(
+            dict.fromkeys(
+                words[s] if s == "synthetic" else f"{name} ({words[s]})" for name, s in names
+            )
+        )
 
     @property
     def alt(self) -> str:
@@ -84,12 +95,23 @@ def figures() -> list[Figure]:
 
     A figure is expected where there is a record, a picture or a row of the README.
     """
-    base, rows = folder("figures"), findings.read()
+    base, rows = folder("figures"), readme_table.read()
     known = {(row.scale, row.slug): row for row in rows}
-    files = [path for scale in results.SCALES for path in (base / scale).glob("*") if path.suffix in (".json", ".png")]
-    places = [*known, *sorted({(path.parent.name, path.stem) for path in files if not path.name.startswith(".")})]
+    files = [
+        path
+        for scale in record.SCALES
+        for path in (base / scale).glob("*")
+        if path.suffix in (".json", ".png")
+    ]
+    places = [
+        *known,
+        *sorted({(path.parent.name, path.stem) for path in files if not path.name.startswith(".")}),
+    ]
     order = {slug: place for place, (_, slug) in reversed(list(enumerate(places)))}
-    found = [_figure(base / scale, slug, known.get((scale, slug))) for scale, slug in dict.fromkeys(places)]
+    found = [
+        _figure(base / scale, slug, known.get((scale, slug)))
+        for scale, slug in dict.fromkeys(places)
+    ]
     return sorted(found, key=lambda figure: (figure.record["paper"] or "~", order[figure.slug]))
 
 
@@ -97,27 +119,31 @@ def largest(shown: list[Figure]) -> list[Figure]:
     """Of each slug the figure of the largest scale, in the same order."""
     best = {}
     for figure in shown:
-        rank = results.SCALES.index(figure.scale)
-        if figure.slug not in best or rank > results.SCALES.index(best[figure.slug].scale):
+        rank = record.SCALES.index(figure.scale)
+        if figure.slug not in best or rank > record.SCALES.index(best[figure.slug].scale):
             best[figure.slug] = figure
     return [figure for figure in shown if best[figure.slug] is figure]
 
 
 def _figure(place: Path, slug: str, finding: Finding | None) -> Figure:
-    record, troubles = records.read(place / f"{slug}.json")
+    saved, troubles = read_record.read(place / f"{slug}.json")
     if not (place / f"{slug}.png").exists():
         troubles.append(f"There is no picture figures/{place.name}/{slug}.png.")
-    return Figure(slug, place.name, record, finding, place, tuple(troubles))
+    return Figure(slug, place.name, saved, finding, place, tuple(troubles))
 
 
 def statements(shown: list[Figure]) -> list[dict]:
-    """One row per checked claim of the figures, and per ledger row that cannot be checked, for one table.
+    """One row per checked claim of the figures, and per ledger row that cannot be checked, for one
+    table.
 
-    A ledger beside a record (figures/<scale>/<slug>.md) says more of the same claims and takes their place.
+    A ledger beside a record (figures/<scale>/<slug>.md) says more of the same claims and takes
+    their place.
     """
     found = []
     # Whole ledgers first: sorting is stable, so each paper's figures keep their order behind it.
-    for figure in sorted(shown, key=lambda f: (f.record["paper"] or "~", not (f.folder / f"{f.slug}.md").exists())):
+    for figure in sorted(
+        shown, key=lambda f: (f.record["paper"] or "~", not (f.folder / f"{f.slug}.md").exists())
+    ):
         path = figure.folder / f"{figure.slug}.md"
         rows = ledger.read(path.read_text(encoding="utf-8")) if path.exists() else []
         for row in rows or [_row(claim, figure) for claim in figure.claims]:

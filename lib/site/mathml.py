@@ -18,7 +18,9 @@ def mathml(formula: str, display: bool = False) -> str:
     plain = f"<code>{escape(formula)}</code>"
     try:
         converted = convert(text, display="block" if display else "inline")
-    except Exception:  # the converter raises errors of many kinds, and a page must not fail for one formula
+    except (
+        Exception
+    ):  # the converter raises errors of many kinds, and a page must not fail for one formula
         return plain
     return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
 

@@ -10,12 +10,20 @@ import nbformat
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from lib.batch.job import without_widget
 from lib.companion.colab_cell import is_door
-from lib.site import mathml as tex
+from lib.companion.notebook_cells import without_widget
+from lib.site import mathml
 
 TEMPLATES = Path(__file__).parent / "templates"
-SHOWN = ["text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain"]
+SHOWN = [
+    "text/html",
+    "text/markdown",
+    "image/svg+xml",
+    "text/latex",
+    "image/png",
+    "image/jpeg",
+    "text/plain",
+]
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,9 @@ class Page:
 def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
     """The notebook at `path`; a file that is no notebook gives an empty page that says so.
 
-    figures: alternative text by slug, for the picture that a cell draws when the slug stands in its source.
-    links: the pages beside this one, to which its links to other notebooks lead; other links into the repository
-    become plain text, since the site does not hold those files.
+    figures: alternative text by slug, for the picture that a cell draws when the slug stands in its
+    source. links: the pages beside this one, to which its links to other notebooks lead; other
+    links into the repository become plain text, since the site does not hold those files.
     """
     if not path.exists():
         return Page(path.stem, "", ("It was never run: there is no executed copy and no .ipynb.",))
@@ -46,9 +54,13 @@ def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
         if cell.cell_type == "code":
             _describe(cell, figures)
             cell.outputs = [without_widget(output) for output in cell.outputs]
-    heading = re.search(r"^# +(.+)", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    heading = re.search(
+        r"^# +(.+)", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE
+    )
     body, _ = _exporter().from_notebook_node(notebook)
-    return Page(heading[1] if heading else path.stem, _accessible(linked(body, links)), tuple(troubles))
+    return Page(
+        heading[1] if heading else path.stem, _accessible(linked(body, links)), tuple(troubles)
+    )
 
 
 def failures(cells) -> list[str]:
@@ -66,12 +78,18 @@ def failures(cells) -> list[str]:
 
 
 def _describe(cell, figures):
-    drawn = [text for slug, text in figures.items() if re.search(rf"""["']{slug}["']""", cell.source)]
+    drawn = [
+        text for slug, text in figures.items() if re.search(rf"""["']{slug}["']""", cell.source)
+    ]
     for output in cell.outputs:
         for kind in ("image/png", "image/jpeg"):
             if kind in output.get("data", {}):
                 first = next((line for line in cell.source.splitlines() if line.strip()), "")
-                text = drawn[0] if len(drawn) == 1 else f"Picture drawn by the cell that begins: {first}"
+                text = (
+                    drawn[0]
+                    if len(drawn) == 1
+                    else f"Picture drawn by the cell that begins: {first}"
+                )
                 output.metadata.setdefault(kind, {}).setdefault("alt", text)
 
 
@@ -81,7 +99,7 @@ def _exporter():
         config=config,
         template_name="basic",
         template_file=str(TEMPLATES / "cells.html.j2"),
-        filters={"markdown2html": tex.html},
+        filters={"markdown2html": mathml.html},
         exclude_output_prompt=True,
     )
 
@@ -104,7 +122,9 @@ def linked(html: str, beside: Iterable[str]) -> str:
 def _accessible(html: str) -> str:
     """Tables that scroll on a small screen, also by keyboard; a text for every picture; nothing that runs or loads."""
     soup = bs4.BeautifulSoup(html, features="html.parser")
-    for element in soup.find_all(["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]):
+    for element in soup.find_all(
+        ["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]
+    ):
         element.decompose()
     for element in soup.find_all(True):
         for name in [name for name in element.attrs if name.startswith("on")]:

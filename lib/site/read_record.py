@@ -1,4 +1,5 @@
-"""Figure records as readers get them: one that is missing, damaged or of another schema is never an error.
+"""Figure records as readers get them: one that is missing, damaged or of another schema is never an
+error.
 
 What can be read is kept, and the troubles say in words what cannot.
 """
@@ -34,19 +35,27 @@ def read(path: Path) -> tuple[dict, list[str]]:
         return empty, [f"The record {name} cannot be read: {type(error).__name__}."]
     if not isinstance(held, dict):
         return empty, [f"The record {name} is not a record."]
-    record = {key: held[key] if isinstance(held.get(key), kind) else kind() for key, kind in KINDS.items()}
+    record = {
+        key: held[key] if isinstance(held.get(key), kind) else kind() for key, kind in KINDS.items()
+    }
     record["alt"] = held.get("alt") if isinstance(held.get("alt"), str) else ""
     lacking = [key for key, kind in KINDS.items() if not isinstance(held.get(key), kind)]
     troubles = []
     for key, readable in (("claims", _is_claim), ("data", _is_data)):
         whole = [row for row in record[key] if readable(row)]
-        lacking += [f"{len(record[key]) - len(whole)} of {len(record[key])} {key}"] if whole != record[key] else []
+        lacking += (
+            [f"{len(record[key]) - len(whole)} of {len(record[key])} {key}"]
+            if whole != record[key]
+            else []
+        )
         record[key] = whole
     whole = {name: row for name, row in record["numbers"].items() if _is_number(row)}
     lacking += [name for name in record["numbers"] if name not in whole]
     record["numbers"] = whole
     if held.get("schema") != SCHEMA or lacking:
-        schema = f"schema {held.get('schema', 'none')}" + ("" if held.get("schema") == SCHEMA else f", not {SCHEMA}")
+        schema = f"schema {held.get('schema', 'none')}" + (
+            "" if held.get("schema") == SCHEMA else f", not {SCHEMA}"
+        )
         gone = f"; missing or unreadable: {', '.join(lacking)}" if lacking else ""
         troubles.append(f"The record {name} has {schema}{gone}.")
     return record, troubles

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from lib.companion import record as results
+from lib import files
 
 ROW = re.compile(r"\| \[`(?P<slug>\w+)`\]\(figures/(?P<scale>\w+)/\w+\.png\)")
 # A number, perhaps in percent, and the name under which the record holds it.
@@ -28,13 +28,16 @@ class Finding:
         return list(dict.fromkeys(match["name"] for match in QUOTED.finditer(self.text)))
 
     def sentence(self, record: Mapping) -> str:
-        """The text with each quoted number as `record` has it, at the precision of the README and without its name.
+        """The text with each quoted number as `record` has it, at the precision of the README and
+        without its name.
 
         The count of claims at the end is left out: whoever shows the sentence counts them.
         """
         numbers = record.get("numbers", {})
         text = QUOTED.sub(lambda match: _value(match, numbers), self.text)
-        text = re.sub(r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", text)  # links into the repository lead nowhere else
+        text = re.sub(
+            r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", text
+        )  # links into the repository lead nowhere else
         return re.sub(r"[;,.]?\s*\**\d+/\d+(?: claims hold)?\**$", "", text).strip()
 
 
@@ -53,13 +56,15 @@ def _value(match, numbers):
 
 def read(text: str | None = None) -> list[Finding]:
     """The rows of the README's table of figures, in its order; none where there is no README."""
-    path = results.ROOT / "README.md"
+    path = files.ROOT / "README.md"
     if text is None:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     found, command, minutes = [], "", ""
     for line in text.splitlines():
         if match := ROW.match(line):
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            command, minutes = (cells[2], cells[3]) if cells[2] != "the same" else (command, minutes)
+            command, minutes = (
+                (cells[2], cells[3]) if cells[2] != "the same" else (command, minutes)
+            )
             found.append(Finding(match["slug"], match["scale"], command, minutes, cells[4]))
     return found

@@ -1,6 +1,8 @@
-"""The table of REPRODUCING.md: claim, command, expected values with their tolerances, minutes; made from the records.
+"""The table of REPRODUCING.md: claim, command, expected values with their tolerances, minutes; made
+from the records.
 
-`python -m lib.reproducing` writes it anew between its two marks; claims, commands and minutes are those of the README.
+`python -m lib.reproducing` writes it anew between its two marks; claims, commands and minutes are
+those of the README.
 """
 
 import json
@@ -8,8 +10,8 @@ import math
 import sys
 from decimal import Decimal
 
-from lib.companion import record as results
-from lib.site import readme_table as findings
+from lib import files
+from lib.site import readme_table
 from lib.site.readme_table import Finding
 
 BEGIN, END = "<!-- made by python -m lib.reproducing -->", "<!-- end -->"
@@ -34,20 +36,29 @@ def row(finding: Finding, record: dict) -> tuple[str, ...]:
     values = [f"`{name}` {expected(**numbers[name])}" for name in finding.names]
     held, count = sum(claim["holds"] for claim in record["claims"]), len(record["claims"])
     link = f"[{record['paper']}: {record['figure']}, {finding.scale}](figures/{finding.scale}/{finding.slug}.png)"
-    return link, finding.sentence(record), finding.command, "<br>".join(values), f"{held} of {count}", finding.minutes
+    return (
+        link,
+        finding.sentence(record),
+        finding.command,
+        "<br>".join(values),
+        f"{held} of {count}",
+        finding.minutes,
+    )
 
 
 def table() -> str:
     """The whole table as Markdown; a figure without a record raises FileNotFoundError, with the command."""
-    rows = [row(finding, _record(finding)) for finding in findings.read()]
+    rows = [row(finding, _record(finding)) for finding in readme_table.read()]
     lines = [COLUMNS, ("---",) * len(COLUMNS), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _record(finding):
-    path = results.ROOT / "figures" / finding.scale / f"{finding.slug}.json"
+    path = files.ROOT / "figures" / finding.scale / f"{finding.slug}.json"
     if not path.exists():
-        raise FileNotFoundError(f"the README has a row for {path.name} and there is no record; run {finding.command}")
+        raise FileNotFoundError(
+            f"the README has a row for {path.name} and there is no record; run {finding.command}"
+        )
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -56,14 +67,16 @@ def renewed(text: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"the table's place is marked by the lines {BEGIN} and {END}; one is missing")
+        raise ValueError(
+            f"the table's place is marked by the lines {BEGIN} and {END}; one is missing"
+        )
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
 
 
 def main() -> int:
     """The command `python -m lib.reproducing`."""
-    path = results.ROOT / "REPRODUCING.md"
-    results.write(path, renewed(path.read_text(encoding="utf-8")).encode())
+    path = files.ROOT / "REPRODUCING.md"
+    files.write(path, renewed(path.read_text(encoding="utf-8")).encode())
     return 0
 
 

@@ -1,10 +1,11 @@
-"""Least nuclear, spectral or l_inf norm with all margins at least 1, as a cone program for Clarabel.
+"""Least nuclear, spectral or l_inf norm with all margins at least 1, as a cone program for
+Clarabel.
 
-None of the three is differentiable or strictly convex: the minimum is unique, its W need not be, and an
-interior-point method ends in the middle of the optimal set. What is handed over is the dual,
-max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min ||W||
-Clarabel stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10. The solver is pinned and its
-tolerances are tight, since the rank of a nuclear-norm solution depends on them.
+None of the three is differentiable or strictly convex: the minimum is unique, its W need not be,
+and an interior-point method ends in the middle of the optimal set. What is handed over is the dual,
+max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min
+||W|| Clarabel stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10. The solver is
+pinned and its tolerances are tight, since the rank of a nuclear-norm solution depends on them.
 """
 
 import warnings
@@ -15,8 +16,11 @@ TOLERANCE = 1e-10
 NORMS = "nuclear", "spectral", np.inf
 
 
-def least_norm(A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): vec W of least `norm` with A vec(W) >= 1, A (m, d d_z), and its duals (m,), up to scale.
+def least_norm(
+    A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(w, beta): vec W of least `norm` with A vec(W) >= 1, A (m, d d_z), and its duals (m,), up to
+    scale.
 
     shape (d, d_z); `unit` is the size of some feasible W: the program is solved in units of it.
     """
@@ -27,11 +31,19 @@ def least_norm(A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: f
     pulled = cp.vec(S, order="C") == (A * unit).T @ beta
     program = cp.Problem(cp.Maximize(cp.sum(beta)), [pulled, dual_size <= 1])
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the caller judges, from w and beta
+        warnings.filterwarnings(
+            "ignore", "Solution may be inaccurate"
+        )  # the caller judges, from w and beta
         program.solve(
-            solver=cp.CLARABEL, tol_gap_abs=TOLERANCE, tol_gap_rel=TOLERANCE, tol_feas=TOLERANCE, max_iter=500
+            solver=cp.CLARABEL,
+            tol_gap_abs=TOLERANCE,
+            tol_gap_rel=TOLERANCE,
+            tol_feas=TOLERANCE,
+            max_iter=500,
         )
     if beta.value is None:
-        raise RuntimeError(f"Clarabel ended with {program.status} on the {norm} norm; solve it in the Frobenius norm")
+        raise RuntimeError(
+            f"Clarabel ended with {program.status} on the {norm} norm; solve it in the Frobenius norm"
+        )
     w = pulled.dual_value  # cvxpy leaves its sign open for an equation
     return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0)

@@ -1,9 +1,10 @@
-"""Least Frobenius norm with all margins at least 1, solved in its dual; or the proof that no margins exist.
+"""Least Frobenius norm with all margins at least 1, solved in its dual; or the proof that no
+margins exist.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K the Gram matrix
-of the constraints, so that the d x d_z unknowns of W never appear. Its optimality conditions, beta >= 0, K
-beta >= 1 and beta^T (K beta - 1) = 0, say which constraints carry W: guess that set, solve, exchange what is
-wrong.
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K the
+Gram matrix of the constraints, so that the d x d_z unknowns of W never appear. Its optimality
+conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constraints carry W: guess
+that set, solve, exchange what is wrong.
 """
 
 import numpy as np
@@ -12,22 +13,27 @@ from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
-ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned Frobenius solution
+ACCURACY = (
+    1e-9  # largest relative duality gap and constraint violation of a returned Frobenius solution
+)
 
 
 class Infeasible(ValueError):
     """No W (or v) reaches positive margins, whatever the norm.
 
-    `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to one, and
-    sum certificate_{i,t} (x_{i,s_i} - x_{i,t}) z_i^T = 0, for the head sum certificate_i y_i x_{i,s_i} = 0,
-    so that the constraints, summed with it, would say 0 >= 1. `residual` is the norm of that sum relative to
-    its largest term, `run` the run it happened in.
+    `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
+    one, and sum certificate_{i,t} (x_{i,s_i} - x_{i,t}) z_i^T = 0, for the head sum certificate_i
+    y_i x_{i,s_i} = 0, so that the constraints, summed with it, would say 0 >= 1. `residual` is the
+    norm of that sum relative to its largest term, `run` the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
         self.run, self.certificate, self.residual = run, certificate, residual
         terms = np.argwhere(certificate > 0)
-        shares = [f"{certificate[tuple(t)]:.3g} of (sample {', pair '.join(map(str, t))})" for t in terms[:6]]
+        shares = [
+            f"{certificate[tuple(t)]:.3g} of (sample {', pair '.join(map(str, t))})"
+            for t in terms[:6]
+        ]
         more = f" and {len(terms) - 6} more" if len(terms) > 6 else ""
         super().__init__(
             f"{problem} of run {run} is infeasible: this non-negative combination of its constraints is zero "
@@ -39,9 +45,9 @@ class Infeasible(ValueError):
 def solve(K, delta, z, problem, run, shape):
     """The dual solution beta (m,) of one run, and the name of the method that found it.
 
-    K (m, m) the Gram matrix of the m = n S constraints; delta (n, S, d) and z (n, d_z) their factors;
-    `problem`, `run` and the `shape` of a certificate are for messages. Raises Infeasible with a Farkas
-    certificate, and RuntimeError where no solution within ACCURACY was found.
+    K (m, m) the Gram matrix of the m = n S constraints; delta (n, S, d) and z (n, d_z) their
+    factors; `problem`, `run` and the `shape` of a certificate are for messages. Raises Infeasible
+    with a Farkas certificate, and RuntimeError where no solution within ACCURACY was found.
     """
     unknowns = min(delta.shape[-1], len(K)) * min(z.shape)  # of W within the spans of delta and z
     if len(K) <= unknowns:
@@ -65,13 +71,15 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
 
 
-def block_pivoting(K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None) -> np.ndarray | None:
-    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0, K (m, m) symmetric positive definite, b = 1
-    (m,).
+def block_pivoting(
+    K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
+) -> np.ndarray | None:
+    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0, K (m, m) symmetric positive
+    definite, b = 1 (m,).
 
-    Block principal pivoting (Judice and Pires, 1994): guess the `support` (default: all), solve on it,
-    exchange every index on the wrong side at once; where that stops making progress, non-negative least
-    squares. None where K is singular.
+    Block principal pivoting (Judice and Pires, 1994): guess the `support` (default: all), solve on
+    it, exchange every index on the wrong side at once; where that stops making progress,
+    non-negative least squares. None where K is singular.
     """
     m = len(K)
     b = np.ones(m) if b is None else b
@@ -102,7 +110,8 @@ def block_pivoting(K: np.ndarray, b: np.ndarray | None = None, support: np.ndarr
     factor, failed = dpotrf(K, lower=1)
     if failed:
         return None
-    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time, never a cycle.
+    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time,
+    # never a cycle.
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * m)[0]
 
 
@@ -116,16 +125,18 @@ def _accurate(K, beta):
 def _proximal(K):
     """(beta, x): the dual solution for any K, or None for it; and the x that it comes from.
 
-    x solves min_{x >= 0} ||A^T x||^2 / scale^2 + (1^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23), which has a
-    solution whether or not a w exists: with A A^T = K, beta = x / (scale^2 (1 - 1^T x)) if one does;
-    otherwise A^T x = 0 and 1^T x = 1. Each step adds rho ||x - last||^2, which vanishes as the steps converge
-    and leaves no singular matrix.
+    x solves min_{x >= 0} ||A^T x||^2 / scale^2 + (1^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
+    which has a solution whether or not a w exists: with A A^T = K, beta = x / (scale^2 (1 - 1^T x))
+    if one does; otherwise A^T x = 0 and 1^T x = 1. Each step adds rho ||x - last||^2, which
+    vanishes as the steps converge and leaves no singular matrix.
     """
     scale = np.sqrt(np.diag(K).max())
     bounded = K / scale**2 + 1 if scale > 0 else np.ones_like(K)
     diagonal = np.diag(bounded).copy()
     x, nearest = np.zeros(len(K)), bounded.sum(1)
-    support = nearest <= np.median(nearest)  # a first guess: what the sum of all constraints satisfies least
+    support = nearest <= np.median(
+        nearest
+    )  # a first guess: what the sum of all constraints satisfies least
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
         new = block_pivoting(bounded, 1 + rho * x, support)
@@ -137,12 +148,15 @@ def _proximal(K):
             beta = x / (scale**2 * slack)
             if _accurate(K, beta):
                 return beta, x
-    beta = block_pivoting(K, support=support)  # 1 - 1^T x loses digits where W is large; its support is right
+    beta = block_pivoting(
+        K, support=support
+    )  # 1 - 1^T x loses digits where W is large; its support is right
     return (beta if beta is not None and _accurate(K, beta) else None), x
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """delta (n, S, r) and z (n, q) in orthonormal bases of their spans, and these bases (d, r) and (d_z, q).
+    """delta (n, S, r) and z (n, q) in orthonormal bases of their spans, and these bases (d, r) and
+    (d_z, q).
 
     The Gram matrix stays the same, and with it every margin and every rotation-invariant norm.
     """
@@ -153,7 +167,8 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _null_combination(rows, x):
-    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x|| relative to its largest term.
+    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x|| relative to its largest
+    term.
 
     Entries that would turn negative are left out; where no such x is found, that norm is infinite.
     """

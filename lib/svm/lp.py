@@ -1,14 +1,15 @@
-"""Least l_p norm with all margins at least 1, 1 < p < inf, as a sequence of weighted Frobenius SVMs.
+"""Least l_p norm with all margins at least 1, 1 < p < inf, as a sequence of weighted Frobenius
+SVMs.
 
-min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta - ||s||_q^q / q with
-s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands this around a pair (w, s), with
-weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
+min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta - ||s||_q^q / q
+with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands this around a
+pair (w, s), with weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
 
     beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
 
-the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power is at least one, so
-that the expansion never overshoots into the wrong sign: beta for p <= 2, w for p > 2. Large exponents are
-approached from 2.
+the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power is at least
+one, so that the expansion never overshoots into the wrong sign: beta for p <= 2, w for p > 2. Large
+exponents are approached from 2.
 """
 
 import numpy as np
@@ -18,13 +19,21 @@ from lib.svm.frobenius import block_pivoting
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
 
-def least_norm(A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, A (m, D), and its duals (m,), both up to scale.
+def least_norm(
+    A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, A (m, D), and its duals (m,), both up
+    to scale.
 
-    Starts from a feasible w and from duals beta, such as those of the Frobenius SVM; returns the best found.
+    Starts from a feasible w and from duals beta, such as those of the Frobenius SVM; returns the
+    best found.
     """
     unit = np.abs(w).max()
-    A, w, beta = A * unit, w / unit, beta / unit**2  # entries of order one, whatever the units of the tokens
+    A, w, beta = (
+        A * unit,
+        w / unit,
+        beta / unit**2,
+    )  # entries of order one, whatever the units of the tokens
     exponent = max(p, p / (p - 1))
     stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
     with np.errstate(all="ignore"):  # extreme exponents overflow; the caller checks the gap
@@ -39,7 +48,8 @@ def _newton(A, p, w, beta, goal):
     best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
     least, patience = np.inf, 5
     for _ in range(100):
-        # A conjugate pair (w, s), scaled to the least margin 1 (p > 2) or the best multiple of beta (p <= 2).
+        # A conjugate pair (w, s), scaled to the least margin 1 (p > 2) or the best multiple of beta
+        # (p <= 2).
         if p > 2:
             margins = A @ w
             w, margins = w / margins.min(), margins / margins.min()
@@ -89,8 +99,8 @@ def _weights(w, p):
 
 
 def _weighted(A, weights, b, beta):
-    """The Newton subproblem: beta >= 0, K beta >= b, K = A diag(weights) A^T; where K is singular, near the
-    last beta."""
+    """The Newton subproblem: beta >= 0, K beta >= b, K = A diag(weights) A^T; where K is singular,
+    near the last beta."""
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
     for ridge in (0.0, 1e-12, 1e-9, 1e-6):
@@ -106,7 +116,8 @@ def _shorten(x, dx, exponent, y, dy, reduce):
     """The first a of 1, 1/2, 1/4, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or zero."""
     start = norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
-        # Flat to rounding long before its argument is exact: the last digits come from accepting that.
+        # Flat to rounding long before its argument is exact: the last digits come from accepting
+        # that.
         if norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
             return a
     return 0.0

@@ -13,9 +13,11 @@ from lib.training.batches import Batches
 
 
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
-    """Cut `images` (b, c, s, s), padded with zeros by `padding` on every side, at `top`, `left` and mirror some.
+    """Cut `images` (b, c, s, s), padded with zeros by `padding` on every side, at `top`, `left` and
+    mirror some.
 
-    `top`, `left` int64 (b,) in 0 ... 2 padding; `mirrored` bool (b,) are turned left to right. Shape and dtype stay.
+    `top`, `left` int64 (b,) in 0 ... 2 padding; `mirrored` bool (b,) are turned left to right.
+    Shape and dtype stay.
     """
     b, _, s, _ = images.shape
     wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
@@ -35,16 +37,19 @@ class Resize:
         images = self.standardise(images)
         if self.size is None or self.size == images.shape[-1]:
             return images
-        return F.interpolate(images, size=(self.size, self.size), mode="bilinear", align_corners=False)
+        return F.interpolate(
+            images, size=(self.size, self.size), mode="bilinear", align_corners=False
+        )
 
 
 @dataclass(frozen=True)
 class AugmentedBatches(Batches):
-    """`batches.Batches` whose images are cropped out of a padded border and mirrored at random, then transformed.
+    """`batches.Batches` whose images are cropped out of a padded border and mirrored at random,
+    then transformed.
 
-    padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed, step) alone, so a
-    run that is taken up again sees the same pictures. Source: paper C, vision experiment (crop, resize, flip; a
-    flip after the resize is the same picture as one before).
+    padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed,
+    step) alone, so a run that is taken up again sees the same pictures. Source: paper C, vision
+    experiment (crop, resize, flip; a flip after the resize is the same picture as one before).
     """
 
     padding: int = 4
@@ -59,7 +64,9 @@ class AugmentedBatches(Batches):
     def _draw(self, step: int) -> list[np.ndarray]:
         """Top, left and mirrored for this part's rows; drawn for the whole batch, so that parts make no difference."""
         key = int(seeds.stream(self.seed, "batches").integers(2**63))
-        rng = np.random.default_rng([key, step, 1])  # three numbers: no order of an epoch has this stream
+        rng = np.random.default_rng(
+            [key, step, 1]
+        )  # three numbers: no order of an epoch has this stream
         top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
         k, n = self.part
         return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]

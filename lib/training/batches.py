@@ -13,9 +13,11 @@ from lib import seeds
 
 @dataclass(frozen=True)
 class Batches:
-    """Shuffled mini-batches of data that lie on one device: batch k is a function of (seed, k) alone.
+    """Shuffled mini-batches of data that lie on one device: batch k is a function of (seed, k)
+    alone.
 
-    Every epoch has its own order, drawn from the stream "batches" of `seed`; an incomplete batch is left out.
+    Every epoch has its own order, drawn from the stream "batches" of `seed`; an incomplete batch is
+    left out.
 
     Args:
         inputs: (N, ...), for images uint8.
@@ -35,11 +37,17 @@ class Batches:
 
     def __post_init__(self):
         if len(self.inputs) != len(self.targets):
-            raise ValueError(f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree")
+            raise ValueError(
+                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree"
+            )
         if not 0 < self.size <= len(self.inputs):
-            raise ValueError(f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}")
+            raise ValueError(
+                f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}"
+            )
         if self.size % self.part[1]:
-            raise ValueError(f"a batch of {self.size} rows cannot be shared equally by {self.part[1]} processes")
+            raise ValueError(
+                f"a batch of {self.size} rows cannot be shared equally by {self.part[1]} processes"
+            )
 
     @property
     def per_epoch(self) -> int:
@@ -49,7 +57,9 @@ class Batches:
     def rows(self, step: int) -> Tensor:
         """Row numbers of batch `step` (from 0): (size,), or this part's (size / n,)."""
         epoch, place = divmod(step, self.per_epoch)
-        rows = _order(self.seed, epoch, len(self.inputs))[place * self.size : (place + 1) * self.size]
+        rows = _order(self.seed, epoch, len(self.inputs))[
+            place * self.size : (place + 1) * self.size
+        ]
         k, n = self.part
         return rows.reshape(n, -1)[k]  # (size,) -> (n, size / n) -> (size / n,)
 

@@ -23,8 +23,8 @@ def trim(inputs: Tensor) -> Tensor:
 class Bucketed(Batches):
     """`Batches` of tokens whose rows have similar lengths, so that little is padding.
 
-    The rows of `POOL` consecutive batches are sorted by length and dealt out again, in random order. Batch k is
-    still a function of (seed, k) alone, and an epoch still takes every row once.
+    The rows of `POOL` consecutive batches are sorted by length and dealt out again, in random
+    order. Batch k is still a function of (seed, k) alone, and an epoch still takes every row once.
     """
 
     def rows(self, step: int) -> Tensor:
@@ -34,12 +34,16 @@ class Bucketed(Batches):
         count = min(POOL, self.per_epoch - first)
         whole = replace(self, part=(0, 1))
         start = epoch * self.per_epoch + first
-        pool = torch.cat([super(Bucketed, whole).rows(start + k) for k in range(count)])  # (count size,)
+        pool = torch.cat(
+            [super(Bucketed, whole).rows(start + k) for k in range(count)]
+        )  # (count size,)
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
         order = np.random.default_rng([self.seed, epoch, first]).permutation(count)
         k, n = self.part
-        return dealt[order[place - first]].reshape(n, -1)[k]  # (size,) -> (n, size / n) -> (size / n,)
+        return dealt[order[place - first]].reshape(n, -1)[
+            k
+        ]  # (size,) -> (n, size / n) -> (size / n,)
 
 
 def batches(tokens: Tokens, size: int, seed: int) -> Bucketed:
@@ -48,10 +52,11 @@ def batches(tokens: Tokens, size: int, seed: int) -> Bucketed:
 
 
 def judge(tokens: Tokens, probe: int = 16, size: int = 64) -> Callable[[Classifier], dict]:
-    """An `evaluate` for `training.train`: "test_loss" and "test_accuracy" of `tokens`, `size` rows at a time.
+    """An `evaluate` for `training.train`: "test_loss" and "test_accuracy" of `tokens`, `size` rows
+    at a time.
 
-    Also the attention's entropy layer by layer, "entropy.0", ..., on the first `probe` rows (`attention_entropy`),
-    and "worst_group_accuracy" where the texts have groups.
+    Also the attention's entropy layer by layer, "entropy.0", ..., on the first `probe` rows
+    (`attention_entropy`), and "worst_group_accuracy" where the texts have groups.
     """
     sorted_tokens = tokens.take(tokens.lengths.argsort(stable=True))  # so that little is padding
     groups, seen = sorted_tokens.groups, tokens.inputs[:probe]
@@ -60,11 +65,18 @@ def judge(tokens: Tokens, probe: int = 16, size: int = 64) -> Callable[[Classifi
     def evaluate(model: Classifier) -> dict[str, float]:
         device = next(model.parameters()).device
         labels = sorted_tokens.labels.to(device)
-        logits = torch.cat([model(trim(rows).to(device)) for rows in sorted_tokens.inputs.split(size)]).float()
+        logits = torch.cat(
+            [model(trim(rows).to(device)) for rows in sorted_tokens.inputs.split(size)]
+        ).float()
         correct = logits.argmax(1) == labels  # (N,)
-        found = {"test_loss": float(F.cross_entropy(logits, labels)), "test_accuracy": float(correct.double().mean())}
+        found = {
+            "test_loss": float(F.cross_entropy(logits, labels)),
+            "test_accuracy": float(correct.double().mean()),
+        }
         if groups is not None:
-            found["worst_group_accuracy"] = worst_group(correct.cpu().numpy(), labels.cpu().numpy(), groups)
+            found["worst_group_accuracy"] = worst_group(
+                correct.cpu().numpy(), labels.cpu().numpy(), groups
+            )
         entropies = attention_entropy(model, trim(seen).to(device))
         return found | {f"entropy.{k}": float(entropy) for k, entropy in enumerate(entropies)}
 
@@ -72,20 +84,26 @@ def judge(tokens: Tokens, probe: int = 16, size: int = 64) -> Callable[[Classifi
 
 
 def worst_group(correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> float:
-    """The smallest share of `correct` (N,) over all pairs of a group (N, k) and a label that have a row.
+    """The smallest share of `correct` (N,) over all pairs of a group (N, k) and a label that have a
+    row.
 
     A row may lie in several groups. NaN if no row lies in any. Source: WILDS, CivilComments.
     """
-    members = [groups[:, k] & (labels == label) for k in range(groups.shape[1]) for label in np.unique(labels)]
+    members = [
+        groups[:, k] & (labels == label)
+        for k in range(groups.shape[1])
+        for label in np.unique(labels)
+    ]
     return min((float(correct[rows].mean()) for rows in members if rows.any()), default=math.nan)
 
 
 @torch.no_grad()
 def attention_entropy(model: Classifier, inputs: Tensor) -> Tensor:
-    """Entropy of the attention of each layer (layers,), as a share of the largest possible: 1 uniform, 0 one token.
+    """Entropy of the attention of each layer (layers,), as a share of the largest possible: 1
+    uniform, 0 one token.
 
-    H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and rows; padding
-    of `inputs` (b, 2, T) is left out. A row needs two tokens or more.
+    H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and
+    rows; padding of `inputs` (b, 2, T) is left out. A row needs two tokens or more.
     """
     used = inputs[:, 0] != 0  # (b, T)
     model.network.set_attn_implementation("eager")  # the fused attention does not give its weights
@@ -99,7 +117,9 @@ def attention_entropy(model: Classifier, inputs: Tensor) -> Tensor:
 
 def _entropy(weights: Tensor, used: Tensor) -> Tensor:
     """Mean relative entropy of `weights` (b, heads, T, T) over the queries that are no padding."""
-    entropy = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T, T) -> (b, heads, T) -> (b, T)
+    entropy = (
+        torch.special.entr(weights).sum(-1).mean(1)
+    )  # (b, heads, T, T) -> (b, heads, T) -> (b, T)
     relative = entropy / used.sum(1, keepdim=True).double().log()
     return relative[used].mean()
 

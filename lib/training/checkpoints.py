@@ -7,14 +7,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lib.companion import record as results
+from lib import files
 
 SHOWN = 5  # differences that a refusal names
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often a run is saved, and what it is: the arguments of `training.train` that it needs.
+    """Where and how often a run is saved, and what it is: the arguments of `training.train` that it
+    needs.
 
     Args:
         path: one file, replaced at every checkpoint; a run that finds it goes on from there.
@@ -33,19 +34,21 @@ class Checkpoints:
         object.__setattr__(self, "path", Path(self.path))
 
     def save(self, state: Mapping, configuration: Mapping, step: int) -> None:
-        """Write `state` (tensors, numbers, strings, and dicts and lists of them), reached after `step` steps.
+        """Write `state` (tensors, numbers, strings, and dicts and lists of them), reached after
+        `step` steps.
 
-        The file holds the old checkpoint or all of the new one, whatever interrupts. OSError, in one sentence,
-        if it cannot be written, as on a full disk; the old one then stays.
+        The file holds the old checkpoint or all of the new one, whatever interrupts. OSError, in
+        one sentence, if it cannot be written, as on a full disk; the old one then stays.
         """
         for remains in self.path.parent.glob(f".{self.path.name}.*"):
             remains.unlink()  # of a run killed while it wrote
         content = {"configuration": _flat(configuration), "step": step, "state": dict(state)}
         try:
-            with results.replacing(self.path) as stream:
+            with files.replacing(self.path) as stream:
                 torch.save(content, stream)
         except (OSError, RuntimeError) as error:
-            # torch reports a failed write as a RuntimeError of its own, raised while it handles the true one.
+            # torch reports a failed write as a RuntimeError of its own, raised while it handles the
+            # true one.
             cause = error if isinstance(error, OSError) else error.__context__
             if not isinstance(cause, OSError):
                 raise
@@ -59,8 +62,8 @@ class Checkpoints:
     def load(self, configuration: Mapping) -> tuple[int, dict] | None:
         """(steps done, state) of the last checkpoint, None if there is none.
 
-        Never runs code from the file. ValueError if it is no checkpoint, or one of another configuration, which
-        names what differs.
+        Never runs code from the file. ValueError if it is no checkpoint, or one of another
+        configuration, which names what differs.
         """
         if not self.path.exists():
             return None
@@ -70,11 +73,15 @@ class Checkpoints:
             theirs, step, state = content["configuration"], content["step"], content["state"]
         except Exception as error:  # what torch raises depends on the bytes it trips over
             reason = str(error).split("\n")[0] or type(error).__name__
-            raise ValueError(f"{self.path} is not a checkpoint that can be read ({reason}); {advice}") from error
+            raise ValueError(
+                f"{self.path} is not a checkpoint that can be read ({reason}); {advice}"
+            ) from error
         if found := differences(theirs, _flat(configuration)):
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             listed = "; ".join(found[:SHOWN]) + more
-            raise ValueError(f"{self.path} is a checkpoint of another configuration: {listed}; {advice}")
+            raise ValueError(
+                f"{self.path} is a checkpoint of another configuration: {listed}; {advice}"
+            )
         return step, state
 
 
@@ -91,7 +98,11 @@ def _flat(values: Mapping, above: str = "") -> dict[str, str]:
     """Nested mappings as {"outer.inner": text of the value}."""
     flat = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": repr(value)}
+        flat |= (
+            _flat(value, f"{above}{key}.")
+            if isinstance(value, Mapping)
+            else {f"{above}{key}": repr(value)}
+        )
     return flat
 
 
@@ -99,5 +110,11 @@ def _needed(value) -> float:
     """Megabytes of the tensors in a nest of dicts and lists."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size() / 1e6
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    parts = (
+        value.values()
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return sum(map(_needed, parts))

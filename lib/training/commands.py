@@ -1,7 +1,8 @@
-"""Named training runs: `python -m lib.training digits sngd`, or `torchrun --nproc-per-node 2 -m lib.training ...`.
+"""Named training runs: `python -m lib.training digits sngd`, or `torchrun --nproc-per-node 2 -m
+lib.training ...`.
 
-Writes the history as <out>.npz, which `training_record.load` gives to a notebook, and the checkpoint beside it
-as <out>.pt; the same command again goes on where the last one ended.
+Writes the history as <out>.npz, which `training_record.load` gives to a notebook, and the
+checkpoint beside it as <out>.pt; the same command again goes on where the last one ended.
 """
 
 import argparse
@@ -15,38 +16,44 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib.companion import record as results
+from lib import files, networks, provenance
 from lib.data import images, texts
 from lib.networks import bert
-from lib.networks import vision as networks
-from lib.training import bert_evaluation as fine_tuning
-from lib.training import loop as training
-from lib.training import step_sizes as optimizers
+from lib.training import bert_evaluation, loop, step_sizes
 
 
 @dataclass(frozen=True)
 class Task:
-    """A network with its data: `build()` makes the network, `batches(size, seed)` the training data.
+    """A network with its data: `build()` makes the network, `batches(size, seed)` the training
+    data.
 
     `loss` and `evaluate` as in `training.train`; `about` names network and data.
     """
 
     build: Callable[[], nn.Module]
-    batches: Callable[[int, int], training.Batches]
+    batches: Callable[[int, int], loop.Batches]
     evaluate: Callable[[nn.Module], dict]
     about: dict
-    loss: Callable = training.cross_entropy
+    loss: Callable = loop.cross_entropy
 
 
 def vision(demo: bool) -> Task:
     """The vision transformer of `networks` on handwritten digits, 17 tokens an image."""
     train, test = (images.load("mnist", split, demo=demo) for split in ("train", "test"))
-    pixels, channels, standardise = train.images.shape[-1], train.images.shape[1], train.standardise()
+    pixels, channels, standardise = (
+        train.images.shape[-1],
+        train.images.shape[1],
+        train.standardise(),
+    )
     shape = dict(width=32, depth=2, heads=4, hidden=64)
     return Task(
-        build=lambda: networks.VisionTransformer(pixels, pixels // 4, channels, train.classes, **shape),
-        batches=lambda size, seed: training.Batches(train.images, train.labels, size, seed, standardise),
-        evaluate=training.classification(test.images, test.labels, standardise),
+        build=lambda: networks.VisionTransformer(
+            pixels, pixels // 4, channels, train.classes, **shape
+        ),
+        batches=lambda size, seed: loop.Batches(
+            train.images, train.labels, size, seed, standardise
+        ),
+        evaluate=loop.classification(test.images, test.labels, standardise),
         about={"network": f"vit {shape}", "data": images.identity("mnist", demo=demo)},
     )
 
@@ -55,13 +62,19 @@ def language(name: str, length: int, demo: bool) -> Task:
     """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` rows; small and fresh with `demo`."""
     weights = bert.weights(demo=demo)
     sets = [texts.load(name, split, demo=demo) for split in ("train", "test")]
-    train, test = (bert.tokenise(weights, part, length) for part in (sets[0], sets[1].sample(JUDGED)))
+    train, test = (
+        bert.tokenise(weights, part, length) for part in (sets[0], sets[1].sample(JUDGED))
+    )
     build = partial(bert.small_classifier if demo else bert.classifier, weights, sets[0].classes)
     return Task(
         build=build,
-        batches=partial(fine_tuning.batches, train),
-        evaluate=fine_tuning.judge(test),
-        about={"network": build().describe(), "data": texts.identity(name, demo=demo), "weights": weights.as_row()},
+        batches=partial(bert_evaluation.batches, train),
+        evaluate=bert_evaluation.judge(test),
+        about={
+            "network": build().describe(),
+            "data": texts.identity(name, demo=demo),
+            "weights": weights.as_row(),
+        },
     )
 
 
@@ -76,8 +89,8 @@ TASKS = {
 RULES = {
     "sgd": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
     "adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate),
-    "sngd": lambda parameters, rate, cap: optimizers.NormalizedSGD(parameters, rate, cap),
-    "sps": lambda parameters, rate, cap: optimizers.StochasticPolyak(parameters, cap),
+    "sngd": lambda parameters, rate, cap: step_sizes.NormalizedSGD(parameters, rate, cap),
+    "sps": lambda parameters, rate, cap: step_sizes.StochasticPolyak(parameters, cap),
 }
 # Rates, and the cap of sngd and sps: ours, of the size that the notebooks' grids choose.
 FRESH = {"sgd": 0.1, "adam": 3e-3, "sngd": 0.4, "sps": None, "cap": 3.0}
@@ -90,16 +103,28 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lib.training", description=__doc__)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("rule", choices=RULES, help="sngd: normalised SGD; sps: stochastic Polyak")
-    parser.add_argument("--rate", type=float, help=f"learning rate, by default one out of {FRESH}; sps has none")
-    parser.add_argument("--cap", type=float, help="largest step of sngd and sps (3; for a pretrained BERT 0.2)")
-    parser.add_argument("--batch", type=int, default=100, help="rows of a batch, over all processes together (100)")
+    parser.add_argument(
+        "--rate", type=float, help=f"learning rate, by default one out of {FRESH}; sps has none"
+    )
+    parser.add_argument(
+        "--cap", type=float, help="largest step of sngd and sps (3; for a pretrained BERT 0.2)"
+    )
+    parser.add_argument(
+        "--batch", type=int, default=100, help="rows of a batch, over all processes together (100)"
+    )
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--evaluations", type=int, default=12, help="after the one at the start (12)")
+    parser.add_argument(
+        "--evaluations", type=int, default=12, help="after the one at the start (12)"
+    )
     parser.add_argument("--checkpoint-every", type=int, default=100, metavar="STEPS")
-    parser.add_argument("--precision", choices=("float32", "bf16"), help="bf16 on a GPU, else float32")
+    parser.add_argument(
+        "--precision", choices=("float32", "bf16"), help="bf16 on a GPU, else float32"
+    )
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
-    parser.add_argument("--out", type=Path, help="results without suffix, runs/training/<task>_<rule>_seed<seed>")
+    parser.add_argument(
+        "--out", type=Path, help="results without suffix, runs/training/<task>_<rule>_seed<seed>"
+    )
     chosen = parser.parse_args(arguments)
     rates = RATES[chosen.task]
     chosen.cap = rates["cap"] if chosen.cap is None else chosen.cap
@@ -110,17 +135,23 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     on_gpu = torch.cuda.is_available() and not chosen.cpu
     chosen.precision = chosen.precision or ("bf16" if on_gpu else "float32")
     name = f"{chosen.task}_{chosen.rule}_seed{chosen.seed}"
-    chosen.out = chosen.out or results.folder("runs") / "training" / name
+    chosen.out = chosen.out or files.folder("runs") / "training" / name
     return chosen
 
 
-def run(chosen: argparse.Namespace) -> tuple[nn.Module, training.History]:
+def run(chosen: argparse.Namespace) -> tuple[nn.Module, loop.TrainingHistory]:
     """Train what `options` chose, from its last checkpoint if there is one, and write the history."""
     task = TASKS[chosen.task]()
-    model = training.initialised(task.build, chosen.seed)
+    model = loop.initialised(task.build, chosen.seed)
     optimizer = RULES[chosen.rule](model.parameters(), chosen.rate, chosen.cap)
-    about = {"task": chosen.task, "rule": chosen.rule, "rate": chosen.rate, "cap": chosen.cap, **task.about}
-    history = training.train(
+    about = {
+        "task": chosen.task,
+        "rule": chosen.rule,
+        "rate": chosen.rate,
+        "cap": chosen.cap,
+        **task.about,
+    }
+    history = loop.train(
         model,
         optimizer,
         task.batches(chosen.batch, chosen.seed),
@@ -131,11 +162,13 @@ def run(chosen: argparse.Namespace) -> tuple[nn.Module, training.History]:
         label=f"{chosen.task} {chosen.rule}",
         cpu=chosen.cpu,
         precision=chosen.precision,
-        checkpoints=training.Checkpoints(chosen.out.with_suffix(".pt"), chosen.checkpoint_every, about),
+        checkpoints=loop.Checkpoints(chosen.out.with_suffix(".pt"), chosen.checkpoint_every, about),
     )
     if _first_process():
         how = {key: getattr(chosen, key) for key in ("batch", "steps", "seed", "precision")}
-        history.save(chosen.out.with_suffix(".npz"), about | how | {"versions": results.versions()})
+        history.save(
+            chosen.out.with_suffix(".npz"), about | how | {"versions": provenance.versions()}
+        )
     return model, history
 
 

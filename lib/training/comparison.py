@@ -7,19 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from lib.training import record as training_record
-from lib.training.record import History, running_mean, steps_to_reach
+from lib.training import record
+from lib.training.record import TrainingHistory, running_mean, steps_to_reach
 
-Histories = Mapping[str, list[History]]  # rule -> one history per seed
+Histories = Mapping[str, list[TrainingHistory]]  # rule -> one history per seed
 
 
 def stacked(histories: Histories, name: str) -> dict[str, np.ndarray]:
     """A field of the histories, (seeds, steps), or one of their metrics, (seeds, points), for every rule."""
 
-    def values(history: History) -> np.ndarray:
+    def values(history: TrainingHistory) -> np.ndarray:
         return getattr(history, name) if hasattr(history, name) else history.metrics[name]
 
-    return {rule: np.stack([values(history) for history in runs]) for rule, runs in histories.items()}
+    return {
+        rule: np.stack([values(history) for history in runs]) for rule, runs in histories.items()
+    }
 
 
 def seconds_at(histories: Histories) -> dict[str, np.ndarray]:
@@ -31,7 +33,8 @@ def seconds_at(histories: Histories) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Race:
-    """Steps to a training loss: `target` (seeds,), `steps` and `ratio`, to the reference's steps, (seeds,) a rule.
+    """Steps to a training loss: `target` (seeds,), `steps` and `ratio`, to the reference's steps,
+    (seeds,) a rule.
 
     The loss is a running mean; a rule that never gets there has infinite steps.
     """
@@ -52,7 +55,9 @@ class Race:
         return f"{steps.mean():.0f} steps, {ratio.mean():.2f} ± {spread:.2f} times the reference's"
 
 
-def race(loss: Mapping[str, np.ndarray], window: int, target: float | None = None, reference: str = "SGD") -> Race:
+def race(
+    loss: Mapping[str, np.ndarray], window: int, target: float | None = None, reference: str = "SGD"
+) -> Race:
     """Who reaches a training loss first, seed by seed, from `loss` (seeds, steps) of every rule.
 
     `target` None stands for the reference's last running mean, one for each seed.
@@ -66,29 +71,37 @@ def race(loss: Mapping[str, np.ndarray], window: int, target: float | None = Non
 
 
 def step_errors(histories: Histories, rate: float, cap: float) -> dict[str, float]:
-    """Largest relative error of the steps that SNGD and SPS took, against their formulas (paper A, Eqs. 2, 3).
+    """Largest relative error of the steps that SNGD and SPS took, against their formulas (paper A,
+    Eqs. 2, 3).
 
     `rate` is SNGD's η, `cap` both rules' η_max; SPS has c = 2 and f* = 0.
     """
-    loss, norm, taken = (stacked(histories, name) for name in ("loss", "gradient_norm", "step_size"))
+    loss, norm, taken = (
+        stacked(histories, name) for name in ("loss", "gradient_norm", "step_size")
+    )
     expected = {
         "SNGD": np.minimum(rate / norm["SNGD"], cap),
         "SPS": np.minimum(loss["SPS"] / (2 * norm["SPS"] ** 2), cap),
     }
-    return {rule: float(np.max(np.abs(taken[rule] / values - 1))) for rule, values in expected.items()}
+    return {
+        rule: float(np.max(np.abs(taken[rule] / values - 1))) for rule, values in expected.items()
+    }
 
 
 def choose(losses: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
-    """The rate with the smallest held-out loss of each rule, the largest of equals; a diverged trial (NaN) never wins.
+    """The rate with the smallest held-out loss of each rule, the largest of equals; a diverged
+    trial (NaN) never wins.
 
-    Caps that were never reached are equal, and the largest of them is the one that never can be. ValueError for a rule
-    all of whose trials diverged.
+    Caps that were never reached are equal, and the largest of them is the one that never can be.
+    ValueError for a rule all of whose trials diverged.
     """
     chosen = {}
     for rule, trials in losses.items():
         finite = {rate: loss for rate, loss in trials.items() if np.isfinite(loss)}
         if not finite:
-            raise ValueError(f"every trial of {rule} diverged, at rates {', '.join(f'{r:g}' for r in trials)}")
+            raise ValueError(
+                f"every trial of {rule} diverged, at rates {', '.join(f'{r:g}' for r in trials)}"
+            )
         chosen[rule] = min(finite, key=lambda rate: (finite[rate], -rate))
     return chosen
 
@@ -102,25 +115,30 @@ def table(losses: Mapping[str, Mapping[float, float]], chosen: Mapping[str, floa
     """A grid's held-out losses, one line a rule, the chosen rate marked."""
     lines = []
     for rule, trials in losses.items():
-        cells = (f"{rate:g}: {loss:.3f}{'*' if rate == chosen[rule] else ' '}" for rate, loss in trials.items())
+        cells = (
+            f"{rate:g}: {loss:.3f}{'*' if rate == chosen[rule] else ' '}"
+            for rate, loss in trials.items()
+        )
         lines.append(f"{rule:5} " + "  ".join(cells))
     return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Finished parts of a long comparison on disk, so that one that was stopped goes on where it was.
+    """Finished parts of a long comparison on disk, so that one that was stopped goes on where it
+    was.
 
-    `folder` must belong to one state of code, parameters and data, as `results.Run.parts_folder` does.
+    `folder` must belong to one state of code, parameters and data, as `results.Run.parts_folder`
+    does.
     """
 
     folder: Path
 
-    def get(self, name: str, train: Callable[[Path], History]) -> History:
+    def get(self, name: str, train: Callable[[Path], TrainingHistory]) -> TrainingHistory:
         """The history called `name`: from disk, or from `train(checkpoint path)`, which is then kept."""
         path = self.folder / f"{name}.npz"
         if path.exists():
-            return training_record.load(path)[0]
+            return record.load(path)[0]
         checkpoint = path.with_suffix(".pt")
         history = train(checkpoint)
         history.save(path, {"name": name})

@@ -1,7 +1,8 @@
-"""Sums of squares of float32 numbers, compiled: four streams at a time, since a single one waits for memory.
+"""Sums of squares of float32 numbers, compiled: four streams at a time, since a single one waits
+for memory.
 
-Work is cut into chunks of fixed size, those of all tensors together, so that threads are started once and share it
-evenly, and the result does not depend on their number.
+Work is cut into chunks of fixed size, those of all tensors together, so that threads are started
+once and share it evenly, and the result does not depend on their number.
 """
 
 import numba
@@ -16,7 +17,9 @@ _REORDER = {"reassoc", "contract", "nsz"}  # not nnan: NaN must stay NaN
 
 def squares(tensors: list[Tensor], threads: int) -> np.ndarray:
     """Sums of squares of consecutive chunks of each tensor, contiguous float32 on a CPU: (chunks,) float64."""
-    sizes, addresses = (np.array([f() for f in column]) for column in zip(*((t.numel, t.data_ptr) for t in tensors)))
+    sizes, addresses = (
+        np.array([f() for f in column]) for column in zip(*((t.numel, t.data_ptr) for t in tensors))
+    )
     counts = -(-sizes // CHUNK)
     owner = np.repeat(np.arange(len(tensors)), counts)  # (chunks,)
     begin = CHUNK * (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts))

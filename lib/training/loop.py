@@ -1,7 +1,9 @@
-"""One training loop for every network and optimiser; it records what each step did and survives being killed.
+"""One training loop for every network and optimiser; it records what each step did and survives
+being killed.
 
-The loop runs on `accelerate`, so the same call serves a CPU, a GPU or, under torchrun, several processes that
-share every batch. `python -m lib.training --help` trains a named network without a notebook.
+The loop runs on `accelerate`, so the same call serves a CPU, a GPU or, under torchrun, several
+processes that share every batch. `python -m lib.training --help` trains a named network without a
+notebook.
 """
 
 import math
@@ -17,10 +19,10 @@ from torch import Tensor, nn
 from lib import seeds
 from lib.training.batches import Batches
 from lib.training.checkpoints import Checkpoints
-from lib.training.record import History, Record, at_end, running_mean, steps_to_reach
+from lib.training.record import Record, TrainingHistory, at_end, running_mean, steps_to_reach
 
 __all__ = [
-    "Batches", "Checkpoints", "History", "at_end", "classification", "cross_entropy", "initialised", "running_mean",
+    "Batches", "Checkpoints", "TrainingHistory", "at_end", "classification", "cross_entropy", "initialised", "running_mean",
     "steps_to_reach", "train",
 ]  # fmt: skip
 
@@ -41,8 +43,11 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(inputs), targets)
 
 
-def classification(inputs: Tensor, targets: Tensor, transform=None, size: int = 1000) -> Callable[[nn.Module], dict]:
-    """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share of correct labels}.
+def classification(
+    inputs: Tensor, targets: Tensor, transform=None, size: int = 1000
+) -> Callable[[nn.Module], dict]:
+    """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share of
+    correct labels}.
 
     `inputs` (N, ...), `targets` (N,), taken `size` rows at a time.
     """
@@ -56,7 +61,10 @@ def classification(inputs: Tensor, targets: Tensor, transform=None, size: int = 
             logits = model(rows if transform is None else transform(rows))  # (size, classes)
             loss += F.cross_entropy(logits, labels, reduction="sum")
             correct += (logits.argmax(1) == labels).sum()
-        return {"test_loss": float(loss) / len(targets), "test_accuracy": float(correct) / len(targets)}
+        return {
+            "test_loss": float(loss) / len(targets),
+            "test_accuracy": float(correct) / len(targets),
+        }
 
     return evaluate
 
@@ -76,7 +84,7 @@ def train(
     accumulate: int = 1,
     checkpoints: Checkpoints | None = None,
     stop: Callable[[Mapping[str, float]], bool] | None = None,
-) -> History:
+) -> TrainingHistory:
     """Train `model` in place for `steps` steps and return its history.
 
     Args:
@@ -96,11 +104,12 @@ def train(
             result then is, bit for bit, that of a run that was never interrupted.
         stop: what `evaluate` found to whether the run ends there, early; the history says so and its rest is NaN.
 
-    A loss that is not finite ends the run, unless the optimiser skips such steps: the history says so and the
-    rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where the device's memory does not
-    hold a batch; ValueError for steps below 1, parts that do not divide a batch, an evaluation outside
-    0 ... steps, an unknown precision, or a checkpoint of another configuration; OSError if a checkpoint cannot be
-    written; RuntimeError if the processes' weights drift apart.
+    A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
+    so and the rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where
+    the device's memory does not hold a batch; ValueError for steps below 1, parts that do not
+    divide a batch, an evaluation outside 0 ... steps, an unknown precision, or a checkpoint of
+    another configuration; OSError if a checkpoint cannot be written; RuntimeError if the processes'
+    weights drift apart.
     """
     points = sorted({*map(int, evaluate_at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
@@ -111,9 +120,15 @@ def train(
         raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}')
     configuration = _configuration(model, optimizer, batches, steps, points, precision)
     accelerator = _accelerator(cpu)
-    device, rank, processes = accelerator.device, accelerator.process_index, accelerator.num_processes
+    device, rank, processes = (
+        accelerator.device,
+        accelerator.process_index,
+        accelerator.num_processes,
+    )
     if accumulate < 1 or batches.size % (accumulate * processes):
-        raise ValueError(f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}")
+        raise ValueError(
+            f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}"
+        )
     record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
     network, stepper = accelerator.prepare(model, optimizer)
     model = accelerator.unwrap_model(network)
@@ -124,8 +139,11 @@ def train(
 
     def take(step: int) -> None:
         batch = batches.batch(step)
-        # By step, not one stream: a resumed run needs no generator's state, and evaluations may draw.
-        torch.manual_seed(int(np.random.SeedSequence([dropout, step, rank]).generate_state(1, np.uint64)[0]))
+        # By step, not one stream: a resumed run needs no generator's state, and evaluations may
+        # draw.
+        torch.manual_seed(
+            int(np.random.SeedSequence([dropout, step, rank]).generate_state(1, np.uint64)[0])
+        )
 
         def closure():
             stepper.zero_grad()
@@ -135,7 +153,8 @@ def train(
                     share = loss(network, part) / accumulate
                 accelerator.backward(share)
                 value = value + share.detach()
-            # The gradient is averaged over processes by itself, the loss is not, and Polyak's step needs both.
+            # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
+            # needs both.
             record.loss[step] = value = accelerator.reduce(value, "mean")
             return value
 
@@ -148,7 +167,11 @@ def train(
 
     def save(done: int) -> None:
         with record.paused():
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "record": record.state()}
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "record": record.state(),
+            }
             checkpoints.save(state, configuration, done)
 
     done, stopped = 0, None
@@ -178,8 +201,14 @@ def train(
                     " inputs or precision='bf16'"
                 ) from error
             bar.update()
-            saving = checkpoints is not None and (step + 1) % checkpoints.every == 0 and step + 1 < steps
-            if (saving or step % CHECK_EVERY == 0) and not skips and not math.isfinite(record.loss[step]):
+            saving = (
+                checkpoints is not None and (step + 1) % checkpoints.every == 0 and step + 1 < steps
+            )
+            if (
+                (saving or step % CHECK_EVERY == 0)
+                and not skips
+                and not math.isfinite(record.loss[step])
+            ):
                 break
             if saving and accelerator.is_main_process:
                 save(step + 1)
@@ -198,7 +227,9 @@ def _out_of_memory(error: RuntimeError) -> bool:
 def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
     """What a checkpoint has to agree with: all that decides the result and that can be seen from here."""
     changing = ("params", "steps", "skipped")  # of an option's group
-    groups = [{k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups]
+    groups = [
+        {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups
+    ]
     return {
         "optimizer": type(optimizer).__name__,
         **{f"optimizer group {k}": group for k, group in enumerate(groups)},
@@ -218,7 +249,9 @@ def _restore(accelerator, checkpoints, configuration, model, optimizer, record) 
     if accelerator.num_processes > 1:
         everyone = accelerator.gather(torch.tensor([done], device=accelerator.device)).tolist()
         if len(set(everyone)) > 1:
-            raise ValueError(f"the processes found checkpoints after {everyone} steps; they must see the same file")
+            raise ValueError(
+                f"the processes found checkpoints after {everyone} steps; they must see the same file"
+            )
     if found:
         model.load_state_dict(found[1]["model"])
         optimizer.load_state_dict(found[1]["optimizer"])
@@ -255,5 +288,10 @@ def _same_generators_afterwards(device: torch.device):
 def _progress(steps: int, done: int, label: str, main: bool):
     from tqdm import tqdm
 
-    silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0")  # tqdm itself reads it only once, at import
-    return tqdm(total=steps, initial=done, desc=label, unit="step", leave=False, disable=silent or not main)
+    silent = os.environ.get("TQDM_DISABLE", "") not in (
+        "",
+        "0",
+    )  # tqdm itself reads it only once, at import
+    return tqdm(
+        total=steps, initial=done, desc=label, unit="step", leave=False, disable=silent or not main
+    )

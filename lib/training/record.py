@@ -13,23 +13,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib.companion import record as results
+from lib import files
 from lib.training.step_sizes import gradient_norm
 
 STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
 
 
 @dataclass(frozen=True)
-class History:
+class TrainingHistory:
     """What a run did, as arrays; after a divergence or an early stop every entry is NaN.
 
-    `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the step size
-    taken (the learning rate for an optimiser without `last_step_size`), ‖g‖, and the training time so far
-    without evaluations and checkpoints. `evaluated_at` (points,): numbers of steps done, the records;
-    `metrics[name]` (points,): what `evaluate` returned there. `status` is "finished",
-    "stopped after step k", either with ", k steps skipped", or "diverged at step k"; `device` says where it ran.
-    `weight_norms[name]` (points,): Frobenius norm of each parameter. `drift` (points,): largest difference of a weight
-    between processes.
+    `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the
+    step size taken (the learning rate for an optimiser without `last_step_size`), ‖g‖, and the
+    training time so far without evaluations and checkpoints. `evaluated_at` (points,): numbers of
+    steps done, the records; `metrics[name]` (points,): what `evaluate` returned there. `status` is
+    "finished", "stopped after step k", either with ", k steps skipped", or "diverged at step k";
+    `device` says where it ran. `weight_norms[name]` (points,): Frobenius norm of each parameter.
+    `drift` (points,): largest difference of a weight between processes.
     """
 
     loss: np.ndarray
@@ -50,13 +50,13 @@ class History:
             arrays["drift"] = self.drift
         for group in ("metrics", "weight_norms"):
             arrays |= {f"{group}/{name}": values for name, values in getattr(self, group).items()}
-        text = results.dumps({"status": self.status, "device": self.device, "about": about})
+        text = files.dumps({"status": self.status, "device": self.device, "about": about})
         content = io.BytesIO()
         np.savez_compressed(content, json=np.array(text), **arrays)
-        results.write(Path(path), content.getvalue())
+        files.write(Path(path), content.getvalue())
 
 
-def load(path: Path) -> tuple[History, dict]:
+def load(path: Path) -> tuple[TrainingHistory, dict]:
     """The history that `History.save` wrote, and its `about`."""
     with np.load(path) as file:  # which refuses pickled objects
         text = json.loads(str(file["json"]))
@@ -65,7 +65,9 @@ def load(path: Path) -> tuple[History, dict]:
     for name in [name for name in arrays if "/" in name]:
         group, key = name.split("/", 1)
         groups[group][key] = arrays.pop(name)
-    return History(**arrays, **groups, status=text["status"], device=text["device"]), text["about"]
+    return TrainingHistory(**arrays, **groups, status=text["status"], device=text["device"]), text[
+        "about"
+    ]
 
 
 class Record:
@@ -82,10 +84,18 @@ class Record:
     def note(self, step: int, optimizer) -> None:
         """What step number `step` (from 0) did."""
         lr = optimizer.param_groups[0].get("lr", math.nan)
-        size, norm = getattr(optimizer, "last_step_size", lr), getattr(optimizer, "last_gradient_norm", None)
+        size, norm = (
+            getattr(optimizer, "last_step_size", lr),
+            getattr(optimizer, "last_gradient_norm", None),
+        )
         if norm is None:
             norm = gradient_norm(
-                [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+                [
+                    p.grad
+                    for group in optimizer.param_groups
+                    for p in group["params"]
+                    if p.grad is not None
+                ]
             )
         self.step_size[step], self.norm[step] = size, norm
         self.seconds[step] = time.perf_counter() - self.start
@@ -99,7 +109,9 @@ class Record:
         yield
         self.start += time.perf_counter() - begin
 
-    def observe(self, done: int, network: nn.Module, evaluate: Callable | None, drift: Callable[[], float]) -> None:
+    def observe(
+        self, done: int, network: nn.Module, evaluate: Callable | None, drift: Callable[[], float]
+    ) -> None:
         """A record after `done` steps, unless there is one: weight norms, `drift()` and what `evaluate` finds."""
         place = self.points.index(done)
         if not np.isnan(self.drift[place]):
@@ -119,7 +131,10 @@ class Record:
     def state(self) -> dict:
         """Everything so far as tensors, for a checkpoint."""
         values = {name: getattr(self, name).cpu() for name in ("loss", "step_size", "norm")}
-        values |= {name: torch.from_numpy(getattr(self, name)) for name in ("seconds", "weight_norms", "drift")}
+        values |= {
+            name: torch.from_numpy(getattr(self, name))
+            for name in ("seconds", "weight_norms", "drift")
+        }
         elapsed = time.perf_counter() - self.start
         return values | {
             "elapsed": elapsed,
@@ -140,12 +155,16 @@ class Record:
         place = self.points.index(done)
         return {name: float(values[place]) for name, values in self.metrics.items()}
 
-    def history(self, skipped: int | None = None, stopped: int | None = None) -> History:
-        """The history; `skipped` counts the steps that the optimiser left out, None if it leaves none out.
+    def history(self, skipped: int | None = None, stopped: int | None = None) -> TrainingHistory:
+        """The history; `skipped` counts the steps that the optimiser left out, None if it leaves
+        none out.
 
-        `stopped` is the number of steps after which the run was done, None if it was to take them all.
+        `stopped` is the number of steps after which the run was done, None if it was to take them
+        all.
         """
-        loss, step_size, norm = (values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm))
+        loss, step_size, norm = (
+            values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm)
+        )
         bad = np.flatnonzero(~np.isfinite(loss[:stopped]))
         status = "finished" if stopped is None else f"stopped after step {stopped}"
         status += f", {skipped} steps skipped" if skipped else ""
@@ -156,9 +175,11 @@ class Record:
             for values in (*self.metrics.values(), self.weight_norms, self.drift):
                 values[np.array(self.points) > bad[0]] = math.nan
         arrays = (loss, step_size, norm, self.seconds, np.array(self.points))
-        layers = dict(zip(self.layers, self.weight_norms.T, strict=True))  # (points, layers) -> layers x (points,)
+        layers = dict(
+            zip(self.layers, self.weight_norms.T, strict=True)
+        )  # (points, layers) -> layers x (points,)
         rest = dict(status=status, device=str(self.device), weight_norms=layers, drift=self.drift)
-        return History(*arrays, metrics=self.metrics, **rest)
+        return TrainingHistory(*arrays, metrics=self.metrics, **rest)
 
 
 def at_end(values: np.ndarray) -> np.ndarray:
@@ -169,7 +190,8 @@ def at_end(values: np.ndarray) -> np.ndarray:
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` entries (fewer at the start) along the last axis; the shape stays.
+    """The mean of the last `window` entries (fewer at the start) along the last axis; the shape
+    stays.
 
     From a NaN on, every entry is NaN.
     """

@@ -1,8 +1,8 @@
 """Normalised and Polyak step sizes as `torch.optim` classes; both move along the gradient.
 
-Each rule is a function of tensors (`normalized_step`, `polyak_step`); the classes gather gradients, measure
-their norm once over the whole model and move all parameters together. On a GPU no value leaves the device
-inside a step, unless `check_finite=True` asks.
+Each rule is a function of tensors (`normalized_step`, `polyak_step`); the classes gather gradients,
+measure their norm once over the whole model and move all parameters together. On a GPU no value
+leaves the device inside a step, unless `check_finite=True` asks.
 """
 
 import math
@@ -16,11 +16,13 @@ SAFE = (1e-15, 1e15)  # norms whose squares float32 holds, with what matters amo
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm ‖g‖ of all `gradients` taken as one vector: a float64 scalar on the first one's device.
+    """The norm ‖g‖ of all `gradients` taken as one vector: a float64 scalar on the first one's
+    device.
 
-    Squares are summed in float64, since in float32 those of entries below 1e-23 vanish, and with them the
-    direction that is to be kept. Large float32 tensors on a CPU are summed by `norm_kernel`, in float32 within
-    blocks, ten times faster and with a relative error of about 1e-9; a norm outside `SAFE` is measured again.
+    Squares are summed in float64, since in float32 those of entries below 1e-23 vanish, and with
+    them the direction that is to be kept. Large float32 tensors on a CPU are summed by
+    `norm_kernel`, in float32 within blocks, ten times faster and with a relative error of about
+    1e-9; a norm outside `SAFE` is measured again.
     """
     if not gradients:
         return torch.zeros((), dtype=torch.float64)
@@ -33,7 +35,11 @@ def gradient_norm(gradients: list[Tensor]) -> Tensor:
 
 
 def _large(gradient: Tensor) -> bool:
-    return gradient.numel() >= LARGE and gradient.dtype == torch.float32 and gradient.device.type == "cpu"
+    return (
+        gradient.numel() >= LARGE
+        and gradient.dtype == torch.float32
+        and gradient.device.type == "cpu"
+    )
 
 
 def _wide_norms(gradients: list[Tensor], device: torch.device) -> Tensor:
@@ -44,11 +50,12 @@ def _wide_norms(gradients: list[Tensor], device: torch.device) -> Tensor:
 
 def _fast_norms(gradients: list[Tensor]) -> Tensor:
     """Norms of the pieces of `gradients`, some of them large: (pieces,) float64."""
-    from lib.training import (
-        gradient_norm as norm_kernel,  # importing a compiler takes time that small networks need not spend
-    )
+    from lib.training import gradient_norm as norm_kernel
 
-    large, small = [g.contiguous() for g in gradients if _large(g)], [g for g in gradients if not _large(g)]
+    large, small = (
+        [g.contiguous() for g in gradients if _large(g)],
+        [g for g in gradients if not _large(g)],
+    )
     norms = torch.from_numpy(np.sqrt(norm_kernel.squares(large, torch.get_num_threads())))
     return torch.cat([norms, _wide_norms(small, norms.device)]) if small else norms
 
@@ -66,7 +73,8 @@ def polyak_step(gap: Tensor, norm: Tensor, c: float, max_step: float) -> Tensor:
     """The capped Polyak step size min((f - f*)₊ / (c ‖g‖²), η_max), and 0 where ‖g‖ = 0.
 
     `gap` is f - f*, of which a negative value counts as 0; `norm` is ‖g‖; `max_step` is η_max.
-    Source: paper A, Eq. 3, which has c = 2; the cap and a free c are SPS_max of Loizou et al. (2021).
+    Source: paper A, Eq. 3, which has c = 2; the cap and a free c are SPS_max of Loizou et al.
+    (2021).
     """
     # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
     return _capped(gap.clamp(min=0) / norm / (c * norm), norm, max_step)
@@ -87,7 +95,9 @@ def _move(parameters: list[Tensor], size: Tensor, bad: Tensor | None = None) -> 
         if device.type == "cpu" and bad is None:
             torch._foreach_add_(members, gradients, alpha=-float(step))
             continue
-        step = step.to(device, dtype)  # stays a tensor: a number would have to be fetched from the device
+        step = step.to(
+            device, dtype
+        )  # stays a tensor: a number would have to be fetched from the device
         if bad is not None:
             # A step of 0 does not do, since 0 times infinity is NaN.
             flat = torch.cat([g.reshape(-1) for g in gradients])
@@ -103,15 +113,19 @@ def _positive(name: str, value: float) -> float:
 
 
 class _GradientStep(torch.optim.Optimizer):
-    """θ ← θ - s g with a step size s that a rule takes from ‖g‖ over every parameter of every group.
+    """θ ← θ - s g with a step size s that a rule takes from ‖g‖ over every parameter of every
+    group.
 
-    `last_step_size` (the largest over parameter groups) and `last_gradient_norm` hold the latest step's
-    values as scalar tensors, for logging; `skipped_steps` counts the steps that check_finite="skip" left out.
+    `last_step_size` (the largest over parameter groups) and `last_gradient_norm` hold the latest
+    step's values as scalar tensors, for logging; `skipped_steps` counts the steps that
+    check_finite="skip" left out.
     """
 
     def __init__(self, params, defaults: dict, check_finite: bool | str | None):
         if check_finite not in (None, True, False, "skip"):
-            raise ValueError(f'check_finite must be True, False, None or "skip", got {check_finite!r}')
+            raise ValueError(
+                f'check_finite must be True, False, None or "skip", got {check_finite!r}'
+            )
         super().__init__(params, defaults | {"steps": 0, "skipped": 0})
         self.check_finite = check_finite
         self.last_step_size = self.last_gradient_norm = None
@@ -140,7 +154,9 @@ class _GradientStep(torch.optim.Optimizer):
         groups = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         gradients = [p.grad for members in groups for p in members]
         if any(g.is_sparse for g in gradients):
-            raise RuntimeError(f"{type(self).__name__} takes dense gradients; build the embedding with sparse=False")
+            raise RuntimeError(
+                f"{type(self).__name__} takes dense gradients; build the embedding with sparse=False"
+            )
         norm = gradient_norm(gradients)
         value = None if loss is None else _scalar(loss, norm)
         self.param_groups[0]["steps"] += 1
@@ -160,7 +176,9 @@ class _GradientStep(torch.optim.Optimizer):
 
     def _require_finite(self, loss: Tensor | None, norm: Tensor) -> None:
         # Reading a verdict waits for the device: free on a CPU, a stall on a GPU.
-        check = norm.device.type == "cpu" if self.check_finite is None else self.check_finite is True
+        check = (
+            norm.device.type == "cpu" if self.check_finite is None else self.check_finite is True
+        )
         if not check:
             return
         what = {"gradient norm": norm} | ({} if loss is None else {"loss": loss})
@@ -181,7 +199,8 @@ def _scalar(loss, norm: Tensor) -> Tensor:
 class NormalizedSGD(_GradientStep):
     """Stochastic normalised gradient descent with a cap: θ ← θ - min(η / ‖g‖, η_max) g.
 
-    g is the mini-batch gradient, ‖g‖ its norm over all parameters of all groups together (one normalisation).
+    g is the mini-batch gradient, ‖g‖ its norm over all parameters of all groups together (one
+    normalisation).
 
     Args:
         params: parameters or parameter groups; a group may carry its own `lr` and `max_step`.
@@ -191,14 +210,24 @@ class NormalizedSGD(_GradientStep):
             does not look; "skip" leaves the step out and counts it in `skipped_steps`, without waiting for the
             device. None: True where parameters are on a CPU, else False, since the check waits for the device.
 
-    A zero gradient moves nothing; parameters without a gradient are left out. Raises ValueError for lr or
-    max_step not above 0, RuntimeError for sparse gradients. Source: paper A, Eq. 2 and App. C ("SNGD").
+    A zero gradient moves nothing; parameters without a gradient are left out. Raises ValueError for
+    lr or max_step not above 0, RuntimeError for sparse gradients. Source: paper A, Eq. 2 and App. C
+    ("SNGD").
     """
 
-    def __init__(self, params, lr: float, max_step: float = math.inf, *, check_finite: bool | str | None = None):
+    def __init__(
+        self,
+        params,
+        lr: float,
+        max_step: float = math.inf,
+        *,
+        check_finite: bool | str | None = None,
+    ):
         if not math.isfinite(_positive("lr", lr)):
             raise ValueError(f"lr must be finite, got {lr}")
-        super().__init__(params, {"lr": lr, "max_step": _positive("max_step", max_step)}, check_finite)
+        super().__init__(
+            params, {"lr": lr, "max_step": _positive("max_step", max_step)}, check_finite
+        )
 
     def _step_size(self, group, norm, loss):
         return normalized_step(norm, group["lr"], group["max_step"])
@@ -207,7 +236,8 @@ class NormalizedSGD(_GradientStep):
 class StochasticPolyak(_GradientStep):
     """Stochastic Polyak step with a cap: θ ← θ - min((f - f*)₊ / (c ‖g‖²), η_max) g.
 
-    f is the mini-batch loss, as the closure returns it, and g its gradient over all groups' parameters.
+    f is the mini-batch loss, as the closure returns it, and g its gradient over all groups'
+    parameters.
 
     Args:
         params: parameters or parameter groups; a group may carry its own `max_step`, `c` and `f_star`.
@@ -217,9 +247,10 @@ class StochasticPolyak(_GradientStep):
             batch. A loss below it moves nothing.
         check_finite: as in `NormalizedSGD`.
 
-    Raises TypeError for a step without closure, ValueError for max_step or c not above 0 or an f_star that is
-    not finite, RuntimeError for sparse gradients. With several processes the closure must return the loss
-    averaged over them, as the gradient is. Source: paper A, Eq. 3 and App. C ("SPS"); Loizou et al. (2021).
+    Raises TypeError for a step without closure, ValueError for max_step or c not above 0 or an
+    f_star that is not finite, RuntimeError for sparse gradients. With several processes the closure
+    must return the loss averaged over them, as the gradient is. Source: paper A, Eq. 3 and App. C
+    ("SPS"); Loizou et al. (2021).
     """
 
     def __init__(
@@ -233,13 +264,19 @@ class StochasticPolyak(_GradientStep):
     ):
         if not math.isfinite(f_star):
             raise ValueError(f"f_star must be finite, got {f_star}")
-        defaults = {"max_step": _positive("max_step", max_step), "c": _positive("c", c), "f_star": f_star}
+        defaults = {
+            "max_step": _positive("max_step", max_step),
+            "c": _positive("c", c),
+            "f_star": f_star,
+        }
         super().__init__(params, defaults, check_finite)
 
     def step(self, closure=None):
         """Take one step and return the loss, as `NormalizedSGD.step`; TypeError without a closure."""
         if closure is None:
-            raise TypeError("StochasticPolyak.step needs a closure that returns the loss: its step size depends on it")
+            raise TypeError(
+                "StochasticPolyak.step needs a closure that returns the loss: its step size depends on it"
+            )
         return super().step(closure)
 
     def _step_size(self, group, norm, loss):

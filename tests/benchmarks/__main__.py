@@ -18,7 +18,10 @@ def main():
         entries.append(ENTRIES[name]())
         print(line(entries[-1]), flush=True)
     missed = [entry.name for entry in entries if not entry.holds]
-    print(f"written to {save(entries)}; " + (f"missed: {', '.join(missed)}" if missed else "every bar holds"))
+    print(
+        f"written to {save(entries)}; "
+        + (f"missed: {', '.join(missed)}" if missed else "every bar holds")
+    )
     return bool(missed)
 
 

@@ -11,18 +11,12 @@ import numba
 import numpy as np
 import torch
 
+from lib import dynamics, files, mirror, networks, regression, svm, training
 from lib.attention import coordinates, tokens
-from lib.companion import record as results
 from lib.compiled import gram
 from lib.data import images
-from lib.dynamics import gradient_descent as dynamics
 from lib.dynamics import rules
-from lib.mirror import descent as mirror_descent
-from lib.networks import vision as networks
-from lib.regression import problem as regression
-from lib.svm import max_margin as svm
 from lib.training import augmentation
-from lib.training import loop as training
 from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
@@ -45,7 +39,7 @@ def _memory(workload, limit):
     began = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # two threads mostly wait on a busy machine
-    done = subprocess.run(command, cwd=results.ROOT, env=single, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=files.ROOT, env=single, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
     peak = float(done.stdout)
@@ -67,12 +61,16 @@ def _problem(data):
 
 
 def _first_run(problem):
-    return coordinates.Minimal(problem.tokens.run(0), problem.token_basis[:1], problem.query_basis[:1])
+    return coordinates.Minimal(
+        problem.tokens.run(0), problem.token_basis[:1], problem.query_basis[:1]
+    )
 
 
 def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
     record = np.arange(0, steps + 1, every)
-    return dynamics.train(problem, rules.ngd(step_size), steps, record, targets={"W_mm": W_mm}, head=head)
+    return dynamics.train(
+        problem, rules.ngd(step_size), steps, record, targets={"W_mm": W_mm}, head=head
+    )
 
 
 @numba.njit
@@ -93,7 +91,11 @@ def floor(n, *grams) -> float:
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
     for K in (gram.pack(matrix, n) for matrix in grams):
         c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
-        work = partial(_products, K, 0, c, out[0], count) if len(K) == 1 else partial(_floor, K, out, count)
+        work = (
+            partial(_products, K, 0, c, out[0], count)
+            if len(K) == 1
+            else partial(_floor, K, out, count)
+        )
         work()
         total += min(seconds(work) for _ in range(50)) / count / len(K)
     return total
@@ -111,7 +113,9 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     first = _ours(_first_run(problem), W_mm[:1], step_size, 100, head, 20)
     gate(f"{name}: loss gap", np.exp(first.log_gap[0]), expected[:, 0], AGREE)
     gate(f"{name}: norm of W", first.norm[0], expected[:, 1], AGREE)
-    gate(f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE)  # W_0 = 0
+    gate(
+        f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE
+    )  # W_0 = 0
     if joint:
         gate(f"{name}: norm of u", first.head_norm[0], expected[:, 2], AGREE)
 
@@ -138,12 +142,16 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
 
 def ngd_single() -> Entry:
     """NGD on one class-mean problem of n=20, T=10, d=300."""
-    return _training("ngd_single", 100, tokens.class_mean_tokens(0, n=20, T=10, d=300), 0.05, 10_000, 600)
+    return _training(
+        "ngd_single", 100, tokens.class_mean_tokens(0, n=20, T=10, d=300), 0.05, 10_000, 600
+    )
 
 
 def ngd_runs() -> Entry:
     """NGD on 100 random problems of n=6, T=8, d=10 in one call."""
-    return _training("ngd_runs", 500, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000, 1000)
+    return _training(
+        "ngd_runs", 500, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000, 1000
+    )
 
 
 def ngd_joint() -> Entry:
@@ -159,28 +167,43 @@ def _token_svm(name, bar, data, reference, p=2, agree=1e-6):
         return svm.token_svm(data, norm=p)
 
     solution, expected = solve(), reference()
-    gate(f"{name}: norm of W_mm", *(np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected)), agree)
+    gate(
+        f"{name}: norm of W_mm",
+        *(np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected)),
+        agree,
+    )
     gate(f"{name}: W_mm", solution.W[0], expected, agree**0.5)
     times = in_turns(solve, reference)
     accuracy = f"gap {solution.gap.max():.0e}, violation {solution.violation.max():.0e}"
-    return times.entry(name, bar, f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel")
+    return times.entry(
+        name, bar, f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel"
+    )
 
 
 def mirror_runs() -> Entry:
     """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one call."""
-    name, steps, reference_steps, seeds, exponents = "mirror_runs", 2000, 500, range(100), (1.75, 2, 3)
+    name, steps, reference_steps, seeds, exponents = (
+        "mirror_runs",
+        2000,
+        500,
+        range(100),
+        (1.75, 2, 3),
+    )
     data = tokens.unit_tokens(seeds, n=6, T=8, d=10)
-    start, model = mirror_descent.gaussian_start(data, seeds), plain.Model(data)
+    start, model = mirror.gaussian_start(data, seeds), plain.Model(data)
     targets = {p: svm.token_svm(data, norm=p).W for p in exponents}
-    rule = {p: mirror_descent.Rule(p, 0.1) for p in exponents}
+    rule = {p: mirror.MirrorRule(p, 0.1) for p in exponents}
 
     def ours(steps=steps, every=EVERY):
-        histories = mirror_descent.train(data, rule, steps, start, record=np.arange(0, steps + 1, every))
+        histories = mirror.train(data, rule, steps, start, record=np.arange(0, steps + 1, every))
         return {p: (history, history.divergence(targets[p])) for p, history in histories.items()}
 
     def reference(steps=reference_steps, every=EVERY):
         record = range(0, steps + 1, every)
-        return {p: plain.train_mirror(model, p, 0.1, steps, record, start[0], targets[p][0]) for p in exponents}
+        return {
+            p: plain.train_mirror(model, p, 0.1, steps, record, start[0], targets[p][0])
+            for p in exponents
+        }
 
     expected = reference(100, 20)
     for p, (history, divergence) in ours(100, 20).items():
@@ -222,7 +245,9 @@ def dimension() -> Entry:
     """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is built."""
     small, large = (_problem(tokens.class_mean_tokens(0, n=20, T=10, d=d)) for d in (300, 100_000))
     steps = 10_000
-    runs = [lambda p=problem, W=W_mm: _ours(p, W, 0.05, steps) for problem, W_mm, _ in (large, small)]
+    runs = [
+        lambda p=problem, W=W_mm: _ours(p, W, 0.05, steps) for problem, W_mm, _ in (large, small)
+    ]
     first, second = (run().norm[0] for run in runs)
     gate("dimension: norm of W at both d", first, second, 0.5)  # two draws of the same law
     times = in_turns(*runs, units=steps, reference_units=steps, repeats=9)
@@ -236,7 +261,11 @@ def minibatch_gradient() -> Entry:
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
     tensors = [torch.from_numpy(value) for value in (*samples, *layer)]
-    pairs = zip(regression.empirical_gradients(*samples, *layer), plain.regression_gradients(*tensors), strict=True)
+    pairs = zip(
+        regression.empirical_gradients(*samples, *layer),
+        plain.regression_gradients(*tensors),
+        strict=True,
+    )
     for part, (ours, expected) in zip("AB", pairs, strict=True):
         gate(f"minibatch_gradient: grad_{part}", ours, expected, 1e-12)
     times = in_turns(
@@ -253,7 +282,10 @@ def minibatch_memory() -> Entry:
 def _optimizer_step(name, make):
     """One step over BERT-base's parameters, gradients given, against SGD, which need not know their norm."""
     generator = torch.Generator().manual_seed(0)
-    parameters = [torch.randn(shape, generator=generator).requires_grad_() for shape in plain.bert_base_shapes()]
+    parameters = [
+        torch.randn(shape, generator=generator).requires_grad_()
+        for shape in plain.bert_base_shapes()
+    ]
     for parameter in parameters:
         parameter.grad = 1e-3 * torch.randn(parameter.shape, generator=generator)
     ours, reference = make(parameters), torch.optim.SGD(parameters, 1e-3, foreach=True)
@@ -263,19 +295,27 @@ def _optimizer_step(name, make):
     for parameter, start in zip(parameters, before, strict=True):
         worst = max(worst, float((start - size * parameter.grad - parameter.detach()).abs().max()))
     gate(f"{name}: the move", 1 + worst, 1.0, 1e-6)
-    norm = sum(float(np.square(parameter.grad.numpy(), dtype=float).sum()) for parameter in parameters) ** 0.5
+    norm = (
+        sum(float(np.square(parameter.grad.numpy(), dtype=float).sum()) for parameter in parameters)
+        ** 0.5
+    )
     gate(f"{name}: gradient norm", float(ours.last_gradient_norm), norm, 1e-8)
     del before
     times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=25)
     count = sum(parameter.numel() for parameter in parameters) / 1e6
     return times.entry(
-        name, 1.6, f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)", "at most"
+        name,
+        1.6,
+        f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)",
+        "at most",
     )
 
 
 def normalized_step() -> Entry:
     """A step of normalised SGD over BERT-base's parameters."""
-    return _optimizer_step("normalized_step", lambda parameters: NormalizedSGD(parameters, 0.1, 0.01))
+    return _optimizer_step(
+        "normalized_step", lambda parameters: NormalizedSGD(parameters, 0.1, 0.01)
+    )
 
 
 def polyak_step() -> Entry:
@@ -291,10 +331,17 @@ def _loop_step(name, make):
     batches, steps = training.Batches(images, labels, 32, seed=0), 4
 
     def work(make):
-        model = training.initialised(lambda: networks.VisionTransformer(32, 4, width=128, depth=4, hidden=512), 0)
-        return model, lambda: training.train(model, make(model.parameters()), batches, steps, cpu=True)
+        model = training.initialised(
+            lambda: networks.VisionTransformer(32, 4, width=128, depth=4, hidden=512), 0
+        )
+        return model, lambda: training.train(
+            model, make(model.parameters()), batches, steps, cpu=True
+        )
 
-    (model, ours), (_, reference) = work(make), work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
+    (model, ours), (_, reference) = (
+        work(make),
+        work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True)),
+    )
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
     times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=11)
     note = f"ViT of {networks.parameter_count(model) / 1e6:.2f} million parameters, batch 32; over SGD in the same loop"
@@ -331,7 +378,9 @@ def image_loader() -> Entry:
 
     times = in_turns(load, step, units=batches * loader.size, reference_units=loader.size)
     loaded, trained = (1 / median(taken) for taken in (times.ours, times.reference))
-    return times.entry("image_loader", 10, f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on")
+    return times.entry(
+        "image_loader", 10, f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on"
+    )
 
 
 ENTRIES = {

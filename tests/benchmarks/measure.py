@@ -12,17 +12,18 @@ import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
-from lib.companion import record as results
+from lib import files
 
 REPEATS = 5
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the report. Median seconds per unit of work (None for memory), ratio, spread (its min, max).
+    """One row of the report. Median seconds per unit of work (None for memory), ratio, spread (its
+    min, max).
 
-    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference or limit.
-    `ours` and `reference` say both in words.
+    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference or
+    limit. `ours` and `reference` say both in words.
     """
 
     name: str
@@ -95,9 +96,14 @@ def seconds(work: Callable[[], object], at_least: float = 0.0) -> float:
 
 
 def in_turns(
-    ours: Callable, reference: Callable, units: int = 1, reference_units: int = 1, repeats: int = REPEATS
+    ours: Callable,
+    reference: Callable,
+    units: int = 1,
+    reference_units: int = 1,
+    repeats: int = REPEATS,
 ) -> Times:
-    """Time both in turns, each with the thread count (1 or 2) with which it ran faster while burning in.
+    """Time both in turns, each with the thread count (1 or 2) with which it ran faster while
+    burning in.
 
     units, reference_units: what one call does, in units of work (iterations).
     """
@@ -128,7 +134,9 @@ def gate(what: str, ours, reference, tolerance: float) -> None:
     ours, reference = np.asarray(ours), np.asarray(reference)
     error = np.abs(ours - reference).max() / np.abs(reference).max()
     if not error <= tolerance:
-        raise AssertionError(f"{what}: ours and the reference differ by {error:.1e}; at most {tolerance:.0e}")
+        raise AssertionError(
+            f"{what}: ours and the reference differ by {error:.1e}; at most {tolerance:.0e}"
+        )
 
 
 def duration(value: float) -> str:
@@ -139,7 +147,9 @@ def duration(value: float) -> str:
     return f"{value * 1e6:.3g} us"
 
 
-HEADER = f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<17} {'bar':>8}  holds"
+HEADER = (
+    f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<17} {'bar':>8}  holds"
+)
 
 
 def line(entry: Entry) -> str:
@@ -152,6 +162,6 @@ def line(entry: Entry) -> str:
 
 def save(entries: list[Entry]) -> Path:
     """Write runs/bench.json, atomically."""
-    path = results.folder("runs") / "bench.json"
-    results.write(path, results.dumps([entry.as_dict() for entry in entries]).encode())
+    path = files.folder("runs") / "bench.json"
+    files.write(path, files.dumps([entry.as_dict() for entry in entries]).encode())
     return path

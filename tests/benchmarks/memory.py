@@ -4,12 +4,9 @@ import sys
 
 import numpy as np
 
+from lib import dynamics, provenance, regression, svm
 from lib.attention import coordinates, tokens
-from lib.companion import record as results
-from lib.dynamics import gradient_descent as dynamics
 from lib.dynamics import rules
-from lib.regression import problem as regression
-from lib.svm import max_margin as svm
 
 
 def dimension():
@@ -28,7 +25,10 @@ def large_svm():
 def minibatch():
     """Paper B's in-sample gradient and loss on 20,000 samples, d = k = 10."""
     problem = regression.random_regression(0, d=10, k=10)
-    samples, layer = problem.sample(20_000, np.random.default_rng(0)), regression.gaussian_start(0, 10, 10, 0.3)
+    samples, layer = (
+        problem.sample(20_000, np.random.default_rng(0)),
+        regression.gaussian_start(0, 10, 10, 0.3),
+    )
     assert all(np.isfinite(part).all() for part in regression.empirical_gradients(*samples, *layer))
     assert np.isfinite(regression.empirical_loss(*samples, *layer))
 
@@ -37,4 +37,4 @@ WORKLOADS = {"dimension": dimension, "svm": large_svm, "minibatch": minibatch}
 
 if __name__ == "__main__":
     WORKLOADS[sys.argv[1]]()
-    print(results.peak_memory_mb())
+    print(provenance.peak_memory_mb())

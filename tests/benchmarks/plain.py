@@ -1,7 +1,7 @@
 """The references: what a good engineer writes with standard tools and none of the library's ideas.
 
-Training differentiates the loss with torch autograd in the d x d unknowns of W, one run at a time; W_mm comes
-from cvxpy in the d^2 unknowns of the primal. All in float64.
+Training differentiates the loss with torch autograd in the d x d unknowns of W, one run at a time;
+W_mm comes from cvxpy in the d^2 unknowns of the primal. All in float64.
 """
 
 import cvxpy as cp
@@ -17,7 +17,9 @@ class Model:
     def __init__(self, tokens: TokenSet, run: int = 0):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
         self.X, self.y, self.z, self.u = (torch.from_numpy(array[run]) for array in arrays)
-        self.scores = self.y[:, None] * (self.X @ self.u)  # (n, T), constant while the head is fixed
+        self.scores = self.y[:, None] * (
+            self.X @ self.u
+        )  # (n, T), constant while the head is fixed
         self.best_loss = torch.exp(-self.scores.amax(1)).mean().item()
 
     def loss(self, W, scores):
@@ -53,7 +55,9 @@ def train(model: Model, step_size: float, steps: int, record, target: np.ndarray
     return np.array(history)
 
 
-def train_joint(model: Model, step_size: float, steps: int, record, target: np.ndarray) -> np.ndarray:
+def train_joint(
+    model: Model, step_size: float, steps: int, record, target: np.ndarray
+) -> np.ndarray:
     """NGD on (u, W), each normalised by itself (paper A, Eq. 13), from zero; target (d, d), of W.
 
     Records (k, 4): L, ||W||, ||u||, direction error of W.
@@ -76,17 +80,25 @@ def train_joint(model: Model, step_size: float, steps: int, record, target: np.n
     return np.array(history)
 
 
-def train_mirror(model: Model, p: float, step_size: float, steps: int, record, start, target) -> np.ndarray:
+def train_mirror(
+    model: Model, p: float, step_size: float, steps: int, record, start, target
+) -> np.ndarray:
     """lp-AttGD, normalised (paper C), logistic loss; start and target (d, d).
 
     Records (k, 3): L, ||W||_{p,p}, directional Bregman divergence.
     """
-    W, V, q = torch.from_numpy(start).clone().requires_grad_(), torch.from_numpy(target), p / (p - 1)
+    W, V, q = (
+        torch.from_numpy(start).clone().requires_grad_(),
+        torch.from_numpy(target),
+        p / (p - 1),
+    )
     V = V / V.abs().pow(p).sum() ** (1 / p)
     record, history = set(record), []
     for t in range(steps + 1):
         logits = torch.bmm(model.X, (model.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
-        loss = torch.nn.functional.softplus(-(torch.softmax(logits, -1) * model.scores).sum(-1)).mean()
+        loss = torch.nn.functional.softplus(
+            -(torch.softmax(logits, -1) * model.scores).sum(-1)
+        ).mean()
         (gradient,) = torch.autograd.grad(loss, W)
         with torch.no_grad():
             if t in record:
@@ -122,7 +134,9 @@ def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     W = cp.Variable((d, z.shape[-1]))
     pairs = [(i, t) for i in range(n) for t in range(T) if t != opt[i]]
     constraints = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] >= 1 for i, t in pairs]
-    return _solved(W, cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm), constraints)
+    return _solved(
+        W, cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm), constraints
+    )
 
 
 def svm_vectorised(tokens: TokenSet) -> np.ndarray:

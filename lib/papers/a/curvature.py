@@ -1,9 +1,9 @@
-"""Paper A's Lemma 3 (complete: Lemma 15) as checked claims: how loss, gradient and curvature bound each
-other.
+"""Paper A's Lemma 3 (complete: Lemma 15) as checked claims: how loss, gradient and curvature bound
+each other.
 
-In joint training the loss depends on W and u only through margins and scores, which are linear in them. So
-the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix of size n(2T-1),
-whatever the dimension.
+In joint training the loss depends on W and u only through margins and scores, which are linear in
+them. So the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix
+of size n(2T-1), whatever the dimension.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import bound_on_tokens, fitted_slope
-from lib.papers.a.joint import scores_along
+from lib.papers.a.joint_training import scores_along
 from lib.svm.max_margin import MaxMargin
 
 
@@ -49,9 +49,9 @@ def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarr
 def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss.
 
-    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t - f),
-    df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t - f), d^2f/da_s
-    dgamma_t = p_s (1_{st} - p_t).
+    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t
+    - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t -
+    f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
     """
     _, n, T, _ = tokens.shape
     margins, scores = _opt_first(history, tokens)
@@ -75,11 +75,17 @@ def _gram_root(tokens):
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
-    signed = (tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)).reshape(runs, n * T, d)
+    signed = (
+        tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
+    ).reshape(runs, n * T, d)
     logits, scores = n * (T - 1), n * T
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))
-    root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(runs, n, T - 1, logits)
-    root[:, :, T - 1 :, logits:] = _root(signed @ np.swapaxes(signed, 1, 2)).reshape(runs, n, T, scores)
+    root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(
+        runs, n, T - 1, logits
+    )
+    root[:, :, T - 1 :, logits:] = _root(signed @ np.swapaxes(signed, 1, 2)).reshape(
+        runs, n, T, scores
+    )
     return root
 
 
@@ -94,13 +100,15 @@ def gradient_over_loss(history: History, head: MaxMargin) -> np.ndarray:
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """Along Eq. 13: ||grad_u L|| >= c gamma* L; L on a step at most C times L before it; curvature over L
-    below t^{2/3}.
+    """Along Eq. 13: ||grad_u L|| >= c gamma* L; L on a step at most C times L before it; curvature
+    over L below t^{2/3}.
 
     c = 1/4 and C = 2 (our constants); the third as an exponent in t, fitted over t >= since.
     """
     source = "paper A, Lemma 3"
-    bent = fitted_slope(np.log(history.iterations.clip(1)), np.log(curvature(history, tokens)), np.log(since)).max()
+    bent = fitted_slope(
+        np.log(history.iterations.clip(1)), np.log(curvature(history, tokens)), np.log(since)
+    ).max()
     return [
         at_least("lemma3.gradient", "Eq. 13: smallest ||grad_u L|| / (gamma* L)", source + " (our constant)",
                  gradient_over_loss(history, head).min(), 0.25),
@@ -130,7 +138,13 @@ def remark4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -
     late = np.abs(ratio[:, history.iterations >= since] - 1).max()
     source = "paper A, Remark 4"
     return [
-        at_most("remark4.upper", "Eq. 13: largest ||grad_u L|| / (B L)", source + " (our constant)", upper, 1.0),
+        at_most(
+            "remark4.upper",
+            "Eq. 13: largest ||grad_u L|| / (B L)",
+            source + " (our constant)",
+            upper,
+            1.0,
+        ),
         at_most(
             "remark4.sharp",
             "Eq. 13: distance of ||grad_u L|| / (gamma* L) from 1, late",

@@ -5,11 +5,11 @@ import numpy as np
 from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.history import History
-from lib.papers.a.joint import head_margin, loss_ratio
+from lib.papers.a.joint_training import head_margin, loss_ratio
 from lib.svm.max_margin import MaxMargin
 
-# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta = 0.3, as
-# computed independently of this library: {iteration: values}.
+# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
+# = 0.3, as computed independently of this library: {iteration: values}.
 REFERENCE = {
     100: {"log L": -3.74, "||W||": 3.03, "||u||": 3.43, "error of W": 0.132, "error of u": 0.102,
           "margin": 0.959, "loss ratio": 1.27, "score gap": 3.3},
@@ -30,7 +30,9 @@ def at(history: History, t: int) -> int:
     return int(found[0])
 
 
-def measured(history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
+def measured(
+    history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int
+) -> dict:
     """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
     k = at(history, t)
     return {
@@ -46,8 +48,8 @@ def measured(history: History, target: str, head_target: str, tokens: TokenSet, 
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """The median over runs agrees with the reference computation within a factor 1.5, at every iteration; one
-    claim a quantity.
+    """The median over runs agrees with the reference computation within a factor 1.5, at every
+    iteration; one claim a quantity.
 
     values: {iteration: measured(...)}, iterations as in REFERENCE.
     """
@@ -56,7 +58,9 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
         ratios = [np.median(values[t][name]) / REFERENCE[t][name] for t in REFERENCE]
         worst = max(max(ratio, 1 / ratio) for ratio in ratios)
         statement = f"Eq. 13: {name} and the reference, factor between them at t = {', '.join(map(str, REFERENCE))}"
-        claims.append(at_most(f"reference.{name}", statement, "independent computation", worst, 1.5))
+        claims.append(
+            at_most(f"reference.{name}", statement, "independent computation", worst, 1.5)
+        )
     return claims
 
 
@@ -78,7 +82,12 @@ def slower_than_others(histories: dict[str, History], rule: str, others) -> list
 
 
 def ahead(
-    fast: History, slow: History, names: tuple[str, str], target: str, head_target: str, since: float
+    fast: History,
+    slow: History,
+    names: tuple[str, str],
+    target: str,
+    head_target: str,
+    since: float,
 ) -> list[Claim]:
     """`fast` is ahead of `slow` in norms, opt weight and alignments, in every run, for t >= since."""
     late = fast.iterations >= since

@@ -1,7 +1,9 @@
-"""Statements of paper A (2402.05738) as checked claims: each takes a history and returns what was measured.
+"""Statements of paper A (2402.05738) as checked claims: each takes a history and returns what was
+measured.
 
-Constants that the paper's text lost are derived under Assumption 2 and marked "our constant". B is the
-largest norm of a token or query. Where several runs enter, the claim speaks of the worst of them.
+Constants that the paper's text lost are derived under Assumption 2 and marked "our constant". B is
+the largest norm of a token or query. Where several runs enter, the claim speaks of the worst of
+them.
 """
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.history import History
+from lib.papers.fits import exponent, fitted_slope
 from lib.svm.max_margin import ACCURACY, MaxMargin
 
 
@@ -16,20 +19,6 @@ def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
     """B = max ||x_{i,t}||, queries included, (runs,)."""
     norms = [np.linalg.norm(a, axis=-1).reshape(len(a), -1).max(1) for a in (tokens.X, tokens.z)]
     return np.maximum(*norms)
-
-
-def fitted_slope(x, y, since: float, until: float = np.inf) -> np.ndarray:
-    """Least-squares slope of y (runs, k) against x (k,), over since <= x <= until; (runs,)."""
-    keep = (x >= since) & (x <= until)
-    x, y = x[keep] - x[keep].mean(), y[:, keep]
-    return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
-
-
-def exponent(history: History, target: str, since: float, until: float = np.inf) -> np.ndarray:
-    """The a of direction error ~ t^a over iterations since <= t <= until, (runs,); since > 0."""
-    later = history.iterations > 0
-    log_t, log_error = np.log(history.iterations[later]), np.log(history.direction_error[target][:, later])
-    return fitted_slope(log_t, log_error, np.log(since) - 1e-9, np.log(until) + 1e-9)
 
 
 def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
@@ -47,7 +36,9 @@ def lemma5(history: History, rule: str) -> Claim:
     return at_least(f"lemma5.{rule}", statement, "paper A, Lemma 5", smallest, 1.0 - 1e-12)
 
 
-def lemma6(history: History, rule: str, tokens: TokenSet, solution: MaxMargin, target: str) -> Claim:
+def lemma6(
+    history: History, rule: str, tokens: TokenSet, solution: MaxMargin, target: str
+) -> Claim:
     """<-grad L/||grad L||, W_mm> >= 1/(2 B^2) at every record (our constant); measured as their ratio."""
     inner = history.descent[target] * solution.norm[:, None]
     moving = history.log_gradient > -np.inf  # a head u = 0 has no gradient in W
@@ -56,7 +47,9 @@ def lemma6(history: History, rule: str, tokens: TokenSet, solution: MaxMargin, t
     return at_least(f"lemma6.{rule}", statement, "paper A, Lemma 6 (our constant)", ratio, 1.0)
 
 
-def lemma7(history: History, step_size: float, tokens: TokenSet, solution: MaxMargin) -> list[Claim]:
+def lemma7(
+    history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
+) -> list[Claim]:
     """NGD's norm grows linearly: eta t/(2 B^2 ||W_mm||) - ||W_0|| <= ||W_t|| <= eta t + ||W_0|| (Eq. 12)."""
     travelled = step_size * history.iterations  # (k,)
     start = history.norm[:, :1]
@@ -66,8 +59,12 @@ def lemma7(history: History, step_size: float, tokens: TokenSet, solution: MaxMa
     above = np.divide(history.norm, lower, where=lower > 0, out=np.full(lower.shape, np.inf)).min()
     below = (history.norm[:, moved] / (travelled + start)[:, moved]).max()
     return [
-        at_least("lemma7.lower", "NGD: smallest ||W_t|| / lower bound, once positive", source, above, 1.0),
-        at_most("lemma7.upper", "NGD: largest ||W_t|| / (eta t + ||W_0||)", source, below, 1.0 + 1e-12),
+        at_least(
+            "lemma7.lower", "NGD: smallest ||W_t|| / lower bound, once positive", source, above, 1.0
+        ),
+        at_most(
+            "lemma7.upper", "NGD: largest ||W_t|| / (eta t + ||W_0||)", source, below, 1.0 + 1e-12
+        ),
     ]
 
 
@@ -78,21 +75,29 @@ def theorem1(history: History, target: str, since: float) -> list[Claim]:
     growth = (last[:, 1:] / last[:, :-1]).max()
     return [
         at_most("theorem1.rate", "NGD: exponent of the direction error in t", source, worst, -0.5),
-        at_most("theorem1.falls", "NGD: largest ratio of successive direction errors", source, growth, 1.0),
+        at_most(
+            "theorem1.falls",
+            "NGD: largest ratio of successive direction errors",
+            source,
+            growth,
+            1.0,
+        ),
     ]
 
 
 def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
-    """Sharp asymptotics: log(1 - p_opt) of the worst sample falls by `predicted` (runs,) per iteration
-    (ours).
+    """Sharp asymptotics: log(1 - p_opt) of the worst sample falls by `predicted` (runs,) per
+    iteration (ours).
 
-    eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's step: near saturation
-    L - L* = <-grad L, W_mm> = ||grad L|| ||W_mm||.
+    eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's step: near
+    saturation L - L* = <-grad L, W_mm> = ||grad L|| ||W_mm||.
     """
     ratio = -fitted_slope(history.iterations, history.log_miss.max(-1), since) / predicted
     worst = ratio[np.abs(ratio - 1).argmax()]
     statement = f"{rule}: slope of log(1 - p_opt), over the predicted one"
-    return close(f"sharp.{rule}", statement, "derived from paper A, Lemma 1 (ours)", worst, 1.0, 0.02)
+    return close(
+        f"sharp.{rule}", statement, "derived from paper A, Lemma 1 (ours)", worst, 1.0, 0.02
+    )
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
@@ -101,7 +106,9 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     ratio = step / (solution.norm / 2)
     worst = ratio[np.abs(ratio - 1).argmax()]
     statement = "Polyak: norm of the last step, over ||W_mm||/2"
-    return close("sharp.polyak_step", statement, "derived from paper A, Theorem 7 (ours)", worst, 1.0, 0.01)
+    return close(
+        "sharp.polyak_step", statement, "derived from paper A, Theorem 7 (ours)", worst, 1.0, 0.01
+    )
 
 
 def iterations_until(history: History, loss_gap: float) -> np.ndarray:
@@ -113,7 +120,9 @@ def iterations_until(history: History, loss_gap: float) -> np.ndarray:
 def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) -> Claim:
     """`rule` reaches L - L* <= loss_gap before every other rule in every run; as ratio of iterations."""
     own = iterations_until(histories[rule], loss_gap)
-    rest = np.min([iterations_until(h, loss_gap) for name, h in histories.items() if name != rule], axis=0)
+    rest = np.min(
+        [iterations_until(h, loss_gap) for name, h in histories.items() if name != rule], axis=0
+    )
     ratio = (own / rest).max()
     statement = f"iterations of {rule} to L - L* = {loss_gap:g}, over the next best rule's"
     return at_most(f"fastest.{rule}", statement, "paper A, Section 5.1", ratio, 1.0)
@@ -125,7 +134,9 @@ def growth_linear(history: History) -> Claim:
     x, y = history.iterations[late], history.norm[:, late]
     residual = y - y.mean(1, keepdims=True) - fitted_slope(x, y, -np.inf)[:, None] * (x - x.mean())
     fit = (1 - residual.var(1) / y.var(1)).min()
-    return at_least("eq12.linear", "NGD: R² of ||W_t|| against t, last decade", "paper A, Eq. 12", fit, 0.99)
+    return at_least(
+        "eq12.linear", "NGD: R² of ||W_t|| against t, last decade", "paper A, Eq. 12", fit, 0.99
+    )
 
 
 def rate(history: History, target: str, rule: str, statement: str, since: float) -> Claim:
@@ -135,7 +146,9 @@ def rate(history: History, target: str, rule: str, statement: str, since: float)
     return at_most(f"rate.{rule}", text, f"paper A, {statement}", worst, -0.5)
 
 
-def theorem5(history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin) -> Claim:
+def theorem5(
+    history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
+) -> Claim:
     """After t_0 = 2 B^2 ||W_mm|| / eta (our constant) error(t) / sqrt(log t/t) stays below its value at t_0."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error[target][:, moved]
@@ -148,7 +161,9 @@ def theorem5(history: History, target: str, step_size: float, tokens: TokenSet, 
     return at_most("theorem5", statement, "paper A, Theorem 5 (our constant)", largest, 1.0)
 
 
-def lemma1(history: History, step_size: float, tokens: TokenSet, solution: MaxMargin, since: float) -> Claim:
+def lemma1(
+    history: History, step_size: float, tokens: TokenSet, solution: MaxMargin, since: float
+) -> Claim:
     """1 - p_opt <= T e^{-ct} with c = eta / (2 B^2 ||W_mm||^2) (our constant): the measured rate over c."""
     rate = step_size / (2 * bound_on_tokens(tokens) ** 2 * solution.norm**2)
     smallest = (-fitted_slope(history.iterations, history.log_miss.max(-1), since) / rate).min()
@@ -169,11 +184,13 @@ def lemma10(history: History, target: str, tokens: TokenSet, solution: MaxMargin
 def smoothness(tokens: TokenSet) -> np.ndarray:
     """A bound on ||Hessian of L|| under Assumption 2 and the exponential loss, (runs,); ours.
 
-    e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap and D = max ||x_{i,s} - x_{i,t}||
-    ||z_i||.
+    e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap and D = max ||x_{i,s} -
+    x_{i,t}|| ||z_i||.
     """
     scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
-    apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1).max((2, 3))  # (runs, n)
+    apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1).max(
+        (2, 3)
+    )  # (runs, n)
     D = (apart * np.linalg.norm(tokens.z, axis=-1)).max(1)
     Delta = np.ptp(scores, axis=-1).max(1)
     return np.exp(-scores.min((1, 2))) * D**2 * (Delta**2 / 16 + Delta / 4)
@@ -192,14 +209,16 @@ def theorem6(history: History, target: str, since: float) -> list[Claim]:
 
 
 def theorem7(history: History, target: str, tokens: TokenSet, solution: MaxMargin, since: float):
-    """Polyak: error falls at least like t^-1/2, ||W_t|| at least linearly, and L - L* is bounded by ||grad
-    L||.
+    """Polyak: error falls at least like t^-1/2, ||W_t|| at least linearly, and L - L* is bounded by
+    ||grad L||.
 
-    Our constants, Delta the score gap: ||W_t|| >= (1 - e^-Delta)/Delta t / (8 B^4 ||W_mm||) - ||W_0|| and
-    L - L* <= (e^Delta - 1)/(Delta min p_opt) ||grad L|| ||W_mm||.
+    Our constants, Delta the score gap: ||W_t|| >= (1 - e^-Delta)/Delta t / (8 B^4 ||W_mm||) -
+    ||W_0|| and L - L* <= (e^Delta - 1)/(Delta min p_opt) ||grad L|| ||W_mm||.
     """
     gap, B, size = history.score_gaps.max((1, 2, 3)), bound_on_tokens(tokens), solution.norm
-    lower = (-np.expm1(-gap) / gap / (8 * B**4 * size))[:, None] * history.iterations - history.norm[:, :1]
+    lower = (-np.expm1(-gap) / gap / (8 * B**4 * size))[
+        :, None
+    ] * history.iterations - history.norm[:, :1]
     grown = np.divide(history.norm, lower, where=lower > 0, out=np.full(lower.shape, np.inf)).min()
     p_opt = -np.expm1(history.log_miss.max((1, 2)))
     log_bound = np.log(np.expm1(gap) / (gap * p_opt) * size)[:, None]
@@ -207,9 +226,19 @@ def theorem7(history: History, target: str, tokens: TokenSet, solution: MaxMargi
     source, ours = "paper A, Theorem 7", "paper A, Theorem 7 (our constant)"
     worst = exponent(history, target, since).max()
     return [
-        at_most("theorem7.rate", "Polyak: exponent of the direction error in t", source, worst, -0.5),
-        at_least("theorem7.norm", "Polyak: smallest ||W_t|| over its lower bound", ours, grown, 1.0),
-        at_most("theorem7.gap", "Polyak: largest (L - L*) / ||grad L|| over its bound", ours, ratio.max(), 1.0),
+        at_most(
+            "theorem7.rate", "Polyak: exponent of the direction error in t", source, worst, -0.5
+        ),
+        at_least(
+            "theorem7.norm", "Polyak: smallest ||W_t|| over its lower bound", ours, grown, 1.0
+        ),
+        at_most(
+            "theorem7.gap",
+            "Polyak: largest (L - L*) / ||grad L|| over its bound",
+            ours,
+            ratio.max(),
+            1.0,
+        ),
     ]
 
 

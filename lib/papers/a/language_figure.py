@@ -15,14 +15,18 @@ from lib.training.record import running_mean
 
 
 def draw(histories: Histories, race: Race, window: int, layers: int) -> Figure:
-    """Nine panels for `histories` of every rule: lines are medians over seeds, bands run from lowest to highest.
+    """Nine panels for `histories` of every rule: lines are medians over seeds, bands run from
+    lowest to highest.
 
-    Top: training loss (running mean over `window` steps) against steps and seconds, steps to the reference's
-    last loss. Middle: test accuracy against both, step size. Bottom: attention entropy, mean over `layers`
-    layers and by layer at the end, growth of each layer's norm.
+    Top: training loss (running mean over `window` steps) against steps and seconds, steps to the
+    reference's last loss. Middle: test accuracy against both, step size. Bottom: attention entropy,
+    mean over `layers` layers and by layer at the end, growth of each layer's norm.
     """
     figure, axes = plots.panels(3, 3, height=2.05)
-    loss = {rule: running_mean(values, window) for rule, values in comparison.stacked(histories, "loss").items()}
+    loss = {
+        rule: running_mean(values, window)
+        for rule, values in comparison.stacked(histories, "loss").items()
+    }
     accuracy = comparison.stacked(histories, "test_accuracy")
     seconds, at = comparison.stacked(histories, "seconds"), comparison.seconds_at(histories)
     entropies = {k: comparison.stacked(histories, f"entropy.{k}") for k in range(layers)}
@@ -33,10 +37,14 @@ def draw(histories: Histories, race: Race, window: int, layers: int) -> Figure:
         plots.band(axes[3], points, 100 * accuracy[rule], rule, marker="o", markersize=2.5)
         plots.band(axes[4], at[rule], 100 * accuracy[rule], rule, marker="o", markersize=2.5)
         if rule != "Adam":  # which has no single step size
-            plots.band(axes[5], steps, running_mean(np.stack([h.step_size for h in runs]), window), rule)
+            plots.band(
+                axes[5], steps, running_mean(np.stack([h.step_size for h in runs]), window), rule
+            )
         mean = np.mean([entropies[k][rule] for k in range(layers)], axis=0)  # (seeds, points)
         plots.band(axes[6], points, mean, rule, marker="o", markersize=2.5)
-        change = np.stack([entropies[k][rule][:, -1] - entropies[k][rule][:, 0] for k in range(layers)], axis=1)
+        change = np.stack(
+            [entropies[k][rule][:, -1] - entropies[k][rule][:, 0] for k in range(layers)], axis=1
+        )
         plots.band(axes[7], np.arange(layers) + 1, change, rule, marker="o", markersize=2.5)
         norms = np.stack([layer_norms(h.weight_norms) for h in runs])  # (seeds, layers, points)
         growth = 100 * (norms[..., -1] / norms[..., 0] - 1)
@@ -58,7 +66,8 @@ def about(
     number: str, identity: Mapping, tokens: Mapping[str, Tokens], network: Classifier, rates: Mapping[str, float],
     parameters: Mapping, note: str = "",
 ) -> str:  # fmt: skip
-    """The caption of figure `number`: data (and a `note` on them), network and what was reduced, rates.
+    """The caption of figure `number`: data (and a `note` on them), network and what was reduced,
+    rates.
 
     `tokens` are the parts "train", "held out" and "test"; `parameters` those of the notebook.
     """
@@ -84,10 +93,14 @@ def _ratios(ax, race: Race) -> None:
         ax.plot(np.full(len(reached), place), reached, "o", markersize=3, color=colour, alpha=0.5)
         if len(reached) == len(values):
             spread = values.std(ddof=1) if len(values) > 1 else 0.0
-            ax.errorbar(place + 0.2, values.mean(), spread, fmt="s", markersize=4, capsize=3, color=colour)
+            ax.errorbar(
+                place + 0.2, values.mean(), spread, fmt="s", markersize=4, capsize=3, color=colour
+            )
         else:
             never = f"{len(values) - len(reached)} of {len(values)}\nnever"
             ax.annotate(never, (place, 0.4), ha="center", fontsize=6.5, color=colour)
     ax.axhline(1, linestyle=":", color="0.3")
-    ax.set(title="Steps to SGD's last loss, ratio", ylim=(0, None), xlim=(-0.5, len(race.ratio) - 0.3))
+    ax.set(
+        title="Steps to SGD's last loss, ratio", ylim=(0, None), xlim=(-0.5, len(race.ratio) - 0.3)
+    )
     ax.set_xticks(range(len(race.ratio)), list(race.ratio))

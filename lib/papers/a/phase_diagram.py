@@ -1,30 +1,30 @@
 """Break the assumptions of paper A's Theorem 1 one step at a time, and count which runs still reach W_mm."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
+from lib import attention, dynamics, svm
 from lib.attention import coordinates
-from lib.attention import model as attention
 from lib.attention.tokens import TokenSet, class_mean_tokens
 from lib.companion.claims import Claim, at_least, at_most
-from lib.dynamics import gradient_descent as dynamics
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import GradientRule
 from lib.papers.a.fixed_head import reached
 from lib.seeds import stream
-from lib.svm import max_margin as svm
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
 
-    It gives the other tokens scores in [-spread, spread] times the smallest opt score, reached by at least
-    one of them; the opt tokens keep their scores. Raises ValueError unless 0 <= spread < 1 (the opt tokens
-    would change).
+    It gives the other tokens scores in [-spread, spread] times the smallest opt score, reached by
+    at least one of them; the opt tokens keep their scores. Raises ValueError unless 0 <= spread < 1
+    (the opt tokens would change).
     """
     if not 0 <= spread < 1:
-        raise ValueError(f"spread = {spread}; it must be in [0, 1), so that the opt tokens stay the best")
+        raise ValueError(
+            f"spread = {spread}; it must be in [0, 1), so that the opt tokens stay the best"
+        )
     d = tokens.shape[-1]
     at = tokens.opt[..., None, None]
     added = np.stack([stream(seed, "start").standard_normal(d) for seed in seeds])
@@ -32,13 +32,17 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
         added[run] -= np.linalg.pinv(opt_tokens, rcond=1e-9) @ (opt_tokens @ added[run])
     scores = np.abs(attention.scores(tokens, added))
     np.put_along_axis(scores, tokens.opt[..., None], 0.0, -1)
-    best = np.take_along_axis(attention.scores(tokens, tokens.u), tokens.opt[..., None], -1).min((1, 2))
+    best = np.take_along_axis(attention.scores(tokens, tokens.u), tokens.opt[..., None], -1).min(
+        (1, 2)
+    )
     return replace(tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None])
 
 
-def bounded_tokens(seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0) -> TokenSet:
-    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens, the longer ones
-    `size` long.
+def bounded_tokens(
+    seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
+) -> TokenSet:
+    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens, the
+    longer ones `size` long.
 
     Nearly orthogonal in high dimension d; in low d the noise tokens overlap and Assumption 1 fails.
     """
@@ -46,35 +50,36 @@ def bounded_tokens(seeds: Sequence[int], n: int, T: int, d: int, ratio: float, s
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
 
-def feasible(tokens: TokenSet) -> TokenSet | None:
-    """The runs whose token SVM has a solution: those with a W_mm to reach; None where no run has one."""
-    kept = []
-    for run in range(len(tokens.y)):
-        try:
-            svm.token_svm(tokens.run(run))
-        except svm.Infeasible:
-            continue
-        kept.append(run)
-    return TokenSet(*(getattr(tokens, field.name)[kept] for field in fields(tokens))) if kept else None
-
-
-def fraction_reached(tokens: TokenSet, rules: Mapping[str, Rule], steps: int) -> dict[str, float]:
-    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it (`paper_a.reached`).
+def fraction_reached(
+    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
+) -> dict[str, float]:
+    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it
+    (`paper_a.reached`).
 
     Besides: "feasible", the fraction of runs with a W_mm; the others are NaN where that is zero.
     """
-    kept = feasible(coordinates.minimal(tokens).tokens)
+    kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
-    with np.errstate(invalid="ignore"):  # a run that ended early, stalled or diverged, has not reached it
+    with np.errstate(
+        invalid="ignore"
+    ):  # a run that ended early, stalled or diverged, has not reached it
         histories = dynamics.train(
-            coordinates.minimal(kept), rules, steps, [steps], targets={"W_mm": svm.token_svm(kept).W}
+            coordinates.minimal(kept),
+            rules,
+            steps,
+            [steps],
+            targets={"W_mm": svm.token_svm(kept).W},
         )
-        fractions = {name: float(reached(history, "W_mm").mean()) for name, history in histories.items()}
+        fractions = {
+            name: float(reached(history, "W_mm").mean()) for name, history in histories.items()
+        }
     return {"feasible": len(kept.y) / len(tokens.y)} | fractions
 
 
-def phase_diagram(seeds, n, T, cells, spreads, rules: Mapping[str, Rule], steps: int) -> dict[str, np.ndarray]:
+def phase_diagram(
+    seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
+) -> dict[str, np.ndarray]:
     """`fraction_reached` over a grid: per rule, and for "feasible", an array (spreads, cells).
 
     cells: pairs (d, ratio) for `bounded_tokens`; spreads: as in `skewed`.
@@ -97,7 +102,13 @@ def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -
     return [
         at_least("phase.intact", nearly, "paper A, Theorem 1", intact, 1.0),
         *(
-            at_most(f"phase.{rule}", f"{rule}: smallest fraction once they are broken", "ours", value, 0.9)
+            at_most(
+                f"phase.{rule}",
+                f"{rule}: smallest fraction once they are broken",
+                "ours",
+                value,
+                0.9,
+            )
             for rule, value in least.items()
         ),
     ]

@@ -9,11 +9,9 @@ import torch
 from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
-from lib import seeds
-from lib.regression import descent as preconditioning
-from lib.regression import manifold
-from lib.regression import problem as regression
-from lib.regression.descent import History, Rule
+from lib import regression, seeds
+from lib.regression import descent, manifold
+from lib.regression.descent import PreconditionedRule, RegressionHistory
 from lib.regression.problem import Regression
 
 Start = tuple[np.ndarray, np.ndarray]
@@ -23,8 +21,8 @@ Start = tuple[np.ndarray, np.ndarray]
 class Experiment:
     """One problem, data set and pair of starts per seed.
 
-    X (seeds, n, d), Y (seeds, n, k), covariance (seeds, d, d) = X^T X / n; starts A_0 (seeds, k, d), B_0
-    (seeds, d, d).
+    X (seeds, n, d), Y (seeds, n, k), covariance (seeds, d, d) = X^T X / n; starts A_0 (seeds, k,
+    d), B_0 (seeds, d, d).
     """
 
     problems: list[Regression]
@@ -36,11 +34,21 @@ class Experiment:
 
 
 def experiment(
-    of_seeds: Sequence[int], d: int, k: int, n: int, signal: float, noise: float, floor: float, start_std: float
+    of_seeds: Sequence[int],
+    d: int,
+    k: int,
+    n: int,
+    signal: float,
+    noise: float,
+    floor: float,
+    start_std: float,
 ) -> Experiment:
     """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for every seed."""
     problems = [regression.random_regression(seed, d, k, signal, noise, floor) for seed in of_seeds]
-    X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in zip(problems, of_seeds, strict=True))
+    X, Y = _stacked(
+        p.sample(n, seeds.stream(seed, "labels"))
+        for p, seed in zip(problems, of_seeds, strict=True)
+    )
     spectral = _stacked(manifold.spectral_start(x, y) for x, y in zip(X, Y, strict=True))
     random = _stacked(regression.gaussian_start(seed, d, k, start_std) for seed in of_seeds)
     return Experiment(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
@@ -50,9 +58,11 @@ def _stacked(pairs) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.stack(part) for part in zip(*pairs, strict=True))
 
 
-def ablation(data: Experiment, step_size: float) -> tuple[dict[str, Rule], dict[str, Start]]:
-    """All eight combinations of start, preconditioner and regulariser: rules and starts by name, "spectral, P,
-    R" to "random".
+def ablation(
+    data: Experiment, step_size: float
+) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
+    """All eight combinations of start, preconditioner and regulariser: rules and starts by name,
+    "spectral, P, R" to "random".
 
     "spectral, P, R" is Algorithm 1, "random" is SGD.
     """
@@ -61,13 +71,14 @@ def ablation(data: Experiment, step_size: float) -> tuple[dict[str, Rule], dict[
         for preconditioner in ("left", "none"):
             for regularised in (True, False):
                 name = start + ", P" * (preconditioner == "left") + ", R" * regularised
-                rules[name] = Rule(step_size, preconditioner, regularised)
+                rules[name] = PreconditionedRule(step_size, preconditioner, regularised)
                 starts[name] = getattr(data, start)
     return rules, starts
 
 
 def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
-    """Last excess with a part over that without it, geometric mean over the other random-start parts, (seeds,).
+    """Last excess with a part over that without it, geometric mean over the other random-start
+    parts, (seeds,).
 
     mark "P" (preconditioner) or "R" (regulariser).
     """
@@ -89,12 +100,12 @@ def optimisers() -> dict[str, Callable]:
         from pytorch_optimizer import SOAP, Shampoo
 
     return {
-        "Algorithm 1": Rule,
-        "SGD": preconditioning.sgd,
-        "Adam": preconditioning.library(torch.optim.Adam),
-        "Muon": preconditioning.library(torch.optim.Muon, weight_decay=0.0),
-        "SOAP": preconditioning.library(SOAP, weight_decay=0.0),
-        "Shampoo": preconditioning.library(Shampoo, preconditioning_compute_steps=10),
+        "Algorithm 1": PreconditionedRule,
+        "SGD": descent.sgd,
+        "Adam": descent.library(torch.optim.Adam),
+        "Muon": descent.library(torch.optim.Muon, weight_decay=0.0),
+        "SOAP": descent.library(SOAP, weight_decay=0.0),
+        "Shampoo": descent.library(Shampoo, preconditioning_compute_steps=10),
     }
 
 
@@ -104,17 +115,20 @@ def conditioning(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
     """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
 
-    All from the random start. `build` makes the experiment for one `floor` of the eigenvalues; times (floors, seeds)
-    are infinite where the level is not reached.
+    All from the random start. `build` makes the experiment for one `floor` of the eigenvalues;
+    times (floors, seeds) are infinite where the level is not reached.
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
-    rules = {name: Rule(step_size, preconditioner) for name, preconditioner in kinds.items()}
+    rules = {
+        name: PreconditionedRule(step_size, preconditioner)
+        for name, preconditioner in kinds.items()
+    }
     record, numbers, times = np.arange(0, steps + 1, 10), [], {name: [] for name in rules}
     for floor in floors:
         data = build(floor)
         numbers.append([np.linalg.cond(problem.Sigma) for problem in data.problems])
-        source = preconditioning.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = preconditioning.descend(
+        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = descent.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )  # fmt: skip
         for name, history in histories.items():
@@ -129,22 +143,27 @@ def tune(
 ) -> dict[str, float]:  # fmt: skip
     """The best step size of each maker (step size -> rule) on these seeds, from the random start.
 
-    Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every seed also
-    ends there; where there is none, the smallest last excess, median of seeds.
+    Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every
+    seed also ends there; where there is none, the smallest last excess, median of seeds.
     """
     best = {}
     record = np.arange(0, steps + 1, 10)
     for name, make in makers.items():
         rules = {step: make(step) for step in grid}
-        source = preconditioning.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = preconditioning.descend(
+        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = descent.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )  # fmt: skip
         scores = {}
         for step, history in histories.items():
-            excess = np.nan_to_num(history.excess(data.problems) / data.problems[0].optimal_loss, nan=np.inf)
+            excess = np.nan_to_num(
+                history.excess(data.problems) / data.problems[0].optimal_loss, nan=np.inf
+            )
             ends = excess[:, -1].max() <= level
-            scores[step] = (not ends, np.median(first_below(record, excess, level) if ends else excess[:, -1]))
+            scores[step] = (
+                not ends,
+                np.median(first_below(record, excess, level) if ends else excess[:, -1]),
+            )
         best[name] = min(scores, key=scores.get)
     return best
 
@@ -152,12 +171,13 @@ def tune(
 def worst_curvature(
     problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0
 ) -> tuple[float, float]:
-    """The worst curvature that a search finds at distance `fraction` of the radius from the manifold.
+    """The worst curvature that a search finds at distance `fraction` of the radius from the
+    manifold.
 
-    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max ||grad|| /
-    ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random directions each.
-    Around Z_pi at R = I, which is no restriction: rotations are isometries in "left_right", and in "left" the
-    start R is drawn at random.
+    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
+    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random
+    directions each. Around Z_pi at R = I, which is no restriction: rotations are isometries in
+    "left_right", and in "left" the start R is drawn at random.
     """
     space, rng = manifold.of(problem), np.random.default_rng(seed)
     constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
@@ -171,23 +191,15 @@ def worst_curvature(
             Delta = Z - space.project(Z, norm)
             length, gradient = space.norm(Delta, norm), manifold.gradient(problem, Z)
             convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            return convexity, manifold.dual_norm(space, gradient, norm) / length / constants.smoothness
+            return convexity, manifold.dual_norm(
+                space, gradient, norm
+            ) / length / constants.smoothness
 
         first = rng.standard_normal(shape).ravel()
         options = dict(method="L-BFGS-B", options={"maxiter": 40})
         lowest = min(lowest, minimize(lambda v, f=curvatures: f(v)[0], first, **options).fun)
         highest = max(highest, -minimize(lambda v, f=curvatures: -f(v)[1], first, **options).fun)
     return float(lowest), float(highest)
-
-
-def power_fit(x, y) -> tuple[float, float]:
-    """Exponent a of y = C x^a and its standard error over repeats: x (points,), y (repeats, points), all > 0.
-
-    One least-squares slope per repeat; the value is their mean, the error that of the mean.
-    """
-    log_x = np.log(x) - np.log(x).mean()
-    slopes = np.log(np.atleast_2d(y)) @ log_x / (log_x @ log_x)
-    return float(slopes.mean()), float(slopes.std(ddof=1) / np.sqrt(len(slopes))) if len(slopes) > 1 else 0.0
 
 
 def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "left") -> np.ndarray:
@@ -200,13 +212,19 @@ def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "le
     return np.array(rows)
 
 
-def gradient_bias(problem: Regression, sizes, draws: int, repeats: int, seed: int = 0) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold for batches of each size, (repeats, sizes).
+def gradient_bias(
+    problem: Regression, sizes, draws: int, repeats: int, seed: int = 0
+) -> np.ndarray:
+    """||E grad L^ - grad L|| at one point near the manifold for batches of each size, (repeats,
+    sizes).
 
-    `draws` queries each with its own keys per estimate, with the control variate of `preconditioning.oracle`.
+    `draws` queries each with its own keys per estimate, with the control variate of
+    `preconditioning.oracle`.
     """
     rng = np.random.default_rng(seed)
-    Z = manifold.of(problem).point() + 0.02 * rng.standard_normal((problem.k + problem.d, problem.d))
+    Z = manifold.of(problem).point() + 0.02 * rng.standard_normal(
+        (problem.k + problem.d, problem.d)
+    )
     A, B = (torch.from_numpy(part)[None, None] for part in (Z[: problem.k], Z[problem.k :]))
     limit = np.concatenate(regression.population_gradients(problem, Z[: problem.k], Z[problem.k :]))
     bias = np.empty((repeats, len(sizes)))
@@ -214,34 +232,31 @@ def gradient_bias(problem: Regression, sizes, draws: int, repeats: int, seed: in
         for repeat in range(repeats):
             # chunks of at most 2^20 keys, so that memory stays small
             chunk = max(1, 2**20 // n)
-            source = preconditioning.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
+            source = descent.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
             passes = -(-draws // chunk)
-            total = sum(np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in range(passes)) / passes
+            total = (
+                sum(
+                    np.concatenate([g[0, 0].numpy() for g in source(t, A, B)])
+                    for t in range(passes)
+                )
+                / passes
+            )
             bias[repeat, j] = np.linalg.norm(total - limit)
     return bias
 
 
-def geometric_phase(
-    iterations: np.ndarray, excess: np.ndarray, floor: float, above: float = 10.0
-) -> tuple[float, float]:
-    """Slope of log excess (K,) per iteration and R^2 of the line, from the first record down to `above` x floor."""
-    reached = excess <= above * floor
-    end = reached.argmax() if reached.any() else len(excess)
-    t, y = iterations[:end], np.log(excess[:end])
-    slope, intercept = np.polyfit(t, y, 1)
-    residual = y - slope * t - intercept
-    return float(slope), float(1 - residual @ residual / ((y - y.mean()) @ (y - y.mean())))
+def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
+    """Excess loss to which a run on an estimated oracle settles, freed of the estimate's noise,
+    (seeds,).
 
-
-def tail_excess(problem: Regression, history: History, since: int) -> np.ndarray:
-    """Excess loss to which a run on an estimated oracle settles, freed of the estimate's noise, (seeds,).
-
-    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over the later
-    half of the records from iteration `since` on; half the inner product of the two means has no share of
-    independent noise, where half a squared norm would have.
+    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over
+    the later half of the records from iteration `since` on; half the inner product of the two means
+    has no share of independent noise, where half a squared norm would have.
     """
     late = history.iterations >= since
-    maps = history.A[:, late] @ problem.Sigma @ history.B[:, late].swapaxes(-1, -2)  # (seeds, records, k, d)
+    maps = (
+        history.A[:, late] @ problem.Sigma @ history.B[:, late].swapaxes(-1, -2)
+    )  # (seeds, records, k, d)
     errors = (maps - problem.M) @ problem.root
     middle = errors.shape[1] // 2
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
@@ -249,11 +264,12 @@ def tail_excess(problem: Regression, history: History, since: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,) and its `floor` (sizes, seeds).
+    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,) and its `floor` (sizes,
+    seeds).
 
-    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what excess loss
-    shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity / smoothness)^2 what the
-    one-point constants promise.
+    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
+    excess loss shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity /
+    smoothness)^2 what the one-point constants promise.
     """
 
     sizes: np.ndarray
@@ -269,27 +285,32 @@ def scaling(
     problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int],
     preconditioner: str = "left",
 ) -> Floors:  # fmt: skip
-    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along the slowest mode.
+    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along
+    the slowest mode.
 
-    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a worst-case
-    rate is met.
+    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a
+    worst-case rate is met.
     """
     space, k = manifold.of(problem), problem.k
-    rates, directions = preconditioning.modes(problem, preconditioner)
+    rates, directions = descent.modes(problem, preconditioner)
     norm = preconditioner if preconditioner != "none" else "left"
-    Z = space.point() + space.constants(norm).radius * directions[0] / space.norm(directions[0], norm)
-    rule, record = Rule(1 / rates[-1], preconditioner), np.arange(steps + 1)
+    Z = space.point() + space.constants(norm).radius * directions[0] / space.norm(
+        directions[0], norm
+    )
+    rule, record = PreconditionedRule(1 / rates[-1], preconditioner), np.arange(steps + 1)
 
     def run(source, count):
         start = tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))
         covariance = np.stack([problem.Sigma] * count)
-        return preconditioning.descend(source, {"own": rule}, {"own": start}, covariance, steps, record)["own"]
+        return descent.descend(source, {"own": rule}, {"own": start}, covariance, steps, record)[
+            "own"
+        ]
 
-    runs = [run(preconditioning.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
+    runs = [run(descent.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
     constants = space.constants(norm)
     return Floors(
         np.array(sizes), record, np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
-        run(preconditioning.population(problem), 1).excess([problem])[0],
+        run(descent.population(problem), 1).excess([problem])[0],
         np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
         float((1 - rates[0] / rates[-1]) ** 2), 1 - (constants.convexity / constants.smoothness) ** 2,
     )  # fmt: skip

@@ -1,21 +1,22 @@
-"""Cones around locally optimal selections (paper C, Eqs. 4-8), and the lemmas that hold inside them.
+"""Cones around locally optimal selections (paper C, Eqs. 4-8), and the lemmas that hold inside
+them.
 
-A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1. Unless said otherwise
-D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p} >= R.
+A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1.
+Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p}
+>= R.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lib import attention, svm
 from lib.attention import coordinates
-from lib.attention import model as attention
 from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorHistory
 from lib.mirror.geometry import directional_bregman, norm
-from lib.papers.c.steps import Steps, spread
-from lib.svm import max_margin as svm
+from lib.papers.c.step_lemmas import Steps, spread
 from lib.svm.max_margin import MaxMargin
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
@@ -57,10 +58,11 @@ def delta(of: Selection) -> np.ndarray:
 
 
 def radius(of: Selection) -> np.ndarray:
-    """mu_0 of paper C's Eq. 4, (runs,) (our constant), from which Lemma 19 follows by Lemmas 12 and 13.
+    """mu_0 of paper C's Eq. 4, (runs,) (our constant), from which Lemma 19 follows by Lemmas 12 and
+    13.
 
-    rho^p / (p 2^p) for p >= 2 and (p-1)/2 (rho d^{1-2/p})^2 for p < 2, with rho = min(delta, 1/2) / (A ||W_mm||) and A
-    the largest `spread`.
+    rho^p / (p 2^p) for p >= 2 and (p-1)/2 (rho d^{1-2/p})^2 for p < 2, with rho = min(delta, 1/2) /
+    (A ||W_mm||) and A the largest `spread`.
     """
     p, entries = of.p, of.direction.shape[-1]
     A = spread(of.tokens, p / (p - 1)).max(-1)
@@ -79,7 +81,9 @@ def on_the_edge(of: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.
         return of.direction + np.exp(log_s)[..., None] * E
 
     low, high = np.full(E.shape[:2], -25.0), np.full(E.shape[:2], -25.0)
-    while (outside := directional_bregman(moved(high), of.direction, of.p) < mu).any() and high.max() < 10:
+    while (
+        outside := directional_bregman(moved(high), of.direction, of.p) < mu
+    ).any() and high.max() < 10:
         low, high = np.where(outside, high, low), high + np.where(outside, 0.5, 0.0)
     for _ in range(40):
         middle = (low + high) / 2
@@ -94,15 +98,19 @@ def _matrices(flat, of):
 
 
 def lemma19(of: Selection, draws: int = 20) -> list[Claim]:
-    """On the edge of S with mu_0, ||V|| = ||W_mm||: Eqs. 12a-c on the margins m of V, over all draws and runs.
+    """On the edge of S with mu_0, ||V|| = ||W_mm||: Eqs. 12a-c on the margins m of V, over all
+    draws and runs.
 
-    (12a) m_tau - m_t >= delta for a support token t and another tau; (12b) m_tau >= 1 + delta; (12c) 1/2 <= m_t <= 3/2.
+    (12a) m_tau - m_t >= delta for a support token t and another tau; (12b) m_tau >= 1 + delta;
+    (12c) 1/2 <= m_t <= 3/2.
     """
     d, support = delta(of)[:, None, None], of.solution.margins <= 1 + SUPPORT
     a, b, low, high = np.inf, np.inf, np.inf, -np.inf
     for V in on_the_edge(of, radius(of), draws):
         W = _matrices(V * of.solution.norm[:, None], of)
-        margins = np.einsum("rntd,rde,rne->rnt", coordinates.differences(of.tokens, of.tokens.opt), W, of.tokens.z)
+        margins = np.einsum(
+            "rntd,rde,rne->rnt", coordinates.differences(of.tokens, of.tokens.opt), W, of.tokens.z
+        )
         rest, most = np.where(support, np.inf, margins), np.where(support, margins, -np.inf).max(-1)
         low = min(low, np.where(support, margins, np.inf).min())
         high = max(high, most.max())
@@ -110,17 +118,35 @@ def lemma19(of: Selection, draws: int = 20) -> list[Claim]:
         b = min(b, ((rest - 1) / d).min())
     source, p = "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
     return [
-        at_least(f"lemma19.a.{of.p:g}", f"{p}: smallest (m_tau - m_t) / delta, Eq. 12a", source, a, 1.0),
-        at_least(f"lemma19.b.{of.p:g}", f"{p}: smallest (m_tau - 1) / delta, Eq. 12b", source, b, 1.0),
-        at_least(f"lemma19.low.{of.p:g}", f"{p}: smallest margin of a support token, Eq. 12c", source, low, 0.5),
-        at_most(f"lemma19.high.{of.p:g}", f"{p}: largest margin of a support token, Eq. 12c", source, high, 1.5),
+        at_least(
+            f"lemma19.a.{of.p:g}", f"{p}: smallest (m_tau - m_t) / delta, Eq. 12a", source, a, 1.0
+        ),
+        at_least(
+            f"lemma19.b.{of.p:g}", f"{p}: smallest (m_tau - 1) / delta, Eq. 12b", source, b, 1.0
+        ),
+        at_least(
+            f"lemma19.low.{of.p:g}",
+            f"{p}: smallest margin of a support token, Eq. 12c",
+            source,
+            low,
+            0.5,
+        ),
+        at_most(
+            f"lemma19.high.{of.p:g}",
+            f"{p}: largest margin of a support token, Eq. 12c",
+            source,
+            high,
+            1.5,
+        ),
     ]
 
 
 def descent(of: Selection, W: np.ndarray, toward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V; the scale e^s keeps it from underflow."""
     at = attention.slopes(
-        attention.logits(of.tokens, _matrices(W, of)), attention.scores(of.tokens, of.tokens.u), "logistic"
+        attention.logits(of.tokens, _matrices(W, of)),
+        attention.scores(of.tokens, of.tokens.u),
+        "logistic",
     )
     logits = attention.logits(of.tokens, _matrices(toward, of))
     return (at.pull * (logits - logits.max(-1, keepdims=True))).sum((1, 2)), at.log_scale
@@ -136,18 +162,23 @@ def _radii(of, multiples):
 
 
 def lemma20(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
-    """W, V in S with mu_0: <-grad L(W), V/||V||> is positive, and at least c e^{-(1 + delta/2) ||W|| / ||W_mm||}.
+    """W, V in S with mu_0: <-grad L(W), V/||V||> is positive, and at least c e^{-(1 + delta/2)
+    ||W|| / ||W_mm||}.
 
-    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| / `nearness` is at least
-    that of the first.
+    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
+    `nearness` is at least that of the first.
     """
     W, V = (on_the_edge(of, radius(of), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
     for r in _radii(of, multiples):
-        values = [descent(of, w * (r * of.solution.norm)[:, None], v) for w, v in zip(W, V, strict=True)]
+        values = [
+            descent(of, w * (r * of.solution.norm)[:, None], v) for w, v in zip(W, V, strict=True)
+        ]
         positive = min(positive, min(value.min() for value, _ in values))
         with np.errstate(invalid="ignore", divide="ignore"):
-            constants.append(np.min([np.log(value) + s + r * (1 + nearness(of) / 2) for value, s in values], 0))
+            constants.append(
+                np.min([np.log(value) + s + r * (1 + nearness(of) / 2) for value, s in values], 0)
+            )
     grown = (np.array(constants[1:]) - constants[0]).min()
     source, p = "paper C, Lemma 20", f"p = {of.p:g}"
     return [
@@ -164,13 +195,16 @@ def excess(of: Selection, W: np.ndarray) -> np.ndarray:
 
 
 def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
-    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi over draws falls at least like log R / R.
+    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi over draws falls at least like
+    log R / R.
 
-    Measured on the edge of S with mu_0, with the radii of `lemma20`; pi R / log R is largest before the last one, in
-    every run (our reading).
+    Measured on the edge of S with mu_0, with the radii of `lemma20`; pi R / log R is largest before
+    the last one, in every run (our reading).
     """
     W, radii = on_the_edge(of, radius(of), draws, seed=3), _radii(of, multiples)
-    largest = np.array([np.max([excess(of, w * (r * of.solution.norm)[:, None]) for w in W], 0) for r in radii])
+    largest = np.array(
+        [np.max([excess(of, w * (r * of.solution.norm)[:, None]) for w in W], 0) for r in radii]
+    )
     scaled = largest * radii / np.log(radii)
     source, p = "paper C, Lemma 21", f"p = {of.p:g}"
     return [
@@ -181,11 +215,12 @@ def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim
 
 
 def lemma27(of: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the smallest pi >= 0 that Lemma 21 allows there.
+    """Eq. 25 at every recorded step where its premises hold, with the smallest pi >= 0 that Lemma
+    21 allows there.
 
-    <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi)
-    + eta (L+ - L) / ((1+pi) ||W||). The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive
-    (Lemma 20) and pi <= 1/2; a run with too small a ||W|| for its cone can leave them.
+    <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
+    - L) / ((1+pi) ||W||). The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is
+    positive (Lemma 20) and pi <= 1/2; a run with too small a ||W|| for its cone can leave them.
     """
     p, eta = of.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
     pi = np.maximum(np.stack([excess(of, steps.W[:, k]) for k in range(steps.W.shape[1])], 1), 0.0)
@@ -196,17 +231,20 @@ def lemma27(of: Selection, steps: Steps) -> Claim:
     inside = (left > 0) & (pi <= 0.5)
     statement = f"p = {p:g}: smallest slack of Eq. 25 over its left side, at {100 * inside.mean():.0f} % of the steps"
     slack = (left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1))
-    return at_least(f"lemma27.{p:g}", statement, "paper C, Lemma 27, Eq. 25", slack[inside].min(), -1e-9)
+    return at_least(
+        f"lemma27.{p:g}", statement, "paper C, Lemma 27, Eq. 25", slack[inside].min(), -1e-9
+    )
 
 
 def lemma28(of: Selection, history: MirrorHistory, mu: np.ndarray) -> Claim:
     """Started in the thinner cone, training stays in the cone of mu (runs,): the largest D over mu.
 
-    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold, if none is.
+    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
+    if none is.
     """
     wide = mu > RESOLVED
-    ratio = (history.divergence(of.solution.W)[wide] / mu[wide, None]).max() if wide.any() else np.nan
-    statement = (
-        f"p = {of.p:g}: largest D along the path over mu_0, {wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
+    ratio = (
+        (history.divergence(of.solution.W)[wide] / mu[wide, None]).max() if wide.any() else np.nan
     )
+    statement = f"p = {of.p:g}: largest D along the path over mu_0, {wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
     return at_most(f"lemma28.{of.p:g}", statement, "paper C, Lemma 28 (our constants)", ratio, 1.0)

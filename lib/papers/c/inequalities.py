@@ -1,7 +1,8 @@
-"""Deterministic inequalities of paper C's appendix, each as the two sides of smaller <= larger (or of an identity).
+"""Deterministic inequalities of paper C's appendix, each as the two sides of smaller <= larger (or
+of an identity).
 
-Matrices are flat: the last axis holds the entries, the others are batch axes. They hold for every input that the text
-allows; constants that the text at hand lost are derived, and marked ours.
+Matrices are flat: the last axis holds the entries, the others are batch axes. They hold for every
+input that the text allows; constants that the text at hand lost are derived, and marked ours.
 """
 
 from lib.mirror.geometry import bregman, dual_exponent, norm, to_mirror
@@ -16,7 +17,8 @@ def lemma4(W, later, gradient, eta, p):
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F for p >= 2, the ends switched for p < 2; W of D = d^2 entries.
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F for p >= 2, the ends switched for p < 2; W of D
+    = d^2 entries.
 
     Two pairs: the lower and the upper inequality.
     """
@@ -26,7 +28,8 @@ def lemma12(W, p):
 
 
 def lemma13(first, second, p):
-    """For ||W_1||_{p,p} = ||W_2||_{p,p} = 1: D_psi(W_1, W_2) is at least ||W_1 - W_2||_{p,p}^p / (p 2^p) for p >= 2,
+    """For ||W_1||_{p,p} = ||W_2||_{p,p} = 1: D_psi(W_1, W_2) is at least ||W_1 - W_2||_{p,p}^p / (p
+    2^p) for p >= 2,
 
     and (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our constant).
     """
@@ -42,7 +45,8 @@ def lemma14(x, y, p):
 
 
 def lemma15(x, y, p):
-    """For x >= y > 0: (p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y) for p >= 2, reversed for p < 2.
+    """For x >= y > 0: (p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y) for p >= 2,
+    reversed for p < 2.
 
     Two pairs. At y = 0 and p < 2 the derivative is infinite and the second pair says nothing.
     """
@@ -53,16 +57,21 @@ def lemma15(x, y, p):
 
 def lemma22(W, later, gradient, eta, p):
     """||W||^{p-1} + eta <-grad L, W> / ||W|| <= ||W+||^{p-1}."""
-    return norm(W, p) ** (p - 1) - eta * (gradient * W).sum(-1) / norm(W, p), norm(later, p) ** (p - 1)
+    return norm(W, p) ** (p - 1) - eta * (gradient * W).sum(-1) / norm(W, p), norm(later, p) ** (
+        p - 1
+    )
 
 
 def lemma23(V, W, later, gradient, losses, eta, p):
-    """Both sides of D_psi(V, W) = D_psi(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta (L+ - L), any V.
+    """Both sides of D_psi(V, W) = D_psi(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta
+    (L+ - L), any V.
 
     losses: (L, L+).
     """
     right = bregman(V, later, p) + tempered(W, later, gradient, losses, eta, p)
-    return bregman(V, W, p), right - eta * (gradient * (V - W)).sum(-1) + eta * (losses[1] - losses[0])
+    return bregman(V, W, p), right - eta * (gradient * (V - W)).sum(-1) + eta * (
+        losses[1] - losses[0]
+    )
 
 
 def tempered(W, later, gradient, losses, eta, p):
@@ -72,7 +81,8 @@ def tempered(W, later, gradient, losses, eta, p):
 
 
 def lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>, where `tempered` is not negative.
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>, where `tempered` is not
+    negative.
 
     It is Lemma 23 with V = 0, so that its slack is `tempered`.
     """

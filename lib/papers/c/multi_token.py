@@ -1,18 +1,20 @@
-"""Attention that selects several tokens at once: a head whose best mixture of tokens is no single token (2308.16898).
+"""Attention that selects several tokens at once: a head whose best mixture of tokens is no single
+token (2308.16898).
 
-Head h(x) = sum_j max(x_j, 0). It is linear around a mixture x, with u = 1[x > 0], so that loss and gradient are those
-of `lib.attention.slopes` with one head per sample.
+Head h(x) = sum_j max(x_j, 0). It is linear around a mixture x, with u = 1[x > 0], so that loss and
+gradient are those of `lib.attention.slopes` with one head per sample.
 """
 
 import numpy as np
 
-from lib.attention import model as attention
+from lib import attention
 from lib.attention.tokens import TokenSet
-from lib.svm import frobenius as svm_frobenius
+from lib.svm import frobenius
 
 
 def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """W (runs, d, d_z) after normalised gradient descent from zero with the ReLU head, and its softmax weights.
+    """W (runs, d, d_z) after normalised gradient descent from zero with the ReLU head, and its
+    softmax weights.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)), logistic loss; tokens.u is not used.
     """
@@ -20,7 +22,9 @@ def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, n
     for _ in range(steps):
         logits, weights = _weights(tokens, W)
         mixture = np.einsum("rnt,rntd->rnd", weights, tokens.X)
-        scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, (mixture > 0).astype(float))
+        scores = tokens.y[..., None] * np.einsum(
+            "rntd,rnd->rnt", tokens.X, (mixture > 0).astype(float)
+        )
         pull = attention.slopes(logits, scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
         size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
@@ -37,18 +41,25 @@ def _weights(tokens, W):
 def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per sample.
 
-    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t and other s. The
-    orthonormal rows E (e, d d_z) span the equations; the part of training that stays finite lives there. Raises
-    svm.Infeasible where there is no W; ValueError if a sample has no chosen token or no sample another.
+    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t
+    and other s. The orthonormal rows E (e, d d_z) span the equations; the part of training that
+    stays finite lives there. Raises svm.Infeasible where there is no W; ValueError if a sample has
+    no chosen token or no sample another.
     """
     if not chosen.any(1).all() or chosen.all():
-        raise ValueError("every sample needs a chosen token, and some sample one that is not chosen")
+        raise ValueError(
+            "every sample needs a chosen token, and some sample one that is not chosen"
+        )
     X, z, first = tokens.X[0], tokens.z[0], chosen.argmax(1)
-    rows = np.einsum("ntd,ne->ntde", X[np.arange(len(X)), first][:, None] - X, z)  # chosen first minus every token
+    rows = np.einsum(
+        "ntd,ne->ntde", X[np.arange(len(X)), first][:, None] - X, z
+    )  # chosen first minus every token
     rows = rows.reshape(*chosen.shape, -1)
     same = chosen & (np.arange(chosen.shape[1]) != first[:, None])
     _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
     E = E[sizes > 1e-10 * sizes.max(initial=0)]
     A = rows[~chosen] - rows[~chosen] @ E.T @ E
-    beta, _ = svm_frobenius.solve(A @ A.T, A[:, None, :], np.ones((len(A), 1)), "multi-token SVM", 0, (len(A), 1))
+    beta, _ = frobenius.solve(
+        A @ A.T, A[:, None, :], np.ones((len(A), 1)), "multi-token SVM", 0, (len(A), 1)
+    )
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E

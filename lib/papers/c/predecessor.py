@@ -1,6 +1,8 @@
-"""What paper C generalises (2308.16898), at work: keys and queries, several tokens, the regularisation path.
+"""What paper C generalises (2308.16898), at work: keys and queries, several tokens, the
+regularisation path.
 
-Settings follow that paper's code where it is known; what is reduced or ours is said where it is used.
+Settings follow that paper's code where it is known; what is reduced or ours is said where it is
+used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,15 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from lib import svm
 from lib.attention.tokens import TokenSet, unit_tokens
 from lib.companion.claims import Claim, at_least, at_most
-from lib.mirror.descent import Rule, selected_tokens, train
+from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
-from lib.papers.a import phase_diagram as assumptions
 from lib.papers.c import key_query, multi_token, regularisation_path
 from lib.papers.c.cones import selection
 from lib.seeds import stream
-from lib.svm import max_margin as svm
 
 RANK = 1e-6  # singular values below this share of the largest are zero
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
@@ -25,20 +26,28 @@ SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that pape
 def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
     """<W, V> / (||W||_F ||V||_F) over the last two axes; NaN for zero."""
     with np.errstate(invalid="ignore"):
-        return (W * V).sum((-1, -2)) / (np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2)))
+        return (W * V).sum((-1, -2)) / (
+            np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
+        )
 
 
-def keys_against_weights(tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float) -> dict:
-    """Training (K, Q) and W: alignment with the SVMs of the tokens they select, {("K, Q" or "W", norm): (runs, k)}.
+def keys_against_weights(
+    tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
+) -> dict:
+    """Training (K, Q) and W: alignment with the SVMs of the tokens they select, {("K, Q" or "W",
+    norm): (runs, k)}.
 
-    K, Q and W start with entries uniform in +-1/sqrt(d). Besides "rank": (runs,) that of the nuclear-norm solution, and
-    "share": how much of the sum of singular values of K Q^T its largest `rank` ones hold at the end.
+    K, Q and W start with entries uniform in +-1/sqrt(d). Besides "rank": (runs,) that of the
+    nuclear-norm solution, and "share": how much of the sum of singular values of K Q^T its largest
+    `rank` ones hold at the end.
     """
     d = tokens.shape[-1]
     K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     paths = {
         "K, Q": key_query.train(tokens, K / d**0.5, Q / d**0.5, step_size, record),
-        "W": train(tokens, Rule(2, step_size), max(record), W_0 / d**0.5, record=np.asarray(record)).W,
+        "W": train(
+            tokens, MirrorRule(2, step_size), max(record), W_0 / d**0.5, record=np.asarray(record)
+        ).W,
     }
     found = {}
     for what, W in paths.items():
@@ -60,23 +69,29 @@ def ranks(W: np.ndarray) -> np.ndarray:
     return (sizes > RANK * sizes[:, :1]).sum(1)
 
 
-def rank_by_dimension(seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM over the draws of `unit_tokens` that have a solution, (dimensions,).
+def rank_by_dimension(
+    seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
+) -> np.ndarray:
+    """Mean rank of the nuclear-norm token SVM over the draws of `unit_tokens` that have a solution,
+    (dimensions,).
 
     NaN where none has: selections are random, and low dimensions cannot make them all.
     """
     found = []
     for d in dimensions:
-        kept = assumptions.feasible(unit_tokens(seeds, n, T, d))
-        found.append(np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean())
+        kept = svm.feasible(unit_tokens(seeds, n, T, d))
+        found.append(
+            np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+        )
     return np.array(found)
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
-    """ReLU head, from zero: tokens selected per sample (runs, n), and alignment with the multi-token SVM (runs,).
+    """ReLU head, from zero: tokens selected per sample (runs, n), and alignment with the
+    multi-token SVM (runs,).
 
-    Aligned after the finite part of W, in the span of the SVM's equations, is taken out; NaN for a run whose selection
-    no W can make, or in which every sample selects every token.
+    Aligned after the finite part of W, in the span of the SVM's equations, is taken out; NaN for a
+    run whose selection no W can make, or in which every sample selects every token.
     """
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = multi_token.train(tokens, step_size, steps)
@@ -94,18 +109,24 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
 def path_against_descent(
     tokens: TokenSet, p: float, multiples: Sequence[float], steps: int, random_starts: int
 ) -> dict:
-    """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from W_0 = 0.
+    """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from
+    W_0 = 0.
 
-    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap": log(L - L*) of the
-    path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
+    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap":
+    log(L - L*) of the path (runs, multiples); "optimal": whether descent selects the opt tokens
+    (runs,).
     """
     of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
-    history = train(tokens, Rule(p), steps)
+    history = train(tokens, MirrorRule(p), steps)
     path, gaps = [], []
     for run in range(len(tokens.y)):
-        random = np.random.default_rng(run).standard_normal((random_starts, *of.solution.W.shape[1:]))
+        random = np.random.default_rng(run).standard_normal(
+            (random_starts, *of.solution.W.shape[1:])
+        )
         starts = np.stack([of.solution.W[run], history.W[run, -1], *random])
-        W, gap = regularisation_path.solve(tokens.run(run), p, multiples * of.solution.norm[run], starts)
+        W, gap = regularisation_path.solve(
+            tokens.run(run), p, multiples * of.solution.norm[run], starts
+        )
         path.append(directional_bregman(W.reshape(len(W), -1), of.direction[run], p))
         gaps.append(gap)
     optimal = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
@@ -118,9 +139,13 @@ def claims_on_parents(
 ) -> list[Claim]:
     """What 2308.16898 says of the four experiments, in the order of this module's functions."""
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
-    worst_rank = max(np.nanmax(found / np.minimum(n, dimensions)) for (n, _), found in by_dimension.items())
+    worst_rank = max(
+        np.nanmax(found / np.minimum(n, dimensions)) for (n, _), found in by_dimension.items()
+    )
     lowest, highest = (np.nanmedian(several[d][1]) for d in (min(several), max(several)))
-    falls = max((found["path"][:, 1:] / found["path"][:, :-1])[:, 1:].max() for found in paths.values())
+    falls = max(
+        (found["path"][:, 1:] / found["path"][:, :-1])[:, 1:].max() for found in paths.values()
+    )
     ends = max(found["path"][:, -1].max() for found in paths.values())
     source = "2308.16898"
     return [

@@ -7,16 +7,19 @@ import numpy as np
 
 from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
-from lib.mirror.descent import MirrorHistory, Rule, gaussian_start, selected_tokens, train
-from lib.papers.a.fixed_head import fitted_slope
+from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from lib.papers.c.cones import Selection, locally_optimal, on_the_edge, selection
+from lib.papers.fits import fitted_slope
 
 
-def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02) -> Selection:
-    """The selections that training with p from random starts ends in, of the runs where they are locally optimal.
+def found_selections(
+    tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
+) -> Selection:
+    """The selections that training with p from random starts ends in, of the runs where they are
+    locally optimal.
 
-    Normalised steps of `relative_step` in units of the mirror image of W_0. A run that has not settled on a locally
-    optimal selection is left out.
+    Normalised steps of `relative_step` in units of the mirror image of W_0. A run that has not
+    settled on a locally optimal selection is left out.
     """
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
@@ -27,22 +30,29 @@ def found_selections(tokens: TokenSet, seeds: Sequence[int], p: float, steps: in
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
     """The data sets of the given runs, repeats allowed."""
-    return replace(tokens, **{field.name: getattr(tokens, field.name)[runs] for field in fields(tokens)})
+    return replace(
+        tokens, **{field.name: getattr(tokens, field.name)[runs] for field in fields(tokens)}
+    )
 
 
-def relative_rule(start: np.ndarray, p: float, relative_step: float) -> Rule:
-    """Normalised lp-AttGD whose first step moves the mirror image of `start` by this share of its size (median run).
+def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
+    """Normalised lp-AttGD whose first step moves the mirror image of `start` by this share of its
+    size (median run).
 
-    ||W||^{p-1} then grows by about the same number of its first values for every p: the same progress, whatever p.
+    ||W||^{p-1} then grows by about the same number of its first values for every p: the same
+    progress, whatever p.
     """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
-    return Rule(p, relative_step * size)
+    return MirrorRule(p, relative_step * size)
 
 
-def from_cone(of: Selection, mu: float, multiple: float, steps: int, relative_step=0.02, draws=1, seed=0):
+def from_cone(
+    of: Selection, mu: float, multiple: float, steps: int, relative_step=0.02, draws=1, seed=0
+):
     """Train from random starts on the edge of the cone D = mu with ||W_0|| = multiple ||W_mm||.
 
-    Returns the history of the draws x runs, run after run within a draw, and the runs' Selection repeated likewise.
+    Returns the history of the draws x runs, run after run within a draw, and the runs' Selection
+    repeated likewise.
     """
     runs = len(of.direction)
     W = on_the_edge(of, np.full(runs, mu), draws, seed) * (multiple * of.solution.norm)[:, None]
@@ -59,10 +69,12 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def sharp(p: float) -> float:
-    """The exponent of D in r that we expect: -2 min(p - 1, 1), the square of Lemma 29's rate up to logarithms.
+    """The exponent of D in r that we expect: -2 min(p - 1, 1), the square of Lemma 29's rate up to
+    logarithms.
 
-    D is quadratic in the error of the direction. The part of the mirror image of W_0 that no constraint sees stays,
-    an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, more for p > 2.
+    D is quadratic in the error of the direction. The part of the mirror image of W_0 that no
+    constraint sees stays, an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is
+    off by 1/||W||, more for p > 2.
     """
     return -2 * min(p - 1, 1.0)
 
@@ -71,7 +83,9 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
     """Exponent of the divergence (runs, k) in r over the last half of the path in log r, (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
     middle = (log_r[:, :1] + log_r[:, -1:]) / 2
-    return np.array([fitted_slope(r, D[None], m)[0] for r, D, m in zip(log_r, log_D, middle[:, 0], strict=True)])
+    return np.array(
+        [fitted_slope(r, D[None], m)[0] for r, D, m in zip(log_r, log_D, middle[:, 0], strict=True)]
+    )
 
 
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
@@ -91,7 +105,9 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     ]  # fmt: skip
 
 
-def captured(of: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int) -> np.ndarray:
+def captured(
+    of: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
+) -> np.ndarray:
     """Per mu, the fraction of starts on the edge of the cone D = mu that end up selecting its tokens, (mus,)."""
     found = []
     for k, mu in enumerate(mus):
@@ -100,14 +116,18 @@ def captured(of: Selection, mus: Sequence[float], multiple: float, steps: int, d
     return np.array(found)
 
 
-def local_claims(found: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float) -> list[Claim]:
+def local_claims(
+    found: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
+) -> list[Claim]:
     """Starts in the thinnest cone all stay, those in the widest need not: the fractions of `captured` for each p."""
     source = "paper C, Theorem on local convergence"
     stays = f"p = {{:g}}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that stays from D = {{:.1g}}".format
     thin = [
-        at_least(f"local.thin.{p:g}.{multiple:g}", stays(p, mus[0]), source, part[0], 1.0) for p, part in found.items()
+        at_least(f"local.thin.{p:g}.{multiple:g}", stays(p, mus[0]), source, part[0], 1.0)
+        for p, part in found.items()
     ]
     wide = [
-        at_most(f"local.wide.{p:g}.{multiple:g}", stays(p, mus[-1]), "ours", part[-1], 0.9) for p, part in found.items()
+        at_most(f"local.wide.{p:g}.{multiple:g}", stays(p, mus[-1]), "ours", part[-1], 0.9)
+        for p, part in found.items()
     ]
     return thin + wide

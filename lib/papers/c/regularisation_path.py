@@ -1,4 +1,5 @@
-"""The regularisation path W_R = argmin L(W) over ||W||_{p,p} <= R, which gradient descent is compared with.
+"""The regularisation path W_R = argmin L(W) over ||W||_{p,p} <= R, which gradient descent is
+compared with.
 
 The problem is not convex: it is solved from several starts, and the best is kept.
 """
@@ -6,7 +7,7 @@ The problem is not convex: it is solved from several starts, and the best is kep
 import numpy as np
 from scipy.optimize import minimize
 
-from lib.attention import model as attention
+from lib import attention
 from lib.attention.tokens import TokenSet
 from lib.mirror.geometry import norm, to_mirror
 
@@ -14,16 +15,22 @@ from lib.mirror.geometry import norm, to_mirror
 def log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
     """log(L - L*) and its gradient at W (d, d_z) for the first run, logistic loss; exact when L - L* is e^-30000."""
     W = W.reshape(1, tokens.shape[-1], -1)
-    at = attention.slopes(attention.logits(tokens, W), attention.scores(tokens, tokens.u), "logistic")
+    at = attention.slopes(
+        attention.logits(tokens, W), attention.scores(tokens, tokens.u), "logistic"
+    )
     pull = at.pull[0] * np.exp(at.log_scale[0] - at.log_gap[0])
     return at.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
 
 
-def solve(tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for the ascending `radii` (k,), for the first run of `tokens`.
+def solve(
+    tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for the ascending `radii` (k,), for the first run
+    of `tokens`.
 
-    The best of L-BFGS from every start (starts, d, d_z) and from the solution for the radius before, on the sphere
-    ||W||_{p,p} = R: log(L - L*) as a function of R w / ||w||. The minimum lies on it as long as growing helps, as here.
+    The best of L-BFGS from every start (starts, d, d_z) and from the solution for the radius
+    before, on the sphere ||W||_{p,p} = R: log(L - L*) as a function of R w / ||w||. The minimum
+    lies on it as long as growing helps, as here.
     """
     found, gaps, shape = [], [], starts.shape[1:]
 
@@ -36,7 +43,10 @@ def solve(tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray) -> 
 
     for R in radii:
         candidates = [*starts, *found[-1:]]
-        tried = [minimize(objective, c.ravel() / norm(c.ravel(), p), (R,), "L-BFGS-B", jac=True) for c in candidates]
+        tried = [
+            minimize(objective, c.ravel() / norm(c.ravel(), p), (R,), "L-BFGS-B", jac=True)
+            for c in candidates
+        ]
         best = min(tried, key=lambda result: result.fun)
         found.append((R * best.x / norm(best.x, p)).reshape(shape))
         gaps.append(best.fun)

@@ -1,21 +1,22 @@
 """Paper C (2410.14581), Section 5: its synthetic settings, and the claims of its figures.
 
-Exponents: p is that of training, q that of an SVM. A divergence is D_psi(V/||V||, W/||W||) with the p of training.
+Exponents: p is that of training, q that of an SVM. A divergence is D_psi(V/||V||, W/||W||) with the
+p of training.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from lib.attention import model as attention
+from lib import attention, svm
 from lib.attention.tokens import TokenSet, token_set
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream
-from lib.svm import max_margin as svm
 from lib.svm.max_margin import MaxMargin
 
-# Final divergences, rows p, columns q, found by an independent reproduction of Section 5 with 8, 8 and 4 seeds.
+# Final divergences, rows p, columns q, found by an independent reproduction of Section 5 with 8, 8
+# and 4 seeds.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -25,7 +26,8 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, query the first token, v_0 = 0.
+    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, query the first token, v_0
+    = 0.
 
     The opt tokens are not known before the head is: index 0 stands in for them.
     """
@@ -33,10 +35,14 @@ def joint_instance() -> TokenSet:
     return token_set(X, [1, -1], opt=np.zeros(2, int))
 
 
-def end_points(tokens: TokenSet, histories: Mapping[float, MirrorHistory]) -> dict[float, dict[float, MaxMargin]]:
-    """Where training must end: for every p the l_q token SVMs, all q, of the tokens that p's last iterate selects.
+def end_points(
+    tokens: TokenSet, histories: Mapping[float, MirrorHistory]
+) -> dict[float, dict[float, MaxMargin]]:
+    """Where training must end: for every p the l_q token SVMs, all q, of the tokens that p's last
+    iterate selects.
 
-    Raises svm.Infeasible for a selection that no W can make, ValueError for an iterate that selects none.
+    Raises svm.Infeasible for a selection that no W can make, ValueError for an iterate that selects
+    none.
     """
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
@@ -45,10 +51,14 @@ def end_points(tokens: TokenSet, histories: Mapping[float, MirrorHistory]) -> di
 def divergences(histories, ends, own: bool = False) -> dict[tuple[float, float], np.ndarray]:
     """The divergence (runs, k) of every iterate of p from the l_q SVM, for every (p, q).
 
-    The SVM selects the same tokens as p's iterate for all q; `own` instead takes, as the paper did, the tokens that
-    training with q selects, so that p and q may speak of different tokens.
+    The SVM selects the same tokens as p's iterate for all q; `own` instead takes, as the paper did,
+    the tokens that training with q selects, so that p and q may speak of different tokens.
     """
-    return {(p, q): histories[p].divergence(ends[q if own else p][q].W) for p in histories for q in histories}
+    return {
+        (p, q): histories[p].divergence(ends[q if own else p][q].W)
+        for p in histories
+        for q in histories
+    }
 
 
 def table(found: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, float], float]:
@@ -57,10 +67,11 @@ def table(found: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, 
 
 
 def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; no run ended early.
+    """Own exponent nearest in every row and in every run; means as in REFERENCE; no run ended
+    early.
 
-    As in REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our runs, drawn at
-    random, since a run that changes its selection late is rare and far off.
+    As in REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our
+    runs, drawn at random, since a run that changes its selection late is rare and far off.
     """
     last, claims = table(found), []
     for p in histories:
@@ -76,7 +87,10 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
         if p in REFERENCE and set(histories) <= set(REFERENCE):
             factors = [last[p, q] / REFERENCE[p][q] for q in histories]
             worst = max(max(f, 1 / f) for f in factors)
-            inside = [_in_range(found[p, q][:, -1], REFERENCE_SEEDS[p], REFERENCE[p][q]) for q in histories]
+            inside = [
+                _in_range(found[p, q][:, -1], REFERENCE_SEEDS[p], REFERENCE[p][q])
+                for q in histories
+            ]
             claims += [
                 at_most(f"bregman.table.{p:g}", f"p = {p:g}: largest factor between a mean and the reference's",
                         "an independent reproduction", worst, 1.5),
@@ -85,7 +99,9 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
                          "an independent reproduction (ours)", np.mean(inside), 1.0),
             ]  # fmt: skip
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
-    claims.append(at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0))
+    claims.append(
+        at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
+    )
     return claims
 
 
@@ -102,7 +118,11 @@ def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np
     for k in range(W.shape[1]):
         logits = attention.logits(tokens, W[:, k])
         relative = np.exp(logits - logits.max(-1, keepdims=True))
-        weights.append(np.take_along_axis(relative / relative.sum(-1, keepdims=True), selected[..., None], -1)[..., 0])
+        weights.append(
+            np.take_along_axis(relative / relative.sum(-1, keepdims=True), selected[..., None], -1)[
+                ..., 0
+            ]
+        )
     return np.stack(weights, 1)
 
 
@@ -110,16 +130,25 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
     """sigmoid(y_i f_i) along a path, (runs, k, n)."""
     found = []
     for k in range(history.iterations.size):
-        logits, scores = attention.logits(tokens, history.W[:, k]), attention.scores(tokens, history.v[:, k])
+        logits, scores = (
+            attention.logits(tokens, history.W[:, k]),
+            attention.scores(tokens, history.v[:, k]),
+        )
         relative = np.exp(logits - logits.max(-1, keepdims=True))
         found.append((relative * scores).sum(-1) / relative.sum(-1))
     return 1 / (1 + np.exp(-np.stack(found, 1)))
 
 
-SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's instance selects
+SELECTED_JOINTLY = {
+    1.75: (1, 0),
+    2: (1, 0),
+    3: (0, 0),
+}  # the tokens that the paper's instance selects
 
 
-def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]) -> list[Claim]:
+def joint_claims(
+    tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
+) -> list[Claim]:
     """Joint training selects the paper's tokens; W and v turn to their own l_p SVMs; both probabilities near one."""
     claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
@@ -128,7 +157,9 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMar
             same = np.mean(chosen == SELECTED_JOINTLY[p])
             statement = f"p = {p:g}: fraction of samples that select the paper's token"
             claims.append(at_least(f"joint.tokens.{p:g}", statement, source, same, 1.0))
-        last = max(history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1])
+        last = max(
+            history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1]
+        )
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()

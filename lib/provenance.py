@@ -1,0 +1,77 @@
+"""What a result depends on and where it was made: sources, commit, versions, memory."""
+
+import json
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from lib.files import ROOT, dumps, folder, sha256
+
+PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
+
+
+def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:
+    """What a result depends on: {source: hash of the .py, parameters, lib: {file: hash}, data}."""
+    source = folder("notebooks") / f"{notebook}.py"
+    modules = sorted((ROOT / "lib").rglob("*.py"))
+    parts = {
+        "source": sha256(source.read_bytes()) if source.exists() else None,
+        "parameters": dict(parameters),
+        "lib": {str(path.relative_to(ROOT / "lib")): sha256(path.read_bytes()) for path in modules},
+        "data": [dict(row) for row in data],
+    }
+    return json.loads(dumps(parts))
+
+
+def digest(parts: Mapping) -> str:
+    """Short hash of fingerprint parts, 16 hex digits."""
+    return sha256(json.dumps(parts, sort_keys=True).encode())
+
+
+def git(*arguments: str) -> str | None:
+    """Output of git in this repository, or None where git or the repository is absent or git refuses."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def commit() -> str | None:
+    """The commit checked out, with "-dirty" when more than figures and executed notebooks has changed."""
+    name = git("rev-parse", "--short=12", "HEAD")
+    if name is None:
+        return None
+    changed = git("status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb")
+    return name.strip() + ("-dirty" if changed else "")
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that numbers depend on; one that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident memory of this process so far, in MB; None on Windows."""
+    status = Path(
+        "/proc/self/status"
+    )  # Linux; getrusage would also count what the process was started from
+    if status.exists():
+        return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

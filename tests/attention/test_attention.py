@@ -1,0 +1,130 @@
+import mpmath as mp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import attention
+from lib.attention import coordinates, tokens
+
+LOSSES = {
+    "exponential": lambda f: torch.exp(-f),
+    "logistic": lambda f: torch.nn.functional.softplus(-f),
+}
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+@pytest.mark.parametrize("seed", range(3))
+def test_closed_form_gradients_equal_autograd(loss, seed):
+    data = tokens.unit_tokens([seed, seed + 10], n=5, T=4, d=7)
+    rng = np.random.default_rng(seed)
+    W, u = 2 * rng.standard_normal((2, 7, 7)), rng.standard_normal((2, 7))
+    value, grad_W, grad_u = attention.gradients(data, W, u, loss)
+    for run in range(2):
+        X, y, z = (torch.tensor(a[run]) for a in (data.X, data.y, data.z))
+        w, v = torch.tensor(W[run], requires_grad=True), torch.tensor(u[run], requires_grad=True)
+        p = torch.softmax(torch.einsum("ntd,de,ne->nt", X, w, z), -1)
+        total = LOSSES[loss](y * torch.einsum("nt,ntd,d->n", p, X, v)).mean()
+        total.backward()
+        np.testing.assert_allclose(value[run], total.item(), rtol=1e-12)
+        for ours, theirs in ((grad_W[run], w.grad), (grad_u[run], v.grad)):
+            assert np.abs(ours - theirs.numpy()).max() <= 1e-12 * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+def test_influences_add_up_to_the_rate_of_each_sample(loss):
+    data = tokens.class_mean_tokens(range(2), n=6, T=4, d=12)
+    rng = np.random.default_rng(0)
+    W, step = rng.standard_normal((2, 12, 12)), 1e-5
+    toward = -attention.gradients(data, W, data.u, loss)[1]
+
+    def log_p_opt(W):
+        logits = attention.logits(data, W)
+        chosen = np.take_along_axis(logits, data.opt[..., None], -1)[..., 0]
+        return chosen - np.logaddexp.reduce(logits, -1)
+
+    rate = (log_p_opt(W + step * toward) - log_p_opt(W - step * toward)) / (2 * step)
+    np.testing.assert_allclose(
+        attention.influences(data, W, data.u, loss).sum(-1), rate, rtol=1e-5, atol=1e-9
+    )
+
+
+def test_bad_shapes_and_losses_are_named():
+    data = tokens.unit_tokens(0)
+    with pytest.raises(ValueError, match="W has shape"):
+        attention.gradients(data, np.zeros((1, 3, 3)), data.u)
+    with pytest.raises(ValueError, match="loss must be one of"):
+        attention.gradients(data, np.zeros((1, 10, 10)), data.u, "hinge")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(-2000, 2000), min_size=4, max_size=4),
+    st.lists(st.floats(-5, 5), min_size=4, max_size=4),
+    st.sampled_from(attention.LOSSES),
+)
+def test_slopes_agree_with_60_digits_at_any_logits(a, gamma, loss):
+    at = attention.slopes(np.array([a]), np.array([gamma]), loss)
+    with mp.workdps(60):
+        a, gamma = [mp.mpf(v) for v in a], [mp.mpf(v) for v in gamma]
+        e = [mp.exp(v - max(a)) for v in a]
+        p = [v / mp.fsum(e) for v in e]
+        f = mp.fsum(x * g for x, g in zip(p, gamma, strict=True))
+        lag = mp.fsum(x * (max(gamma) - g) for x, g in zip(p, gamma, strict=True))
+        slope = mp.exp(-f) if loss == "exponential" else 1 / (1 + mp.exp(f))
+        at_best = mp.exp(-max(gamma)) if loss == "exponential" else 1 / (1 + mp.exp(max(gamma)))
+        gap = (
+            at_best * mp.expm1(lag) if loss == "exponential" else mp.log1p(at_best * mp.expm1(lag))
+        )
+        pull = [
+            slope * p[t] * mp.fsum(p[s] * (gamma[t] - gamma[s]) for s in range(4)) for t in range(4)
+        ]
+        largest = max(abs(v) for v in pull)
+        for t in range(4):
+            ours = mp.mpf(float(at.pull[0, t])) * mp.exp(mp.mpf(float(at.log_scale)))
+            assert abs(ours - pull[t]) <= 1e-9 * largest
+        if gap > 0:
+            assert abs(mp.mpf(float(at.log_gap)) - mp.log(gap)) <= 1e-9 * max(1, abs(mp.log(gap)))
+        else:
+            assert at.log_gap == -np.inf
+
+
+def test_log_weights_stay_exact_far_below_the_smallest_float():
+    at = attention.slopes(np.array([[0.0, -3e4, -3.1e4]]), np.array([[1.0, 0.0, 0.5]]))
+    np.testing.assert_allclose(at.log_weights, [[0.0, -3e4, -3.1e4]], rtol=1e-15)
+    np.testing.assert_allclose(
+        at.pull[0, :2], [1.0, -1.0]
+    )  # the smallest weight is out of sight, e^-1000 below
+    np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+def test_minimal_coordinates_equal_ambient(loss):
+    data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=25)
+    space = coordinates.minimal(data)
+    rng = np.random.default_rng(1)
+    W, u = rng.standard_normal((2, 25, 25)), rng.standard_normal((2, 25))
+    inside, outside = space.reduce(W)
+    value, grad_W, _ = attention.gradients(data, W, u, loss)
+    reduced_u = np.einsum("rdk,rd->rk", space.token_basis, u)
+    reduced_value, reduced_grad, _ = attention.gradients(space.tokens, inside, reduced_u, loss)
+    assert space.tokens.shape == (2, 4, 3, 12)
+    np.testing.assert_allclose(reduced_value, value, rtol=1e-12)
+    np.testing.assert_allclose(
+        space.expand(reduced_grad), grad_W, atol=1e-12 * np.abs(grad_W).max()
+    )
+    np.testing.assert_allclose(
+        np.linalg.norm(inside, axis=(1, 2)) ** 2 + outside**2,
+        np.linalg.norm(W, axis=(1, 2)) ** 2,
+        rtol=1e-12,
+    )
+
+
+def test_gram_is_that_of_the_difference_query_matrices():
+    data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
+    delta = coordinates.differences(data, data.opt)
+    matrices = np.einsum("rntd,rne->rntde", delta, data.z).reshape(2, 9, -1)
+    np.testing.assert_allclose(
+        coordinates.gram(delta, data.z), matrices @ np.swapaxes(matrices, 1, 2), atol=1e-14
+    )

@@ -1,0 +1,124 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lib import attention
+from lib.attention import tokens
+from lib.seeds import stream
+
+GENERATORS = {
+    "class means": lambda seeds: tokens.class_mean_tokens(seeds, n=6, T=4, d=30),
+    "antipodal": lambda seeds: tokens.class_mean_tokens(seeds, n=6, T=4, d=30, antipodal=True),
+    "gaussian": lambda seeds: tokens.gaussian_tokens(seeds, n=6, T=4, d=30),
+    "two-token": lambda seeds: tokens.two_token_gaussian(seeds, n=6, T=3, d=30),
+    "unit": lambda seeds: tokens.unit_tokens(seeds, n=6, T=4, d=10),
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_seed_draws_the_same_data_alone_and_in_company(name):
+    both, alone = GENERATORS[name]([3, 4]), GENERATORS[name](4)
+    for part in ("X", "y", "z", "u", "opt"):
+        np.testing.assert_array_equal(getattr(both, part)[1:], getattr(alone, part))
+    assert not np.array_equal(both.X[0], both.X[1])
+
+
+def test_same_seed_gives_the_same_bytes_in_another_process():
+    program = (
+        "import hashlib; from lib.attention import tokens; from lib.dynamics import gradient_descent as dynamics, rules;"
+        "data = tokens.class_mean_tokens([0, 1], n=5, T=4, d=20);"
+        "history = dynamics.train(data, rules.ngd(0.1), 50);"
+        "print(hashlib.sha256(data.X.tobytes() + history.margins.tobytes()).hexdigest())"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert len(runs[0].stdout) == 65
+    assert runs[0].stdout == runs[1].stdout
+
+
+@pytest.mark.parametrize("name", ["class means", "antipodal", "gaussian"])
+def test_fixed_head_models_meet_assumption_2(name):
+    data = GENERATORS[name]([0, 1])
+    scores = attention.scores(data, data.u)
+    opt = np.take_along_axis(scores, data.opt[..., None], 2)
+    np.put_along_axis(scores, data.opt[..., None], 0.0, 2)
+    np.testing.assert_allclose(scores, 0.0, atol=1e-12)  # all other tokens score the same
+    assert (opt > 0.1).all()
+
+
+@pytest.mark.parametrize("antipodal, cosine", [(False, 0.0), (True, -1.0)])
+def test_class_means_have_the_stated_angle_and_norm(antipodal, cosine):
+    data = tokens.class_mean_tokens(0, n=20, T=3, d=40, signal=2.5, antipodal=antipodal)
+    means = {
+        label: data.X[0][data.y[0] == label, data.opt[0][data.y[0] == label]] for label in (-1, 1)
+    }
+    for group in means.values():
+        np.testing.assert_allclose(np.linalg.norm(group, axis=1), 2.5)
+    np.testing.assert_allclose(means[1][0] @ means[-1][0] / 2.5**2, cosine, atol=1e-12)
+
+
+def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane():
+    data = GENERATORS["two-token"](0)
+    np.testing.assert_array_equal(data.X[:, :, 0], data.X[:, :, 1])
+    signed = data.y[0][:, None] * data.X[0, :, -1]
+    assert (
+        np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
+    )  # independent, so separable by some u
+
+
+def test_streams_of_different_roles_differ():
+    assert stream(0, "data").random() != stream(0, "start").random()
+    with pytest.raises(ValueError, match="role"):
+        stream(0, "tokens")
+
+
+X, y, u = np.random.default_rng(0).standard_normal((3, 4, 5)), np.array([1, -1, 1]), np.ones(5)
+
+
+def with_entry(value):
+    changed = X.copy()
+    changed[1, 2, 3] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(X=with_entry(np.nan)), "X holds NaN"),
+        (dict(X=with_entry(np.inf)), "X holds NaN or infinite"),
+        (dict(X=X[:, :1], opt=np.zeros(3, int)), "T = 1"),
+        (dict(X=X[0]), "four axes"),
+        (dict(y=np.array([1, 0, 1])), "labels other than -1"),
+        (dict(y=np.ones(2)), "y"),
+        (dict(z=np.ones((2, 5)), opt=np.zeros(3, int)), "z has shape"),
+        (dict(u=np.ones(4)), "u"),
+        (dict(opt=np.array([0, 1, 4])), "token indices 0 ... 3"),
+        (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
+        (dict(u=None), "give opt, or u"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        tokens.token_set(**{"X": X, "y": y, "u": u, **change})
+
+
+def test_a_tie_for_the_opt_token_is_refused():
+    repeated = X.copy()
+    repeated[1, 2] = repeated[1, 0]
+    with pytest.raises(ValueError, match="sample 1 of run 0 has a tie"):
+        tokens.token_set(repeated, y, u=y[1] * 10 * repeated[1, 0])
+
+
+@pytest.mark.parametrize("call", [
+    lambda: tokens.class_mean_tokens(0, noise=0.0),
+    lambda: tokens.class_mean_tokens(0, signal=float("nan")),
+    lambda: tokens.class_mean_tokens(0, d=2),
+    lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
+])  # fmt: skip
+def test_generators_refuse_impossible_settings(call):
+    with pytest.raises(ValueError):
+        call()

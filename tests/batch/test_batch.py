@@ -1,0 +1,532 @@
+"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures leave."""
+
+import dataclasses
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import jupytext
+import nbformat
+import papermill
+import psutil
+import pytest
+
+from lib import files
+from lib.batch import job as jobs
+from lib.batch import plan, runner
+from lib.companion import colab_cell, parameters
+from lib.data import images, texts
+
+NOTEBOOK = """# ---
+# jupyter:
+#   kernelspec:
+#     name: python3
+#     display_name: Python 3
+#     language: python
+# ---
+
+# %% [markdown]
+# # A notebook as small as they get
+
+# %% tags=["parameters"]
+scale = "demo"
+seeds = 5
+n, step = 20, 1e-3
+
+# %%
+from matplotlib.figure import Figure
+
+from lib.companion import claims
+from lib.companion import record
+
+run = record.start("{name}", "A", globals())
+figure = Figure(figsize=(1, 1))
+figure.subplots().plot([0, seeds])
+run.save(
+    figure, "{name}", "Figure 2", "A line.",
+    claims=[claims.at_most("few", "seeds are few", "ours", seeds, 6)],
+    numbers=dict(slope=record.Number(seeds, tolerance=0.5)),
+    data=[dict(name="line", source="synthetic")],
+)
+figure
+
+# %%
+{last}
+"""
+LAST = {
+    "01_good": "print(record.__file__)",
+    "02_bad": 'raise ValueError("broken on purpose")',
+    "03_hangs": "import time\nprint('asleep', flush=True)\ntime.sleep(300)",
+}
+FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
+REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in REDIRECTIONS}
+
+
+class Repository:
+    """A copy of lib/ with three notebooks, under git where there is git."""
+
+    def __init__(self, root):
+        self.root, self.notebooks = root, root / "notebooks"
+        self.demo, self.runs = root / "figures" / "demo", root / "runs" / "demo"
+        shutil.copytree(
+            files.ROOT / "lib", root / "lib", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        self.notebooks.mkdir()
+        for name, last in LAST.items():
+            text = NOTEBOOK.format(name=name, last=last)
+            (self.notebooks / f"{name}.py").write_text(text, encoding="utf-8")
+        (self.notebooks / "scales.toml").write_text('["01_good".desk]\nseeds = 20\n')
+        if shutil.which("git"):
+            self.git("init", "--quiet")
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-m", "lib.batch", *arguments],
+            cwd=self.root,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            # A test session in the background may ignore Ctrl-C, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    def batch(self, *arguments):
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=120)
+        return SimpleNamespace(status=process.returncode, output=output, lines=output.splitlines())
+
+    def why(self, *arguments):
+        done = self.batch("01_good", "--dry-run", *arguments)
+        assert done.status == 0, done.output
+        return done.lines[0].removeprefix("run  01_good: ") if len(done.lines) > 1 else None
+
+    def outputs(self, name):
+        executed = nbformat.read(self.runs / f"{name}.ipynb", 4)
+        return [output for cell in executed.cells for output in cell.get("outputs", [])]
+
+    def git(self, *arguments):
+        who = [
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        ]
+        subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True)
+
+    def commit_record(self, **changes):
+        """Commit the record of 01_good with `changes`, and leave the true one in the working tree."""
+        path = self.demo / "01_good.json"
+        true = path.read_bytes()
+        path.write_text(json.dumps(json.loads(true) | changes))
+        self.git("add", "figures")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "record")
+        path.write_bytes(true)
+
+    def files(self, *folders):
+        return {
+            str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mtime_ns)
+            for folder in folders
+            for path in sorted((self.root / folder).rglob("*"))
+            if path.is_file()
+        }
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return Repository(tmp_path_factory.mktemp("repository"))
+
+
+@pytest.fixture(scope="module")
+def first(repository):
+    """The first batch: one notebook succeeds, one raises, one takes too long."""
+    before = repository.files("notebooks")
+    done = repository.batch("--timeout", "12")
+    done.notebooks_untouched = repository.files("notebooks") == before
+    return done
+
+
+@pytest.fixture
+def edited(repository, first):
+    """Edit files of the repository for one test."""
+    originals = {}
+
+    def edit(path, old, new):
+        text = (repository.root / path).read_text(encoding="utf-8")
+        assert old in text
+        originals.setdefault(path, text)
+        (repository.root / path).write_text(text.replace(old, new), encoding="utf-8")
+
+    yield edit
+    for path, text in originals.items():
+        (repository.root / path).write_text(text, encoding="utf-8")
+
+
+def test_failures_set_the_exit_status_and_the_others_finish(first):
+    assert first.status == 1
+    assert any(line.startswith("ok   01_good") for line in first.lines)
+    (bad,) = [line for line in first.lines if line.startswith("FAIL 02_bad")]
+    assert (
+        "ValueError: broken on purpose" in bad
+        and os.path.join("runs", "demo", "02_bad.ipynb") in bad
+    )
+    (hung,) = [line for line in first.lines if line.startswith("FAIL 03_hangs")]
+    assert "longer than 12 s" in hung
+    (summary,) = [line for line in first.lines if line.startswith("Failed:")]
+    assert "02_bad" in summary and "03_hangs" in summary and "01_good" not in summary
+
+
+def test_output_is_free_of_noise(first):
+    assert len(first.lines) == 9, first.output
+    assert not any(
+        word in first.output for word in ("IPKernelApp", "Traceback", "distributed", "Warning")
+    )
+
+
+def test_failing_notebook_leaves_its_executed_copy(repository, first):
+    outputs = repository.outputs("02_bad")
+    assert any(o.output_type == "error" and o.evalue == "broken on purpose" for o in outputs)
+
+
+def test_only_a_success_reaches_figures(repository, first):
+    assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
+
+
+def test_execution_changes_nothing_under_notebooks(first):
+    assert first.notebooks_untouched
+
+
+def test_kernel_uses_the_library_of_its_own_repository(repository, first):
+    module = (repository.root / "lib" / "companion" / "record.py").resolve()
+    assert repository.outputs("01_good")[-1].text.strip() == str(module)
+
+
+def test_failed_and_timed_out_runs_never_count_as_up_to_date(repository, first):
+    done = repository.batch("--dry-run")
+    assert done.lines == [
+        "run  02_bad: never run",
+        "run  03_hangs: never run",
+        "1 up to date, 2 to run",
+    ]
+
+
+def test_second_run_does_nothing(repository, first):
+    before = repository.files("figures", "runs", "notebooks")
+    done = repository.batch("01")
+    assert done.status == 0 and done.lines[0] == "1 up to date, 0 to run"
+    assert repository.files("figures", "runs", "notebooks") == before
+
+
+def test_dry_run_runs_nothing(repository, first):
+    before = repository.files("figures", "runs", "notebooks")
+    assert repository.why("--force") == "forced"
+    assert repository.files("figures", "runs", "notebooks") == before
+
+
+def test_touching_lib_reruns_and_says_which_modules(repository, edited):
+    edited("lib/companion/claims.py", "import math", "import math  # edited")
+    edited("lib/dynamics/rules.py", "import", "import ")
+    assert repository.why() == "lib changed: companion/claims.py, dynamics/rules.py"
+
+
+def test_changed_source_and_parameter_are_named(repository, edited):
+    edited("notebooks/01_good.py", "as small as they get", "smaller still")
+    assert repository.why() == "source changed"
+    edited("notebooks/01_good.py", "seeds = 5", "seeds = 20")
+    assert repository.why() == "source changed; parameters changed: seeds 5 -> 20"
+
+
+def test_missing_or_foreign_figure_is_named(repository, first):
+    path = repository.demo / "01_good.png"
+    content = path.read_bytes()
+    path.unlink()
+    assert repository.why() == "figure missing: 01_good.png"
+    path.write_bytes(content + b" ")
+    assert repository.why() == "figure changed: 01_good.png"
+    path.write_bytes(content)
+    assert repository.why() is None
+
+
+DIGITS = dict(name="digits", source="demo", revision="1")
+
+
+PAIRS = dict(name="demo pairs", source="demo", revision="1", instead_of="multi_nli")
+
+
+@pytest.mark.parametrize(
+    ("used", "now", "words"),
+    [
+        (DIGITS, DIGITS, []),
+        (
+            DIGITS,
+            dict(name="mnist", source="data_dir", revision="2"),
+            ["data changed: mnist (demo -> data_dir)"],
+        ),
+        (
+            dict(name="mnist", source="hub", revision="1"),
+            dict(name="mnist", source="hub", revision="2"),
+            ["data changed: mnist"],
+        ),
+        (PAIRS, PAIRS, []),
+        (
+            PAIRS,
+            dict(name="multi_nli", source="data_dir", revision="2"),
+            ["data changed: multi_nli (demo -> data_dir)"],
+        ),
+    ],
+)
+def test_changed_data_are_named(monkeypatch, used, now, words):
+    monkeypatch.setattr(
+        texts if "instead_of" in used else images, "identity", lambda name, demo: now
+    )
+    assert plan._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_committed_numbers_are_compared_by_their_own_tolerance(repository, first):
+    repository.commit_record()
+    done = repository.batch("01_good")
+    assert done.status == 0
+    assert done.lines[-1] == "01_good: 1 of 1 numbers reproduced; held 1 of 1 claims"
+
+    repository.commit_record(numbers={"slope": {"value": 7.0, "tolerance": 1.5}})
+    done = repository.batch("01_good")
+    assert done.status == 1
+    assert (
+        "01_good: 0 of 1 numbers reproduced; slope is 5, committed 7.0 ± 1.5; held" in done.output
+    )
+    assert "Numbers or claims that are not reproduced: 01_good." in done.lines
+
+    repository.commit_record(parameters={"seeds": 100})
+    done = repository.batch("01_good")
+    assert done.status == 0 and "parameters differ, not compared" in done.output
+
+    repository.commit_record(data=[{"name": "mnist", "source": "data_dir"}])
+    done = repository.batch("01_good")
+    assert done.status == 0 and "data differ, not compared" in done.output
+
+
+def test_new_figure_has_no_committed_record(first):
+    assert "01_good: no committed record; held 1 of 1 claims" in first.lines
+
+
+def test_own_parameters_leave_figures_alone(repository, first):
+    before = repository.files("figures", "runs/demo", "notebooks")
+    done = repository.batch("01_good", "--set", "seeds=8")
+    assert done.status == 0, done.output
+    assert "01_good: custom parameters, not compared; held 0 of 1 claims, not few" in done.lines
+    assert repository.files("figures", "runs/demo", "notebooks") == before
+    (folder,) = (repository.root / "runs" / "custom").iterdir()
+    assert folder.name.startswith("01_good-") and (folder / "01_good.ipynb").exists()
+    assert json.loads((folder / "figures" / "demo" / "01_good.json").read_text())["seeds"] == list(
+        range(8)
+    )
+
+
+def test_store_writes_the_outputs_beside_the_source(repository, first):
+    path = repository.notebooks / "01_good.ipynb"
+    assert repository.batch("01_good", "--store").status in (0, 1)
+    stored = nbformat.read(path, 4)
+    assert [c.id for c in stored.cells] == ["cell-00", "door", "cell-01", "cell-02", "cell-03"]
+    stored.cells = [cell for cell in stored.cells if not colab_cell.is_door(cell)]
+    source = jupytext.read(repository.notebooks / "01_good.py")
+    assert [(c.cell_type, c.source, c.metadata) for c in stored.cells] == [
+        (c.cell_type, c.source, c.metadata) for c in source.cells
+    ]
+    assert stored.metadata.kernelspec.name == "python3" and "papermill" not in stored.metadata
+    assert [bool(c.outputs) for c in stored.cells if c.cell_type == "code"] == [False, True, True]
+    content = path.read_bytes()
+    repository.batch("01_good", "--store")
+    assert path.read_bytes() == content
+    assert sorted(p.name for p in repository.notebooks.glob("*.ipynb")) == ["01_good.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["09_none"], ["'09_none' is not a notebook", "01_good, 02_bad, 03_hangs"]),
+        (["0"], ["'0' fits more than one notebook"]),
+        (["--scale", "huge"], ["invalid choice: 'huge'"]),
+        (
+            ["--set", "sed=7"],
+            ["01_good", "there is no parameter sed; there are scale, seeds, n, step"],
+        ),
+        (["--set", "seeds=many"], ["seeds is a number such as 5, not 'many'"]),
+        (["--set", "seeds"], ["'seeds' is not of the form parameter=value"]),
+        (["--set", "scale=desk"], ["--scale"]),
+        (["02_bad", "--scale", "desk"], ["02_bad: no section for scale desk in scales.toml"]),
+        (["--scale", "paper"], ["no section for scale paper"]),
+        (["--workers", "0"], ["--workers must be at least 1"]),
+        (["--timeout", "-1"], ["--timeout must be positive"]),
+        (["--store", "--scale", "desk"], ["--store keeps the demo scale"]),
+        (["--notebooks", "nowhere"], ["there is no notebook in"]),
+        (
+            ["01_good", "--force", "--scheduler", "nowhere"],
+            ["no Dask scheduler answers at nowhere"],
+        ),
+    ],
+)
+def test_usage_error_is_one_sentence_and_runs_nothing(repository, first, arguments, words):
+    before = repository.files("figures", "runs")
+    done = repository.batch(*arguments)
+    assert done.status == 2, done.output
+    assert all(word in done.output for word in words), done.output
+    assert "Traceback" not in done.output
+    assert repository.files("figures", "runs") == before
+
+
+def test_batch_skips_what_a_scale_does_not_offer(repository, first):
+    done = repository.batch("--scale", "desk", "--dry-run")
+    assert done.lines == [
+        "skip 02_bad: not offered at scale desk",
+        "skip 03_hangs: not offered at scale desk",
+        "run  01_good: never run",
+        "0 up to date, 1 to run",
+    ]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_batch_keeps_what_is_finished_and_nothing_else(repository, first, sent):
+    process = repository.start("01_good", "03_hangs", "--force")
+    output = []
+    for line in process.stdout:
+        output.append(line)
+        if line.startswith("ok   01_good"):
+            break
+    asleep = repository.runs / "03_hangs" / "figures" / "demo" / "03_hangs.json"
+    for _ in range(300):
+        if asleep.exists():
+            break
+        time.sleep(0.1)
+    assert asleep.exists(), "the second notebook never got as far as its figure"
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
+    os.killpg(process.pid, sent)
+    rest = process.communicate(timeout=60)[0]
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+    if sent == signal.SIGINT:
+        assert process.returncode == 130
+        assert rest.splitlines() == [
+            "Interrupted; what is finished stays, the rest runs next time."
+        ]
+    assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
+    done = repository.batch("01_good", "03_hangs", "--dry-run")
+    assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    return jobs.Job("01_good", "demo", {}, NOTEBOOK.format(name="01_good", last="pass"), {}, False)
+
+
+def test_job_keeps_its_folders_on_a_worker_with_other_settings(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "elsewhere"))
+    assert pickle.loads(pickle.dumps(job)).home == tmp_path / "demo" / "01_good"
+
+
+def attempts(monkeypatch, *outcomes):
+    """Let papermill's next calls raise or return these outcomes; the list of calls made."""
+    calls = []
+
+    def execute(notebook, output, **options):
+        outcome = outcomes[len(calls)]
+        calls.append(options)
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    monkeypatch.setattr(papermill, "execute_notebook", execute)
+    return calls
+
+
+def test_kernel_that_does_not_start_gets_one_more_try(job, monkeypatch):
+    calls = attempts(monkeypatch, RuntimeError("Kernel died before replying to kernel_info"), None)
+    assert jobs.execute(job, threads=1, timeout=None)[1] is None
+    assert len(calls) == 2
+
+
+def test_notebook_that_raised_gets_no_second_try(job, monkeypatch):
+    calls = attempts(monkeypatch, ValueError("broken\nand more"), None)
+    assert jobs.execute(job, threads=1, timeout=None)[1] == "ValueError: broken"
+    assert len(calls) == 1
+
+
+def test_run_removes_the_marker_before_it_starts(job, monkeypatch):
+    job.marker.parent.mkdir(parents=True)
+    job.marker.write_text("{}")
+    attempts(monkeypatch, ValueError("broken"))
+    jobs.execute(job, threads=1, timeout=None)
+    assert not job.marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("[1, 2]", [1, 2]),
+        ("true", True),
+        ("mnist", "mnist"),
+        ("None", None),
+        ("-2", -2),
+    ],
+)
+def test_setting_reads_literals_and_yaml(text, value):
+    assert runner.setting(f"step={text}") == ("step", value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("step = 1 / 3", "'step = 1 / 3'"),
+        ("import os", "'import os'"),
+        ("a, b = 1, 2, 3", "'a, b = "),
+    ],
+)
+def test_parameters_are_literals(cell, words):
+    with pytest.raises(ValueError, match="is not name = literal") as error:
+        parameters.literals(f'# %% tags=["parameters"]\n{cell}\n\n# %%\npass\n')
+    assert words in str(error.value)
+
+
+def test_parameters_cell_is_found_once():
+    with pytest.raises(ValueError, match="exactly one cell tagged parameters, has 0"):
+        parameters.literals("# %%\nseeds = 5\n")
+
+
+@pytest.mark.parametrize(("scale", "source", "expected"), [
+    ("desk", "demo", True), ("desk", "data_dir", False), ("desk", "synthetic", False), ("demo", "demo", False),
+])  # fmt: skip
+def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, expected):
+    job = dataclasses.replace(job, scale=scale)
+    staged = job.home / "figures" / scale
+    staged.mkdir(parents=True)
+    (staged / "one.json").write_text(json.dumps({"data": [{"name": "digits", "source": source}]}))
+    assert jobs.stand_in(job) is expected
+
+
+def test_a_claim_that_held_and_fails_is_not_reproduced():
+    def record(holds):
+        return {
+            "parameters": {},
+            "data": [],
+            "numbers": {},
+            "claims": [{"id": "lemma", "holds": holds}],
+        }
+
+    assert runner._reproduced(record(True), record(True)) == ("0 of 0 numbers reproduced", True)
+    assert runner._reproduced(record(False), record(False))[1]  # a finding stays a finding
+    assert runner._reproduced(record(False), record(True)) == (
+        "0 of 0 numbers reproduced; lemma held before",
+        False,
+    )

@@ -1,0 +1,150 @@
+"""A batch on a Dask cluster of separate processes: a worker dies in the middle, nothing is lost or done twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from lib import files
+
+NOTEBOOK = """# ---
+# jupyter:
+#   kernelspec:
+#     name: python3
+#     display_name: Python 3
+#     language: python
+# ---
+
+# %% tags=["parameters"]
+scale = "demo"
+name = "{name}"
+
+# %%
+import os
+import time
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from lib.companion import record
+
+
+def log(word):
+    with open(os.environ["LOG"], "a") as stream:
+        stream.write(f"{{word}} {{name}} {{os.getpid()}} {{os.getppid()}}\\n")
+
+
+run = record.Run(notebook=name, paper="A", scale=scale, parameters=dict(name=name))
+log("start")
+while name == "01_long" and not Path(os.environ["GO"]).exists():
+    time.sleep(0.1)
+figure = Figure(figsize=(1, 1))
+figure.subplots().plot([0, 1])
+run.save(figure, name, "Figure 2", "A line.")
+log("end")
+"""
+NAMES = ["01_long", "02_short", "03_short"]
+
+
+def until(condition, seconds=60):
+    """The first true value of `condition()`; fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    pytest.fail(f"{condition.__name__} is still false after {seconds} s")
+
+
+class Cluster:
+    """A repository with three notebooks; a scheduler and two workers on loopback, each a process of its own."""
+
+    def __init__(self, root):
+        self.root, self.log, self.go, self.processes = root, root / "log", root / "go", []
+        (root / "notebooks").mkdir()
+        for name in NAMES:
+            (root / "notebooks" / f"{name}.py").write_text(NOTEBOOK.format(name=name))
+        self.environment = os.environ | {
+            "LOG": str(self.log),
+            "GO": str(self.go),
+            "FIGURES_DIR": str(root / "figures"),
+            "RUNS_DIR": str(root / "runs"),
+            "PYTHONPATH": str(files.ROOT),
+        }
+
+    def start(self, *arguments):
+        with open(self.root / f"output{len(self.processes)}", "wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=self.root, env=self.environment, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def output(self, process):
+        return (self.root / f"output{self.processes.index(process)}").read_text(encoding="utf-8")
+
+    def logged(self, word):
+        rows = (
+            [line.split() for line in self.log.read_text().splitlines()]
+            if self.log.exists()
+            else []
+        )
+        return [
+            (name, int(kernel), int(worker)) for said, name, kernel, worker in rows if said == word
+        ]
+
+    def stop(self):
+        for process in self.processes:
+            family = [psutil.Process(process.pid)] if process.poll() is None else []
+            for member in [
+                child for parent in family for child in parent.children(recursive=True)
+            ] + family:
+                member.kill()
+            process.wait(timeout=30)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills a process as POSIX does")
+def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster):
+    place = cluster.root / "scheduler.json"
+    local = ("--host", "127.0.0.1", "--no-dashboard")
+    cluster.start("dask", "scheduler", *local, "--port", "0", "--scheduler-file", str(place))
+    until(place.exists)
+    address = json.loads(until(place.read_text))["address"]
+    single = ("--nthreads", "1", "--memory-limit", "0", "--no-nanny")
+    workers = [cluster.start("dask", "worker", address, *local, *single) for _ in range(2)]
+    batch = cluster.start("lib.batch", "--notebooks", "notebooks", "--scheduler", address)
+
+    def long_one_runs():
+        return [row for row in cluster.logged("start") if row[0] == "01_long"]
+
+    ((_, kernel, parent),) = until(long_one_runs)
+    (victim,) = [worker for worker in workers if worker.pid == parent]
+    os.kill(victim.pid, signal.SIGKILL)
+    until(
+        lambda: not psutil.pid_exists(kernel)
+    )  # its kernel ends too, and so cannot finish beside its successor
+    until(lambda: len(long_one_runs()) == 2)
+    cluster.go.touch()
+    assert batch.wait(timeout=60) == 0, cluster.output(batch)
+
+    said = cluster.output(batch)
+    assert [said.count(f"ok   {name}") for name in NAMES] == [1, 1, 1], said
+    assert sorted(name for name, _, _ in cluster.logged("end")) == NAMES
+    assert sorted(name for name, _, _ in cluster.logged("start")) == ["01_long", *NAMES]
+    demo = cluster.root / "figures" / "demo"
+    assert sorted(path.stem for path in demo.glob("*.json")) == NAMES
+    marked = {path.stem for path in (cluster.root / "runs" / "demo").glob("*.json")}
+    assert marked == set(NAMES)

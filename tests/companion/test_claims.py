@@ -1,0 +1,38 @@
+import json
+
+import pytest
+
+from lib.companion import claims
+
+
+@pytest.mark.parametrize(
+    "claim, holds",
+    [
+        (claims.at_most("a", "s", "p", 1.0, 1.0), True),
+        (claims.at_most("a", "s", "p", 1.1, 1.0), False),
+        (claims.at_least("a", "s", "p", 1.0, 1.0), True),
+        (claims.at_least("a", "s", "p", 0.9, 1.0), False),
+        (claims.close("a", "s", "p", 1.05, 1.0, 0.1), True),
+        (claims.close("a", "s", "p", 1.15, 1.0, 0.1), False),
+        (claims.at_most("a", "s", "p", float("nan"), 1.0), False),
+        (claims.at_least("a", "s", "p", float("nan"), 1.0), False),
+        (claims.close("a", "s", "p", float("nan"), 1.0, 0.1), False),
+    ],
+)
+def test_verdicts(claim, holds):
+    assert claim.holds is holds
+
+
+def test_record_is_plain_json():
+    row = claims.at_most("a", "s", "p", float("inf"), 1.0).as_dict()
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert row["measured"] is None and row["holds"] is False
+
+
+def test_table_shows_every_claim_and_names_the_failing():
+    table = claims.Table(
+        [claims.at_most("good", "x < y", "p", 0.5, 1.0), claims.at_most("bad", "s", "p", 2.0, 1.0)]
+    )
+    assert table.summary() == "1 of 2 claims hold; not: bad"
+    assert "x &lt; y" in table._repr_html_()
+    assert repr(table).splitlines()[2].endswith("NO")

@@ -1,0 +1,236 @@
+import numpy as np
+import pytest
+
+from lib import attention, dynamics, svm
+from lib.attention import coordinates, tokens
+from lib.dynamics import reduced, rules
+
+FIXED = {
+    "gd": rules.gd(0.8),
+    "gd, decay": rules.gd(0.8, decay=0.5),
+    "ngd": rules.ngd(0.1),
+    "ngd, capped": rules.ngd(0.1, max_step=5.0),
+    "momentum": rules.ngd(0.05, momentum=0.9),
+    "polyak": rules.polyak(),
+    "polyak, capped": rules.polyak(20.0),
+}
+JOINT = {
+    "gd": rules.gd(0.3),
+    "ngd separate": rules.ngd(0.1),
+    "ngd separate, decay": rules.ngd(0.1, decay=2 / 3),
+    "ngd joint": rules.ngd(0.1, joint=True),
+    "momentum": rules.ngd(0.05, momentum=0.9),
+    "polyak": rules.polyak(),
+}
+CASES = [("fixed", name) for name in FIXED] + [("joint", name) for name in JOINT]
+EVERY = np.arange(41)
+
+
+def problem(head):
+    make = tokens.gaussian_tokens if head == "fixed" else tokens.two_token_gaussian
+    data = make([0, 1, 2], n=4, T=3, d=20)
+    start = 0.1 * np.random.default_rng(5).standard_normal((3, 20, 20))
+    return data, start, (FIXED if head == "fixed" else JOINT)
+
+
+def ambient(data, rule, start, head, loss, steps):
+    """Training in plain d x d arithmetic through `attention.gradients` and `rules.step`."""
+    W, u, buffer, buffer_u, path = start, data.u, 0.0, 0.0, []
+    for t in range(steps):
+        path.append((W, u))
+        value, grad_W, grad_u = attention.gradients(data, W, u, loss)
+        if head == "fixed":
+            gap = np.exp(
+                attention.slopes(attention.logits(data, W), attention.scores(data, u), loss).log_gap
+            )
+            W, buffer = rules.step(rule, W, grad_W, gap, t, buffer)
+        elif rule.kind == rules.NGD and not rule.joint:
+            W, buffer = rules.step(rule, W, grad_W, value, t, buffer)
+            u, buffer_u = rules.step(rule, u, grad_u, value, t, buffer_u)
+        else:
+            both = np.concatenate([W.reshape(len(W), -1), u], 1)
+            gradient = np.concatenate([grad_W.reshape(len(W), -1), grad_u], 1)
+            both, buffer = rules.step(rule, both, gradient, value, t, buffer)
+            W, u = both[:, : W[0].size].reshape(W.shape), both[:, W[0].size :]
+    return [*path, (W, u)]
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+@pytest.mark.parametrize("head, name", CASES)
+def test_engine_equals_plain_ambient_training(head, name, loss):
+    data, start, known = problem(head)
+    space = coordinates.minimal(data)
+    history = dynamics.train(space, known[name], 40, EVERY, start=start, head=head, loss=loss)
+    inside, _ = space.reduce(start)
+    for t, (W, u) in enumerate(ambient(data, known[name], start, head, loss, 40)):
+        ours = start - space.expand(inside) + space.expand(history.weights(t))
+        np.testing.assert_allclose(ours, W, atol=1e-12 * np.abs(W).max())
+        np.testing.assert_allclose(history.norm[:, t], np.linalg.norm(W, axis=(1, 2)), rtol=1e-12)
+        if head == "joint":
+            ours = np.einsum("rdk,rk->rd", space.token_basis, history.head(t))
+            np.testing.assert_allclose(ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12))
+            np.testing.assert_allclose(
+                history.head_norm[:, t], np.linalg.norm(u, axis=1), rtol=1e-12
+            )
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+@pytest.mark.parametrize("head, name", CASES)
+def test_kernel_equals_its_numpy_twin(head, name, loss):
+    data, start, known = problem(head)
+    space = coordinates.minimal(data)
+    small = reduced.reduce(space.tokens, space.reduce(start)[0], head, loss)
+    times = dynamics.log_spaced(2000, 30)
+    (compiled,), plain = (
+        reduced.run_compiled(small, [known[name]], times),
+        reduced.run_numpy(small, known[name], times),
+    )
+    np.testing.assert_array_equal(compiled.status, plain.status)
+    for part in ("margins", "scores", "alpha", "b", "logs"):
+        ours, theirs = getattr(compiled, part), getattr(plain, part)
+        size = np.nanmax(np.abs(np.where(np.isfinite(theirs), theirs, np.nan)), initial=1e-300)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("head, name", CASES)
+def test_batched_runs_equal_single_runs_to_the_bit(head, name):
+    data, start, known = problem(head)
+    together = dynamics.train(data, known, 200, head=head, start=start)[name]
+    for run in range(3):
+        alone = dynamics.train(
+            data.run(run), known[name], 200, head=head, start=start[run : run + 1]
+        )
+        np.testing.assert_array_equal(together.margins[run], alone.margins[0])
+        np.testing.assert_array_equal(together.log_gap[run], alone.log_gap[0])
+
+
+def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
+    data, start, _ = problem("fixed")
+    target = svm.token_svm(data)
+    space = coordinates.minimal(data)
+    history = dynamics.train(
+        space, rules.ngd(0.1), 30, [0, 30], start=start, targets={"mm": space.reduce(target.W)[0]}
+    )
+    W = ambient(data, rules.ngd(0.1), start, "fixed", "exponential", 30)[-1][0]
+    unit = [m / np.linalg.norm(m, axis=(1, 2), keepdims=True) for m in (W, target.W)]
+    np.testing.assert_allclose(
+        history.direction_error["mm"][:, -1],
+        np.linalg.norm(unit[0] - unit[1], axis=(1, 2)),
+        rtol=1e-11,
+    )
+    np.testing.assert_allclose(
+        history.alignment["mm"][:, -1], (unit[0] * unit[1]).sum((1, 2)), rtol=1e-11
+    )
+
+
+def test_descent_is_the_gradient_seen_from_the_target():
+    data, start, _ = problem("fixed")
+    target = svm.token_svm(data).W
+    space = coordinates.minimal(data)
+    history = dynamics.train(
+        space, rules.gd(0.5), 3, [3], start=start, targets={"mm": space.reduce(target)[0]}
+    )
+    W = ambient(data, rules.gd(0.5), start, "fixed", "exponential", 3)[-1][0]
+    gradient = attention.gradients(data, W, data.u)[1]
+    cosine = (
+        -(gradient * target).sum((1, 2))
+        / np.linalg.norm(gradient, axis=(1, 2))
+        / np.linalg.norm(target, axis=(1, 2))
+    )
+    np.testing.assert_allclose(history.descent["mm"][:, 0], cosine, rtol=1e-11)
+
+
+def test_history_reports_gradient_step_and_missing_weight():
+    data, start, _ = problem("fixed")
+    history = dynamics.train(data, rules.polyak(), 5, [5], start=start)
+    W = ambient(data, rules.polyak(), start, "fixed", "exponential", 5)[-1][0]
+    value, gradient, _ = attention.gradients(data, W, data.u)
+    norm = np.linalg.norm(gradient, axis=(1, 2))
+    weights = np.exp(
+        attention.slopes(attention.logits(data, W), attention.scores(data, data.u)).log_weights
+    )
+    p_opt = np.take_along_axis(weights, data.opt[..., None], 2)[..., 0]
+    gap = value - np.exp(-1.0)  # gaussian_tokens score every opt token 1
+    np.testing.assert_allclose(np.exp(history.log_gradient[:, 0]), norm, rtol=1e-10)
+    np.testing.assert_allclose(np.exp(history.log_gap[:, 0]), gap, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(history.log_step[:, 0]), gap / (2 * norm**2), rtol=1e-9)
+    np.testing.assert_allclose(np.exp(history.log_miss[:, 0]), 1 - p_opt, rtol=1e-10)
+    np.testing.assert_allclose(history.opt_score[:, 0], p_opt.mean(-1), rtol=1e-12)
+
+
+def test_a_custom_rule_runs_on_the_same_road():
+    data, start, _ = problem("fixed")
+    own = rules.custom(lambda t, log_gap, log_norm: np.log(0.1) - log_norm)
+    histories = dynamics.train(data, {"own": own, "ngd": rules.ngd(0.1)}, 60, start=start)
+    np.testing.assert_allclose(
+        histories["own"].margins, histories["ngd"].margins, rtol=1e-10, atol=1e-12
+    )
+
+
+def test_zero_gradient_is_reported_as_stalled():
+    data = tokens.two_token_gaussian(0, n=3, d=12)  # head zero, so that nothing pulls on W
+    history = dynamics.train(data, rules.ngd(0.1), 10, range(11))
+    assert history.status.tolist() == ["stalled"]
+    assert history.ended.tolist() == [0]
+    assert np.isnan(history.norm[0, 1:]).all()
+
+
+def test_w_waits_one_step_for_the_head_in_joint_training():
+    data = tokens.two_token_gaussian([0, 1], n=3, d=12)
+    history = dynamics.train(data, rules.ngd(0.1), 3, range(4), head="joint")
+    assert history.status.tolist() == ["completed"] * 2
+    np.testing.assert_array_equal(
+        history.norm[:, :2], 0.0
+    )  # 0/0 = 0: u = 0 leaves no gradient for W
+    assert (history.norm[:, 2] > 0).all()
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_divergence_is_reported_with_its_iteration(twin):
+    data = tokens.unit_tokens(
+        3, n=3, T=3, d=5
+    )  # one sample prefers a wrong token, Polyak's step explodes
+    rule = rules.custom(rules.polyak().log_step) if twin else rules.polyak()
+    history = dynamics.train(data, rule, 100, range(101))
+    assert history.status.tolist() == ["diverged"]
+    ended = history.ended[0]
+    assert 0 < ended < 100
+    assert (
+        np.isfinite(history.norm[0, :ended]).all() and np.isnan(history.norm[0, ended + 1 :]).all()
+    )
+
+
+def test_gaussian_start_has_the_law_of_independent_entries():
+    data = tokens.gaussian_tokens(range(200), n=3, T=2, d=12)
+    space = coordinates.minimal(data)
+    start = dynamics.gaussian_start(space, 0.5, range(200))
+    squares = (start.inside**2).sum((1, 2)) + start.outside**2
+    assert abs(squares.mean() / (0.25 * 144) - 1) < 0.03  # E ||W_0||^2 = std^2 d^2
+    assert abs(start.inside.std() / 0.5 - 1) < 0.05
+
+
+def test_log_spaced_covers_start_and_end():
+    times = dynamics.log_spaced(1000, 50)
+    assert times[0] == 0 and times[1] == 1 and times[-1] == 1000
+    assert (np.diff(times) > 0).all()
+    assert dynamics.log_spaced(0).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(steps=-1), "steps = -1"),
+        (dict(record=[3, 1]), "ascend"),
+        (dict(record=[0, 11]), "0 ... 10"),
+        (dict(record=[0.5]), "whole numbers"),
+        (dict(head="free"), "head must be"),
+        (dict(loss="hinge"), "loss must be"),
+        (dict(start=np.zeros((1, 3, 3))), "start has shape"),
+        (dict(start=np.full((1, 10, 10), np.nan)), "all finite"),
+        (dict(targets={"V": np.zeros((1, 2, 2))}), "target 'V' has shape"),
+        (dict(targets={"V": np.zeros((1, 10, 6))}), "not zero"),
+    ],
+)
+def test_bad_input_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        dynamics.train(tokens.unit_tokens(0), **{"rules": rules.ngd(0.1), "steps": 10, **options})

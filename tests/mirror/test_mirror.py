@@ -1,0 +1,198 @@
+"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient descent agree."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import dynamics, mirror, svm
+from lib.ambient import kernel, rows
+from lib.attention import tokens
+from lib.dynamics import rules
+from lib.mirror import geometry
+from lib.papers.c import section5
+from tests.mirror import mirror_numpy
+
+SEEDS = range(3)
+DATA = tokens.unit_tokens(SEEDS, n=3, T=4, d=4)
+START = mirror.gaussian_start(DATA, SEEDS)
+EXPONENTS = [1.05, 1.3, 1.5, 1.75, 2, 3, 5, 10]
+entries = st.floats(-1e3, 1e3).filter(lambda x: x == 0 or abs(x) > 1e-6)
+exponents = st.floats(1.05, 10)
+any_time = settings(deadline=None, max_examples=60)  # the first call compiles
+
+
+def twin(rule, steps, head="fixed", loss="logistic", start=START, data=DATA):
+    problem = rows.rows(data, loss, head == "joint")
+    times = np.arange(steps + 1)
+    return mirror_numpy.run_numpy(problem, rule, times, start.reshape(len(start), -1), data.u)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("head", ["fixed", "joint"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_kernel_equals_its_twin(p, head, normalised):
+    loss = "logistic" if normalised else "exponential"
+    rule = mirror.MirrorRule(p, 0.05, normalised)
+    found = mirror.train(DATA, rule, 40, START, head, np.arange(41), loss)
+    raw = twin(rule, 40, head, loss)
+    np.testing.assert_allclose(found.W.reshape(raw.path.shape), raw.path, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.v, raw.head, rtol=1e-9, atol=1e-12)
+    logs = np.stack([found.log_gap, found.log_gradient, found.log_gradient_head], -1)
+    np.testing.assert_allclose(logs, raw.logs, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(found.loss_rise, raw.rise)
+    assert (found.status == "completed").all() and (found.ended == 40).all()
+
+
+def test_p_2_is_normalised_gradient_descent():
+    found = mirror.train(DATA, mirror.MirrorRule(2, 0.05), 200, START, record=[0, 10, 200])
+    reference = dynamics.train(DATA, rules.ngd(0.05), 200, [0, 10, 200], START, loss="logistic")
+    np.testing.assert_allclose(found.log_gap, reference.log_gap, rtol=1e-9)
+    np.testing.assert_allclose(found.norm, reference.norm, rtol=1e-10)
+
+
+def exact(data, rule, steps, W):
+    """The same iteration in 50 digits, from the definition: run 0, logistic loss, fixed head."""
+    mp, (_, n, _, d) = mpmath.mp, data.shape
+    digits = np.vectorize(mpmath.mpf, otypes=[object])
+    X, z, y, v, W = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0], W))
+    p, power = mp.mpf(rule.p), np.vectorize(lambda x, a: mp.sign(x) * abs(x) ** a, otypes=[object])
+    q = p / (p - 1)
+    for _ in range(steps):
+        G = np.zeros((d, d), object)
+        for i in range(n):
+            weights = np.array([mp.exp(logit) for logit in X[i] @ W @ z[i]])
+            weights, scores = weights / weights.sum(), y[i] * (X[i] @ v)
+            f = weights @ scores
+            G -= np.outer((weights * (scores - f)) @ X[i], z[i]) / (1 + mp.exp(f)) / n
+        size = sum(abs(g) ** q for g in G.flat) ** (1 / q)
+        W = power(power(W, p - 1) - mp.mpf(rule.step_size) * G / size, 1 / (p - 1))
+    return W.astype(float)
+
+
+@pytest.mark.parametrize("p", [1.05, 1.3, 10])
+def test_extreme_exponents_against_50_digits(p):
+    rule, steps = mirror.MirrorRule(p, 0.01), 60
+    with mpmath.workdps(50):
+        expected = exact(DATA.run(0), rule, steps, START[0])
+    found = mirror.train(DATA.run(0), rule, steps, START[:1]).W[0, -1]
+    assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
+    assert np.abs(expected - START[0]).max() > 0.01
+
+
+@pytest.mark.parametrize("p", [1.05, 10])
+def test_extreme_exponents_at_a_long_horizon(p):
+    found = mirror.train(DATA, mirror.MirrorRule(p), 3000, START)
+    assert (found.status == "completed").all() and np.isfinite(found.W).all()
+    grown = found.norm ** (p - 1) / (found.norm[:, :1] ** (p - 1) + 0.1 * found.iterations)
+    assert grown.max() <= 1 + 1e-12  # Lemma 4
+    assert (found.norm[:, -1] > found.norm[:, 0]).all() and (found.norm[:, -1].max() > 1e30) == (
+        p < 2
+    )
+
+
+@any_time
+@given(st.lists(entries, min_size=1, max_size=30), st.floats(1 / 9, 21))
+def test_power_is_accurate(x, exponent):
+    x = np.array(x)
+    out, work = np.empty_like(x), np.empty_like(x)
+    top = kernel.power(x, exponent, work, out)
+    expected = np.abs(x) ** exponent
+    scale = 1 + exponent * np.abs(np.log(np.where(x == 0, 1, np.abs(x))))
+    assert (np.abs(out - expected) <= 8e-16 * scale * expected).all()
+    assert top == -np.inf if not x.any() else np.isclose(np.exp(top), expected.max(), rtol=1e-12)
+
+
+@any_time
+@given(st.lists(entries, min_size=1, max_size=12), exponents)
+def test_mirror_map_and_its_inverse(x, p):
+    x = np.array(x)
+    back = geometry.from_mirror(geometry.to_mirror(x, p), p)
+    np.testing.assert_allclose(back, x, rtol=1e-12)
+
+
+@any_time
+@given(st.lists(st.tuples(entries, entries), min_size=1, max_size=12), exponents)
+def test_directional_divergence_is_the_divergence_of_directions(pairs, p):
+    W, V = np.array(pairs).T
+    if not (W.any() and V.any()):
+        return
+    expected = geometry.bregman(V / geometry.norm(V, p), W / geometry.norm(W, p), p)
+    np.testing.assert_allclose(geometry.directional_bregman(W, V, p), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("p", [1.2, 1.75])
+def test_zero_entries_below_2_are_trained(p):
+    found = mirror.train(
+        DATA, mirror.MirrorRule(p), 50, record=np.arange(51)
+    )  # W_0 = 0, as the paper's path
+    np.testing.assert_allclose(
+        found.W.reshape(3, 51, -1), twin(mirror.MirrorRule(p), 50, start=0 * START).path, rtol=1e-8
+    )
+    assert np.isfinite(found.W).all() and (found.W[:, -1] != 0).all()
+    assert np.isnan(found.divergence(START)[:, 0]).all()  # zero has no direction
+
+
+def test_step_size_too_large_is_reported_with_its_iteration():
+    mild, wild = (
+        mirror.MirrorRule(3, 3000.0, normalised=False),
+        mirror.MirrorRule(1.05, 1e20, normalised=False),
+    )
+    found = mirror.train(DATA, {"mild": mild, "wild": wild}, 100, START, record=np.arange(101))
+    assert (found["wild"].status == "diverged").all() and (found["wild"].ended <= 5).all()
+    risen = found["mild"]
+    assert (risen.status == "completed").all() and (risen.loss_rise > 0).any()
+    for run, at in enumerate(risen.loss_rise):
+        steps = np.diff(risen.log_gap[run])
+        assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
+    raw = twin(wild, 100)
+    assert raw.status.tolist() == [kernel.DIVERGED] * 3
+    np.testing.assert_array_equal(raw.ended, found["wild"].ended)
+
+
+def test_a_run_without_gradient_stalls():
+    still = tokens.TokenSet(
+        DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt
+    )  # v = 0: the loss does not see W
+    found = mirror.train(still, mirror.MirrorRule(3), 10, START)
+    assert (found.status == "stalled").all() and (found.ended == 0).all()
+
+
+@pytest.mark.parametrize("p", [1, 0.5, np.inf, np.nan, -2])
+def test_bad_exponents_are_refused(p):
+    for refused in (
+        mirror.MirrorRule,
+        geometry.dual_exponent,
+        lambda p: geometry.to_mirror(START, p),
+    ):
+        with pytest.raises(ValueError, match="must be above 1 and finite"):
+            refused(p)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="step_size = 0"):
+        mirror.MirrorRule(2, 0)
+    with pytest.raises(ValueError, match="start has shape"):
+        mirror.train(DATA, mirror.MirrorRule(2), 5, START[:, :2])
+    with pytest.raises(ValueError, match="head must be"):
+        mirror.train(DATA, mirror.MirrorRule(2), 5, head="free")
+    with pytest.raises(ValueError, match="ascending"):
+        mirror.train(DATA, mirror.MirrorRule(2), 5, record=[3, 1])
+    with pytest.raises(ValueError, match="finite and not zero"):
+        geometry.directional_bregman(START[0], 0 * START[0], 2)
+
+
+def test_equal_softmax_maxima_are_refused():
+    with pytest.raises(ValueError, match="sample 0 of run 0 has two equal softmax maxima"):
+        mirror.selected_tokens(DATA, 0 * START)
+
+
+def test_infeasible_selection_names_its_certificate():
+    data = section5.joint_instance()
+    inner = tokens.token_set(
+        [[[-1.0], [0.0], [1.0]]], [1], opt=[1]
+    )  # the middle of three points on a line
+    with pytest.raises(svm.Infeasible, match="Select other tokens"):
+        svm.token_svm(inner, norm=3)
+    assert data.shape == (1, 2, 3, 2)

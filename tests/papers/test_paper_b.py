@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from lib import regression
+from lib.papers import fits
+from lib.papers.b import experiments, theorems
+from lib.regression import manifold
+
+PROBLEM = regression.random_regression(0, d=2, k=4)
+
+
+@pytest.fixture(scope="module")
+def floors():
+    return experiments.scaling(PROBLEM, [50, 160, 500], 100, 64, range(2))
+
+
+def test_every_identity_and_monte_carlo_claim_holds():
+    rows = theorems.by_monte_carlo(PROBLEM, 0, 50_000) + theorems.identities([PROBLEM])
+    rows += [theorems.integrability_threshold(PROBLEM, 20), theorems.descent_lemma(PROBLEM, 20)]
+    assert [row.id for row in rows if not row.holds] == []
+
+
+def test_the_worst_perturbation_attains_the_convexity_constant_and_no_less():
+    lowest, highest = experiments.worst_curvature(
+        regression.random_regression(0, 3, 5), "left_right", 1
+    )
+    assert lowest == pytest.approx(1.0, abs=1e-4) and lowest >= 1 - 1e-10
+    assert 0.3 < highest <= 1
+    assert all(row.holds for row in theorems.one_point(PROBLEM, 1, (1.0,)))
+
+
+def test_power_fit_finds_exponent_and_error():
+    x = np.array([10.0, 100.0, 1000.0])
+    assert fits.power_fit(x, 3 * x**-0.5) == pytest.approx((-0.5, 0.0))
+    noisy = 3 * x**-0.5 * np.array([[1, 1, 1.1], [1, 1, 0.9]])
+    exponent, error = fits.power_fit(x, noisy)
+    assert abs(exponent + 0.5) < 2 * error
+
+
+def test_geometric_phase_stops_above_the_floor():
+    t = np.arange(100)
+    slope, fit = fits.geometric_phase(t, 0.8**t + 1e-6, 1e-6)
+    assert slope == pytest.approx(np.log(0.8), rel=0.01) and fit > 0.999
+
+
+def test_scaling_law(floors):
+    assert [row.id for row in theorems.theorem_2(floors) if not row.holds] == []
+    np.testing.assert_allclose(floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06)
+    assert floors.excess.shape == (3, 2, 101)
+
+
+def test_spectral_start_and_gradient_bias_fall_as_claimed():
+    start_sizes, sizes = [100, 1000, 10_000], [100, 1000]
+    distances = experiments.spectral_distances(PROBLEM, start_sizes, 20)
+    bias = experiments.gradient_bias(PROBLEM, sizes, 1000, 3)
+    assert [
+        row.id for row in theorems.powers(start_sizes, distances, sizes, bias) if not row.holds
+    ] == []
+
+
+def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
+    n, rng = 20, np.random.default_rng(0)
+    (bias,) = experiments.gradient_bias(PROBLEM, [n], 4000, 1)[0]
+    Z = manifold.of(PROBLEM).point() + 0.02 * np.random.default_rng(0).standard_normal((6, 2))
+    X, Y = (
+        np.stack(part) for part in zip(*(PROBLEM.sample(n, rng) for _ in range(3000)), strict=True)
+    )
+    plain = np.concatenate(
+        [part.mean(0) for part in regression.empirical_gradients(X, Y, Z[:4], Z[4:])]
+    )
+    limit = np.concatenate(regression.population_gradients(PROBLEM, Z[:4], Z[4:]))
+    assert np.linalg.norm(plain - limit) == pytest.approx(bias, rel=0.15)
+
+
+def test_ablation_has_all_eight_and_knows_its_effects():
+    data = experiments.experiment(range(2), 2, 4, 50, 0.2, 0.045, 0.35, 1.0)
+    rules, starts = experiments.ablation(data, 0.1)
+    assert (
+        len(rules) == 8
+        and rules["spectral, P, R"].preconditioner == "left"
+        and not rules["random"].regularised
+    )
+    assert starts["spectral"] is data.spectral and starts["random, P"] is data.random
+    excess = {"random": 8.0, "random, P": 4.0, "random, R": 2.0, "random, P, R": 1.0}
+    excess = {name: np.full((1, 1), value) for name, value in excess.items()}
+    assert experiments.factor_effect(excess, "P") == pytest.approx(0.5)
+    assert experiments.factor_effect(excess, "R") == pytest.approx(0.25)
+
+
+def test_first_below_is_infinite_where_never_reached():
+    reached = experiments.first_below(
+        np.array([0, 5, 9]), np.array([[1.0, 0.1, 0.01], [1.0, 1.0, 1.0]]), 0.1
+    )
+    np.testing.assert_array_equal(reached, [5, np.inf])
+
+
+def test_figures_are_judged_by_the_worst_seed():
+    good = {
+        "ours": np.array([[1e-3, 0.02], [5e-3, 0.04]]),
+        "sgd": np.array([[2e3, 0.4], [5e3, 0.2]]),
+    }
+    assert all(
+        row.holds
+        for row in theorems.figure_1(good, "ours", "sgd") + theorems.figure_2(good, "ours", "sgd")
+    )
+    bad = good | {"ours": np.array([[1e-3, 0.02], [0.02, 0.06]])}
+    assert (
+        not theorems.figure_1(bad, "ours", "sgd")[0].holds
+        and not theorems.figure_2(bad, "ours", "sgd")[0].holds
+    )

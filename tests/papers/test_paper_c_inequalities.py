@@ -1,0 +1,116 @@
+"""The deterministic inequalities of paper C's appendix, on whatever hypothesis can think of."""
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lib import attention
+from lib.attention import tokens
+from lib.mirror import geometry
+from lib.papers.c import inequalities, step_lemmas
+
+EXPONENTS = st.floats(1.05, 10)
+ENTRIES = st.floats(-4, 4).filter(lambda x: x == 0 or abs(x) > 1e-4)
+SIZES = st.floats(1e-6, 1e3)
+SLACK = 1e-12  # rounding, relative to the largest term
+many = settings(deadline=None, max_examples=150)
+
+
+def matrices(count):
+    rows = st.lists(st.lists(ENTRIES, min_size=count, max_size=count), min_size=1, max_size=9)
+    return rows.map(lambda lists: np.array(lists).T).filter(lambda a: (a != 0).any(1).all())
+
+
+def below(smaller, larger, scale=1.0):
+    return bool(
+        np.all(
+            smaller
+            <= larger + SLACK * np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), scale)
+        )
+    )
+
+
+@many
+@given(matrices(1), EXPONENTS)
+def test_lemma12(W, p):
+    assert all(below(*pair, scale=0) for pair in inequalities.lemma12(W, p))
+
+
+@many
+@given(matrices(2), EXPONENTS)
+def test_lemma13(pair, p):
+    first, second = pair / geometry.norm(pair, p)[:, None]
+    assert below(*inequalities.lemma13(first, second, p))
+    assert below(0.0, geometry.bregman(first, second, p))
+
+
+@many
+@given(SIZES, SIZES, EXPONENTS)
+def test_lemma14_and_15(x, y, p):
+    x, y = max(x, y), min(x, y)
+    # x^a - y^a loses what x^a has too many digits for: rounding is relative to x^p, x^{p-1}
+    assert all(below(*pair, scale=x**p) for pair in inequalities.lemma14(x, y, p))
+    assert all(
+        below(*pair, scale=x ** (p - 1) * max(1, p)) for pair in inequalities.lemma15(x, y, p)
+    )
+
+
+@many
+@given(matrices(3), EXPONENTS)
+def test_lemma26(abc, p):
+    left, right = inequalities.lemma26(*abc, p)
+    assert abs(left - right) <= SLACK * (1 + np.abs(abc).max() ** p) * abc.shape[1] * p
+
+
+def stepped(seed, p, eta, size):
+    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)), W and gradient flat."""
+    data = tokens.unit_tokens(seed, n=3, T=3, d=3)
+    W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
+    loss, gradient, _ = attention.gradients(data, W, data.u, "logistic")
+    later = geometry.from_mirror(geometry.to_mirror(W, p) - eta * gradient, p)
+    after = attention.gradients(data, later, data.u, "logistic")[0]
+    return data, W.ravel(), later.ravel(), gradient.ravel(), (loss[0], after[0])
+
+
+STEPS = st.tuples(st.integers(0, 200), EXPONENTS, st.floats(1e-4, 1), st.floats(0.1, 10))
+
+
+@many
+@given(STEPS)
+def test_lemmas_4_and_22(step):
+    _, p, eta, _ = step
+    _, W, later, gradient, _ = stepped(*step)
+    assume(np.isfinite(later).all())
+    for lemma in (inequalities.lemma4, inequalities.lemma22):
+        assert below(*lemma(W, later, gradient, eta, p), scale=eta)
+
+
+@many
+@given(STEPS, st.lists(ENTRIES, min_size=9, max_size=9))
+def test_lemma23_and_the_slack_of_lemma24(step, V):
+    _, p, eta, _ = step
+    _, W, later, gradient, losses = stepped(*step)
+    scale = (np.abs([W, later, V]).max() ** p) * p * 9 + 1
+    left, right = inequalities.lemma23(np.array(V), W, later, gradient, losses, eta, p)
+    assert abs(left - right) <= SLACK * scale
+    smaller, larger = inequalities.lemma24(W, later, gradient, losses, eta, p)
+    slack = inequalities.tempered(W, later, gradient, losses, eta, p)
+    assert abs(larger - smaller - slack) <= SLACK * scale
+
+
+@many
+@given(st.integers(0, 200), st.floats(1.05, 2), st.floats(0.1, 10))
+def test_lemmas_24_and_25_for_a_small_step(seed, p, size):
+    # psi'' >= (p-1) M^{p-2} between two matrices with entries up to M, p <= 2: the step size below
+    # suffices.
+    eta = 0.1
+    for _ in range(60):
+        data, W, later, gradient, losses = stepped(seed, p, eta, size)
+        largest = np.abs([W, later]).max()
+        if eta <= (p - 1) * largest ** (p - 2) / step_lemmas.smoothness(data)[0]:
+            break
+        eta /= 2
+    assert below(
+        *inequalities.lemma24(W, later, gradient, losses, eta, p), scale=np.abs(W).max() ** p
+    )
+    assert below(losses[1], losses[0])

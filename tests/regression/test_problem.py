@@ -1,0 +1,298 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+from lib import regression
+from lib.regression import kernel, manifold
+
+EXACT = 1e-10
+PROBLEM = regression.random_regression(0, d=3, k=5)
+SPACE = manifold.of(PROBLEM)
+
+
+def layer(seed, *lead, problem=PROBLEM, scale=0.5):
+    Z = scale * np.random.default_rng(seed).standard_normal(
+        (*lead, problem.k + problem.d, problem.d)
+    )
+    return Z[..., : problem.k, :], Z[..., problem.k :, :]
+
+
+def joined(A, B):
+    return np.concatenate([A, B], -2)
+
+
+ERRORS = 5.0  # standard errors that a Monte Carlo mean may be off
+
+
+def off(estimates, expected):
+    """How far the mean of independent estimates (draws, ...) is from `expected`, in standard errors, at worst."""
+    standard_error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
+    return np.max(np.abs(estimates.mean(0) - expected) / standard_error)
+
+
+def plain_loss(X, Y, A, B):
+    """Eq. 1 as one would write it first, in torch."""
+    P = torch.softmax(X @ B @ X.mT, -1)
+    return ((P @ X @ A.mT - Y) ** 2).sum() / (2 * len(X))
+
+
+def by_autograd(loss, *values):
+    leaves = [torch.from_numpy(value).requires_grad_() for value in values]
+    return [g.numpy() for g in torch.autograd.grad(loss(*leaves), leaves)]
+
+
+@pytest.mark.parametrize("m, d, k", [(1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8)])
+@pytest.mark.parametrize(
+    "scale", [0.3, 30.0]
+)  # the larger one needs the true maximum of the logits
+def test_closed_form_gradients_equal_autograd(m, d, k, scale):
+    rng = np.random.default_rng(m)
+    X, Y = rng.standard_normal((m, d)), rng.standard_normal((m, k))
+    A, B = rng.standard_normal((k, d)), scale * rng.standard_normal((d, d))
+    expected = by_autograd(
+        lambda a, b: plain_loss(torch.from_numpy(X), torch.from_numpy(Y), a, b), A, B
+    )
+    tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
+    for found in (
+        regression.empirical_gradients(X, Y, A, B),
+        regression.empirical_gradients(*tensors),
+    ):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=EXACT * max(np.abs(theirs).max(), 1e-3))
+    loss = plain_loss(*tensors).item()
+    np.testing.assert_allclose(regression.empirical_loss(X, Y, A, B), loss, rtol=EXACT)
+
+
+def test_gradients_of_many_runs_equal_those_of_each():
+    rng = np.random.default_rng(2)
+    X, Y = rng.standard_normal((2, 150, 3)), rng.standard_normal((2, 150, 5))
+    A, B = layer(3, 4, 2)
+    together = regression.empirical_gradients(X, Y, A, B)
+    on_tensors = regression.empirical_gradients(
+        *(torch.from_numpy(value) for value in (X, Y, A, B))
+    )
+    for r in range(4):
+        for s in range(2):
+            alone = regression.empirical_gradients(X[s], Y[s], A[r, s], B[r, s])
+            for all_runs, tensors, one in zip(together, on_tensors, alone, strict=True):
+                np.testing.assert_array_equal(all_runs[r, s], one)
+                np.testing.assert_allclose(tensors[r, s], one, atol=EXACT)
+
+
+def test_chunks_and_threads_do_not_matter(monkeypatch):
+    rng = np.random.default_rng(4)
+    X, Y = rng.standard_normal((300, 3)), rng.standard_normal((300, 5))
+    A, B = layer(5)
+    expected = regression.empirical_gradients(X, Y, A, B)
+    monkeypatch.setattr(kernel, "PARALLEL", 0)
+    for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    monkeypatch.setattr(regression, "BLOCK", 1)
+    tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
+    for ours, theirs in zip(regression.empirical_gradients(*tensors), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=EXACT)
+
+
+def test_prediction_is_the_softmax_average_and_tends_to_its_population_limit():
+    A, B = layer(6, scale=0.3)
+    X, _ = PROBLEM.sample(400, np.random.default_rng(7))
+    query = X[:2]
+    weights = np.exp(query @ B @ X.T)
+    expected = (weights / weights.sum(1, keepdims=True)) @ X @ A.T
+    np.testing.assert_allclose(regression.predict(query, X, A, B), expected, atol=EXACT)
+
+
+def test_ratio_identity_by_monte_carlo():
+    """E[x' e^{x' w}] / E[e^{x' w}] = Sigma w: mean and normaliser agree with their closed forms."""
+    rng = np.random.default_rng(8)
+    w = rng.standard_normal(3) * 0.5
+    x = rng.standard_normal((400_000, 3)) @ PROBLEM.root
+    weight = np.exp(x @ w)
+    half = np.exp(w @ PROBLEM.Sigma @ w / 2)
+    assert off(weight, half) < ERRORS
+    assert off(x * weight[:, None], PROBLEM.Sigma @ w * half) < ERRORS
+
+
+def test_population_loss_by_monte_carlo():
+    A, B = layer(9)
+    X, Y = PROBLEM.sample(400_000, np.random.default_rng(10))
+    error = Y - X @ B @ PROBLEM.Sigma @ A.T  # f at infinitely many keys is A Sigma B^T x
+    assert off((error**2).sum(1) / 2, regression.population_loss(PROBLEM, A, B)) < ERRORS
+
+
+def test_population_and_regulariser_gradients_equal_autograd():
+    A, B = layer(11)
+    Sigma = torch.from_numpy(PROBLEM.Sigma)
+    for loss, gradients in (
+        (
+            lambda a, b: regression.population_loss(PROBLEM, a, b),
+            regression.population_gradients(PROBLEM, A, B),
+        ),
+        (
+            lambda a, b: regression.regulariser(Sigma, a, b),
+            regression.regulariser_gradients(PROBLEM.Sigma, A, B),
+        ),
+    ):
+        for ours, theirs in zip(gradients, by_autograd(loss, A, B), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=EXACT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_regulariser_is_the_norm_of_the_imbalance(seed):
+    A, B = layer(seed)
+    G = PROBLEM.root @ (A.T @ A - B.T @ PROBLEM.Sigma @ B) @ PROBLEM.root
+    np.testing.assert_allclose(
+        regression.regulariser(PROBLEM.Sigma, A, B), (G**2).sum() / 8, rtol=EXACT
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_point_of_the_manifold_is_a_global_minimum(seed):
+    Z = SPACE.point(ortho_group.rvs(3, random_state=seed))
+    A, B = Z[:5], Z[5:]
+    assert abs(regression.population_loss(PROBLEM, A, B) - PROBLEM.optimal_loss) < EXACT
+    assert regression.regulariser(PROBLEM.Sigma, A, B) < EXACT
+    np.testing.assert_allclose(A @ PROBLEM.Sigma @ B.T, PROBLEM.M, atol=EXACT)
+    np.testing.assert_allclose(A.T @ A, B.T @ PROBLEM.Sigma @ B, atol=EXACT)
+    np.testing.assert_allclose(manifold.gradient(PROBLEM, Z), 0, atol=EXACT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_gradient_identities_5_and_6(seed):
+    Z = joined(*layer(seed, scale=1.0))
+    Z_pi = SPACE.point(ortho_group.rvs(3, random_state=seed))
+    gradient = manifold.gradient(PROBLEM, Z)
+    np.testing.assert_allclose(
+        manifold.identity_5(PROBLEM, Z, Z_pi), gradient, atol=EXACT * np.abs(gradient).max()
+    )
+    product = manifold.mirrored(Z_pi, 5).T @ manifold.extended(PROBLEM.Sigma, 5) @ Z_pi
+    np.testing.assert_allclose(product, 0, atol=EXACT)
+
+
+@pytest.mark.parametrize("norm", manifold.NORMS)
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000))
+def test_projection_is_nearest_and_symmetric(norm, seed):
+    rng = np.random.default_rng(seed)
+    Z = SPACE.point(ortho_group.rvs(3, random_state=seed)) + 0.05 * rng.standard_normal((8, 3))
+    Z_pi = SPACE.project(Z, norm)
+    Delta = Z - Z_pi
+    product = Z_pi.T @ manifold.extended(PROBLEM.Sigma, 5) @ Delta
+    if norm == "left":
+        product = PROBLEM.Sigma @ product
+    np.testing.assert_allclose(product, product.T, atol=EXACT)  # Lemma 1
+    others = [
+        SPACE.norm(Z - SPACE.point(ortho_group.rvs(3, random_state=rng)), norm) for _ in range(50)
+    ]
+    assert SPACE.norm(Delta, norm) <= min(others)
+    np.testing.assert_allclose(SPACE.project(Z_pi, norm), Z_pi, atol=EXACT)
+
+
+@pytest.mark.parametrize("norm", manifold.NORMS)
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.01, 1.0))
+def test_one_point_convexity_and_smoothness_near_the_manifold(norm, seed, fraction):
+    constants = SPACE.constants(norm)
+    direction = np.random.default_rng(seed).standard_normal((8, 3))
+    Z = SPACE.point() + fraction * constants.radius * direction / SPACE.norm(direction, norm)
+    Delta, gradient = Z - SPACE.project(Z, norm), manifold.gradient(PROBLEM, Z)
+    length = SPACE.norm(Delta, norm)
+    assert (gradient * Delta).sum() >= constants.convexity * length**2
+    assert manifold.dual_norm(SPACE, gradient, norm) <= constants.smoothness * length
+    value = regression.excess_loss(PROBLEM, Z[:5], Z[5:]) + regression.regulariser(
+        PROBLEM.Sigma, Z[:5], Z[5:]
+    )
+    assert value <= constants.smoothness * length**2 / 2  # Lemma 2
+
+
+def test_extended_covariance_gives_the_norms():
+    Z = joined(*layer(12))
+    Sbar = manifold.extended(PROBLEM.Sigma, 5)
+    np.testing.assert_allclose(SPACE.norm(Z, "left") ** 2, np.trace(Z.T @ Sbar @ Z), rtol=EXACT)
+    np.testing.assert_allclose(
+        SPACE.norm(Z, "left_right") ** 2, np.trace(Z.T @ Sbar @ Z @ PROBLEM.Sigma), rtol=EXACT
+    )
+
+
+def test_spectral_start_is_on_the_estimated_manifold_and_exact_without_error():
+    X, Y = PROBLEM.sample(50, np.random.default_rng(13))
+    A, B = manifold.spectral_start(X, Y)
+    Sigma = X.T @ X / 50
+    M = np.linalg.lstsq(X, Y, rcond=None)[0].T
+    np.testing.assert_allclose(A @ Sigma @ B.T, M, atol=EXACT)
+    assert regression.regulariser(Sigma, A, B) < EXACT
+
+
+def test_largest_moment_is_where_integrability_ends():
+    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the manifold's worst point."""
+    _, _, V = SPACE._svd
+    B = SPACE.point(V.T)[5:]
+    S = PROBLEM.root @ B @ PROBLEM.root
+    values = np.linalg.eigvalsh((S + S.T) / 2)
+    np.testing.assert_allclose(1 / (2 * values[-1]), PROBLEM.largest_moment, rtol=EXACT)
+    c = 0.4 * PROBLEM.largest_moment  # the variance is finite too
+    x = np.random.default_rng(14).standard_normal((400_000, 3)) @ PROBLEM.root
+    assert (
+        off(np.exp(c * np.einsum("id,de,ie->i", x, B, x)), np.prod(1 - 2 * c * values) ** -0.5)
+        < ERRORS
+    )
+
+
+def test_seeds_repeat_and_differ():
+    first, again, other = (regression.random_regression(seed, 3, 5) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.M, again.M)
+    assert np.abs(first.M - other.M).max() > 1e-3
+    np.testing.assert_allclose(first.singular_values[0], 0.2, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.eigvalsh(first.Sigma)[-1], 1.0, rtol=1e-12)
+    assert all(holds for _, holds in first.assumptions().values())
+
+
+EYE = np.eye(3)
+
+
+@pytest.mark.parametrize(
+    "Sigma, M, noise, message",
+    [
+        (np.diag([1.0, 1.0, 0.0]), EYE, 0.1, "Sigma is singular"),
+        (EYE + np.triu(np.ones((3, 3)), 1), EYE, 0.1, "Sigma is not symmetric"),
+        (np.ones((2, 3)), EYE, 0.1, "Sigma has shape"),
+        (EYE, np.ones((2, 3)), 0.1, "k >= d"),
+        (EYE, np.ones((4, 3)), 0.1, "rank-deficient"),
+        (EYE, np.ones((4, 2)), 0.1, "M has shape"),
+        (EYE, np.full((4, 3), np.nan), 0.1, "M must be"),
+        (EYE, EYE, -1.0, "noise"),
+    ],
+)
+def test_problems_that_break_an_assumption_are_refused(Sigma, M, noise, message):
+    with pytest.raises(ValueError, match=message):
+        regression.Regression(Sigma, M, noise)
+
+
+def test_a3_warns_with_the_number_and_goes_on():
+    with pytest.warns(UserWarning, match=r"A3 fails: \|\|M Sigma\^1/2\|\| = 0.3"):
+        problem = regression.Regression(EYE, 0.3 * EYE, 0.1)
+    assert problem.assumptions()["A3"][1] is False
+
+
+def test_samples_and_layers_that_do_not_fit_are_refused():
+    X, Y = PROBLEM.sample(20, np.random.default_rng(15))
+    A, B = layer(16)
+    for arguments, message in (
+        ((X, Y, A, B[:2]), "B has shape"),
+        ((X, Y, A[:4], B), "Y has shape"),
+        ((X, Y[:5], A, B), "Y has shape"),
+        ((np.full_like(X, np.nan), Y, A, B), "X holds values"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            regression.empirical_gradients(*arguments)
+    with pytest.raises(ValueError, match="n < d"):
+        manifold.spectral_start(X[:2], Y[:2])
+    with pytest.raises(ValueError, match="finite"):
+        manifold.spectral_start(X, np.full_like(Y, np.inf))
+    with pytest.raises(ValueError, match="norm must be"):
+        SPACE.norm(joined(A, B), "right")

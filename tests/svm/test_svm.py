@@ -1,0 +1,367 @@
+"""Max-margin problems: every solution against an independent formulation, and by its own
+certificate alone."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from lib import svm
+from lib.attention import coordinates, tokens
+from lib.svm import frobenius, lp
+
+EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
+NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", np.inf)
+DUAL = {"frobenius": 2, "nuclear": "spectral", "spectral": "nuclear", np.inf: 1}
+TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
+
+
+def size(matrix, norm):
+    if norm in ("nuclear", "spectral"):
+        values = np.linalg.svd(matrix, compute_uv=False)
+        return values.sum() if norm == "nuclear" else values[0]
+    return np.linalg.norm(matrix.ravel(), 2 if norm == "frobenius" else norm)
+
+
+def constraints_of(data, run=0):
+    """(sample, pair, a) of every constraint <a, W> >= 1 of one run, written out one by one."""
+    for i, (X, z, opt) in enumerate(zip(data.X[run], data.z[run], data.opt[run], strict=True)):
+        for pair, t in enumerate(t for t in range(len(X)) if t != opt):
+            yield i, pair, np.outer(X[opt] - X[t], z)
+
+
+def reference(data, norm):
+    """Least norm and its W from the primal in d x d_z unknowns, one constraint at a time."""
+    W = cp.Variable((data.shape[-1], data.z.shape[-1]))
+    flat = cp.vec(W, order="C")
+    if norm in ("nuclear", "spectral"):
+        objective = cp.normNuc(W) if norm == "nuclear" else cp.sigma_max(W)
+    else:
+        objective = cp.pnorm(flat, 2 if norm == "frobenius" else norm)
+    program = cp.Problem(
+        cp.Minimize(objective), [cp.sum(cp.multiply(a, W)) >= 1 for _, _, a in constraints_of(data)]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cvxpy's own, on accuracy; ours is what is tested
+        program.solve(**TIGHT)
+    return program.value, W.value
+
+
+def check_certificate(data, norm, solution):
+    """Feasible, non-negative duals, and the lower bound 1^T beta / N*(sum beta a) within
+    `accuracy`, run by run."""
+    duals, W = solution.duals, solution.W
+    assert (duals >= 0).all() and solution.status == "optimal"
+    for run in range(data.shape[0]):
+        pulled = sum(duals[run, i, pair] * a for i, pair, a in constraints_of(data, run))
+        margins = np.zeros(duals.shape[1:])
+        for i, pair, a in constraints_of(data, run):
+            margins[i, pair] = (a * W[run]).sum()
+        np.testing.assert_allclose(solution.margins[run], margins, rtol=1e-9, atol=1e-9)
+        assert 1 - margins.min() <= solution.accuracy
+        primal, exponent = size(W[run], norm), norm if isinstance(norm, str) else float(norm)
+        bound = duals[run].sum() / size(pulled, DUAL.get(norm) or exponent / (exponent - 1))
+        assert primal == pytest.approx(solution.objective[run], rel=1e-9)
+        assert -1e-9 <= 1 - bound / primal <= solution.accuracy
+        assert abs(1 - bound / primal) == pytest.approx(solution.gap[run], abs=1e-9)
+        assert duals[run].sum() == pytest.approx(primal**2, rel=1e-6)
+        slack = margins - 1
+        assert (duals[run] * slack).sum() <= 1e-6 * duals[run].sum()  # complementary slackness
+        assert (
+            slack[solution.support[run]].max() < 1e-4
+            and (slack[~solution.support[run]] > -1e-9).all()
+        )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_certificate(norm):
+    data = tokens.unit_tokens(range(3))
+    check_certificate(data, norm, svm.token_svm(data, norm=norm))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_agrees_with_the_primal_in_all_unknowns(norm):
+    data = tokens.unit_tokens(5, n=4, T=4, d=5)
+    least, W = reference(data, norm)
+    solution = svm.token_svm(data, norm=norm)
+    assert solution.objective[0] == pytest.approx(least, rel=3e-6 if norm == 1.1 else 1e-6)
+    if norm == "frobenius" or norm in EXPONENTS:  # strictly convex: W is unique
+        np.testing.assert_allclose(solution.W[0], W, atol=2e-3 * np.abs(W).max())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_other_solution_has_a_smaller_norm(norm):
+    data = tokens.unit_tokens(6)
+    own = svm.token_svm(data, norm=norm)
+    for other in NORMS:
+        W = svm.token_svm(data, norm=other).W[0]
+        assert own.objective[0] <= size(W, norm) * (1 + 1e-6)
+
+
+def test_frobenius_is_accurate_to_rounding():
+    solution = svm.token_svm(tokens.unit_tokens(range(20)))
+    assert solution.gap.max() < 1e-12 and solution.violation.max() < 1e-12
+    np.testing.assert_array_equal(solution.norm, solution.objective)
+
+
+@pytest.mark.parametrize("p", [1.01, 1.05, 1.25, 2.01, 2.5, 10, 20])
+def test_exponents_near_and_far(p):
+    solution = svm.token_svm(tokens.unit_tokens(range(4)), norm=p)
+    assert solution.gap.max() < 1e-10
+
+
+def test_exponent_two_by_newton_is_the_frobenius_solution():
+    data = tokens.unit_tokens(3)
+    unique = svm.token_svm(data)
+    delta = coordinates.differences(data, data.opt)[0]
+    rows = frobenius.constraint_rows(delta, data.z[0])
+    elsewhere = svm.token_svm(data, norm=1.5)
+    w, beta = lp.least_norm(rows, 2.0, elsewhere.W[0].ravel(), elsewhere.duals.ravel())
+    w = w / (rows @ w).min()
+    np.testing.assert_allclose(w.reshape(10, 10), unique.W[0], atol=1e-10)
+    np.testing.assert_allclose(
+        beta * unique.duals.sum() / beta.sum(), unique.duals.ravel(), atol=1e-9
+    )
+    np.testing.assert_array_equal(svm.token_svm(data, norm=2).W, unique.W)
+
+
+@pytest.mark.parametrize("norm", ["frobenius", 1.75, 3, "nuclear"])
+def test_batched_equals_looped(norm):
+    data = tokens.unit_tokens(range(3))
+    together = svm.token_svm(data, norm=norm)
+    for run in range(3):
+        alone = svm.token_svm(data.run(run), norm=norm)
+        # A batched matrix product may round otherwise than a single one; an interior point
+        # magnifies that.
+        np.testing.assert_allclose(
+            together.W[run], alone.W[0], atol=1e-5 if norm == "nuclear" else 1e-9
+        )
+        assert together.objective[run] == pytest.approx(alone.objective[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "spectral"])
+@pytest.mark.parametrize("seed", range(3))
+def test_rotating_tokens_and_queries_rotates_the_solution(norm, seed):
+    data = tokens.unit_tokens(seed)
+    rng = np.random.default_rng(seed)
+    R, Q = (np.linalg.qr(rng.standard_normal((10, 10)))[0] for _ in range(2))
+    turned = tokens.TokenSet(data.X @ R.T, data.y, data.z @ Q.T, data.u @ R.T, data.opt)
+    before, after = svm.token_svm(data, norm=norm), svm.token_svm(turned, norm=norm)
+    assert after.objective[0] == pytest.approx(before.objective[0], rel=1e-8)
+    if norm == "frobenius":
+        np.testing.assert_allclose(after.W[0], R @ before.W[0] @ Q.T, atol=1e-10)
+    else:  # W may not be unique: the rotated one is feasible, and no worse
+        check_certificate(data, norm, before)
+        back = R.T @ after.W[0] @ Q
+        assert min((a * back).sum() for _, _, a in constraints_of(data)) >= 1 - 1e-9
+
+
+@pytest.mark.parametrize("norm", ["nuclear", "spectral"])
+def test_more_dimensions_than_tokens(norm):
+    data = tokens.gaussian_tokens(0, n=3, T=3, d=40)
+    solution = svm.token_svm(data, norm=norm)
+    assert solution.W.shape == (1, 40, 40)
+    check_certificate(data, norm, solution)
+
+
+def test_huge_dimension_never_builds_w():
+    solution = svm.token_svm(tokens.gaussian_tokens(0, n=3, T=3, d=100_000))
+    assert "value" not in vars(solution) and solution.gap.max() < 1e-9
+
+
+def test_thousands_of_dependent_constraints():
+    data = tokens.unit_tokens(0, n=60, T=21, d=20)  # 1200 constraints in 400 unknowns
+    solution = svm.token_svm(data)
+    assert max(solution.gap.max(), solution.violation.max()) < svm.ACCURACY
+    assert solution.support.sum() <= 400
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    "case", ["repeated", "collinear", "one sample", "two-token repeated", "same sample twice"]
+)
+def test_dependent_constraints_are_solved(norm, case):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2, 4, 5))
+    if case == "repeated":
+        X[:, 3] = X[:, 2]
+    elif case == "collinear":
+        X[:, 2] = 2 * X[:, 1] - X[:, 0]
+    elif case == "one sample":
+        X = X[:1]
+    elif case == "same sample twice":
+        X[1] = X[0]
+    data = tokens.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
+    if case == "two-token repeated":
+        data = tokens.two_token_gaussian(0, n=3, T=4, d=12)
+    check_certificate(data, norm, svm.token_svm(data, norm=norm))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("norm", NORMS)
+def test_units_of_the_tokens_do_not_matter(norm, scale):
+    data = tokens.unit_tokens(1, n=3, T=4, d=4)
+    scaled = tokens.TokenSet(scale * data.X, data.y, data.z, data.u, data.opt)
+    pair = svm.token_svm(data, norm=norm), svm.token_svm(scaled, norm=norm)
+    assert pair[1].objective[0] * scale == pytest.approx(pair[0].objective[0], rel=1e-7)
+
+
+def between_others():
+    """The selected token of sample 0 is the mean of two others: no W prefers it to both."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3, 4, 5))
+    X[0, 0] = (X[0, 1] + X[0, 3]) / 2
+    return tokens.token_set(X, [1, 1, -1], z=rng.standard_normal((3, 5)), opt=[0, 0, 0])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_infeasible_raises_with_a_proof(norm):
+    data = between_others()
+    with pytest.raises(
+        svm.Infeasible, match=r"token SVM of run 0 is infeasible.*sample 0, pair 0"
+    ) as caught:
+        svm.token_svm(data, norm=norm)
+    proof = caught.value.certificate
+    assert (
+        proof.shape == (3, 3) and (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
+    )
+    combined = sum(proof[i, pair] * a for i, pair, a in constraints_of(data))
+    assert np.abs(combined).max() < 1e-12
+    np.testing.assert_allclose(proof[0], [0.5, 0, 0.5], atol=1e-9)
+
+
+@pytest.mark.parametrize("n, d, seed", [(6, 2, 0), (12, 3, 1), (40, 6, 2)])
+def test_too_many_constraints_are_infeasible(n, d, seed):
+    data = tokens.unit_tokens(seed, n=n, T=8, d=d)
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data, selected=np.zeros((1, n), int))
+    proof = caught.value.certificate
+    data = tokens.TokenSet(data.X, data.y, data.z, data.u, np.zeros((1, n), int))
+    terms = [proof[i, pair] * a for i, pair, a in constraints_of(data)]
+    assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
+    assert np.abs(sum(terms)).max() < 1e-10 * max(np.abs(term).max() for term in terms)
+
+
+def test_feasibility_agrees_with_linear_programming():
+    rng = np.random.default_rng(0)
+    seen = []
+    for seed in range(150):  # sizes around the point where selections stop being separable
+        n, T, d = rng.integers(1, 9), rng.integers(2, 9), rng.integers(1, 7)
+        drawn = tokens.unit_tokens(seed, n=n, T=T, d=d)
+        data = tokens.TokenSet(drawn.X, drawn.y, drawn.z, drawn.u, rng.integers(0, T, (1, n)))
+        rows = np.array([a.ravel() for _, _, a in constraints_of(data)])
+        program = linprog(
+            np.zeros(d * d),
+            A_ub=-rows,
+            b_ub=-np.ones(len(rows)),
+            bounds=(None, None),
+            method="highs",
+        )
+        feasible = program.status == 0
+        seen.append(feasible)
+        if feasible:
+            solution = svm.token_svm(data)
+            assert max(solution.gap.max(), solution.violation.max()) <= svm.ACCURACY
+        else:
+            with pytest.raises(svm.Infeasible) as caught:
+                svm.token_svm(data)
+            assert np.abs(caught.value.certificate.ravel() @ rows).max() < 1e-12
+    assert 30 < sum(seen) < 120
+
+
+def test_a_token_equal_to_the_selected_one_is_its_own_proof():
+    X = np.random.default_rng(0).standard_normal((2, 3, 4))
+    X[1, 2] = X[1, 0]
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(tokens.token_set(X, [1, 1], opt=[0, 0]))
+    np.testing.assert_allclose(caught.value.certificate, [[0, 0], [0, 1]], atol=1e-12)
+
+
+def test_infeasible_run_is_named():
+    good, bad = tokens.unit_tokens(0, n=3, T=4, d=5), between_others()
+    both = tokens.TokenSet(
+        *(np.concatenate([getattr(s, name) for s in (good, bad)]) for name in "X y z u opt".split())
+    )
+    with pytest.raises(svm.Infeasible, match="run 1") as caught:
+        svm.token_svm(both)
+    assert caught.value.run == 1
+
+
+@pytest.mark.parametrize("p", [2, *EXPONENTS, np.inf])
+def test_head_against_its_primal_and_certificate(p):
+    data = tokens.gaussian_tokens(range(2), n=6, T=3, d=18)
+    solution = svm.head_svm(data, p=p)
+    assert solution.W.shape == (2, 18) and solution.duals.shape == (2, 6)
+    for run in range(2):
+        rows = data.y[run, :, None] * data.X[run, np.arange(6), data.opt[run]]
+        v, beta = solution.value[run], solution.duals[run]
+        np.testing.assert_allclose(rows @ v, solution.margins[run], atol=1e-9)
+        assert (rows @ v).min() >= 1 - 1e-9 and (beta >= 0).all()
+        bound = beta.sum() / size(rows.T @ beta, DUAL.get(p) or p / (p - 1))
+        assert np.linalg.norm(v, p) == pytest.approx(solution.objective[run], rel=1e-9)
+        assert abs(1 - bound / solution.objective[run]) <= solution.accuracy
+        free = cp.Variable(18)
+        program = cp.Problem(cp.Minimize(cp.pnorm(free, p)), [row @ free >= 1 for row in rows])
+        program.solve(**TIGHT)
+        assert solution.objective[run] == pytest.approx(program.value, rel=1e-6)
+
+
+def test_head_of_orthonormal_tokens_in_closed_form():
+    data = tokens.token_set(np.eye(6).reshape(3, 2, 6), [1, -1, 1], opt=[1, 0, 1])
+    for p in (2, 1.5, 3):
+        solution = svm.head_svm(data, p=p)
+        np.testing.assert_allclose(solution.value[0], [0, 1, -1, 0, 0, 1], atol=1e-6)
+        assert solution.objective[0] == pytest.approx(3 ** (1 / p), rel=1e-9)
+
+
+def test_head_infeasible_with_a_proof():
+    data = tokens.token_set(np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0])
+    with pytest.raises(svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)") as caught:
+        svm.head_svm(data, p=1.5)
+    proof = caught.value.certificate
+    assert proof.shape == (2,) and (proof >= 0).all() and proof.sum() == pytest.approx(1)
+    assert np.abs(proof @ (data.y[0, :, None] * data.X[0, :, 0])).max() < 1e-12
+
+
+@pytest.mark.parametrize("norm", [1, 0.5, -2.0, np.nan, "fro", None, (2,)])
+def test_unknown_norm(norm):
+    data = tokens.unit_tokens(0)
+    with pytest.raises(ValueError, match=r"norm = .*exponent p > 1"):
+        svm.token_svm(data, norm=norm)
+    with pytest.raises(ValueError, match=r"p = .*exponent p > 1"):
+        svm.head_svm(data, p=norm)
+
+
+@pytest.mark.parametrize("solve", [svm.token_svm, svm.head_svm])
+@pytest.mark.parametrize(
+    "selected, message",
+    [
+        (np.zeros(6, int), r"shape \(6,\).*\(1, 6\)"),
+        (np.zeros((1, 6)), "float64"),
+        (np.full((1, 6), 8), r"0 \.\.\. 7"),
+        (np.full((1, 6), -1), r"0 \.\.\. 7"),
+    ],
+)
+def test_bad_selection(solve, selected, message):
+    with pytest.raises(ValueError, match=message):
+        solve(tokens.unit_tokens(0), selected=selected)
+
+
+def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(
+        lp, "least_norm", lambda rows, p, w, beta: (w, beta)
+    )  # gives up at its start
+    with pytest.raises(
+        RuntimeError, match=r"run 0: the relative duality gap .* exceeds 1e-07\. Take an exponent"
+    ):
+        svm.token_svm(tokens.unit_tokens(0), norm=3)
+
+
+def test_undecided_feasibility_raises_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(frobenius, "block_pivoting", lambda *_, **__: None)
+    with pytest.raises(
+        RuntimeError, match=r"token SVM of run 0: no solution within 1e-09.*Rescale the tokens"
+    ):
+        svm.token_svm(tokens.unit_tokens(0))

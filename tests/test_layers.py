@@ -1,0 +1,33 @@
+"""The rooms of lib import one way only: the contracts that pyproject.toml states."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LINT = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
+
+
+def contracts(folder):
+    done = subprocess.run([*LINT, "--no-cache"], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_layers_hold():
+    status, said = contracts(ROOT)
+    assert status == 0, said
+
+
+def test_an_import_against_the_layers_is_named(tmp_path):
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    # A small library of the same rooms, with one import upwards.
+    for init in (ROOT / "lib").rglob("__init__.py"):
+        place = tmp_path / init.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("")
+    for leaf in ("seeds", "files", "provenance"):
+        (tmp_path / "lib" / f"{leaf}.py").write_text("")
+    (tmp_path / "lib" / "svm" / "climbing.py").write_text("import lib.papers.a\n")
+    status, said = contracts(tmp_path)
+    assert status == 1 and "lib.svm is not allowed to import lib.papers" in said
