@@ -7,12 +7,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
-from itertools import groupby
 from pathlib import Path
 
 import jinja2
@@ -58,7 +56,7 @@ class Site:
     def templates(self) -> jinja2.Environment:
         """The templates, with what every page may ask for."""
         found = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(notebook_page.TEMPLATES),
+            loader=jinja2.FileSystemLoader(tables.TEMPLATES),
             autoescape=True,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -109,13 +107,20 @@ def build(folder: Path) -> list[str]:
 
 def _pages(site: Site) -> list[str]:
     for name in ("site.css", "table.js"):
-        site.copy(notebook_page.TEMPLATES / name, name)
+        site.copy(tables.TEMPLATES / name, name)
     for figure in site.figures:
         _figure(site, figure)
     pages = [(notebook, _notebook(site, notebook)) for notebook in site.notebooks]
     best = figure_pages.largest(site.figures)
-    _index(site, best, pages)
-    _ledger(site, best)
+    site.write("index.html", "index", "Figures and findings", best=best, notebooks=pages, site=site)
+    site.write(
+        "ledger.html",
+        "ledger",
+        "Ledger",
+        "What each paper states, beside what was measured for it.",
+        rows=figure_pages.statements(best),
+        script=True,
+    )
     troubles = _benchmarks(site)
     troubles += [f"{figure.name}: {text}" for figure in site.figures for text in figure.troubles]
     return troubles + [
@@ -123,20 +128,6 @@ def _pages(site: Site) -> list[str]:
         for notebook, page in pages
         for text in notebook.troubles + page.troubles
     ]
-
-
-def _index(site: Site, best: list[Figure], pages: list[tuple[ExecutedNotebook, Page]]) -> None:
-    claims = [claim for figure in best for claim in figure.record["claims"]]
-    site.write(
-        "index.html",
-        "index",
-        "Figures and findings",
-        groups=[(p, list(group)) for p, group in groupby(best, lambda f: f.record["paper"])],
-        figures=site.figures,
-        notebooks=pages,
-        held=sum(claim["holds"] is True for claim in claims),
-        total=len(claims),
-    )
 
 
 def _figure(site: Site, figure: Figure) -> None:
@@ -172,27 +163,12 @@ def _notebook(site: Site, notebook: ExecutedNotebook) -> Page:
     return page
 
 
-def _ledger(site: Site, best: list[Figure]) -> None:
-    rows = figure_pages.statements(best)
-    verdicts = [row["holds"] for row in rows]
-    site.write(
-        "ledger.html",
-        "ledger",
-        "Ledger",
-        "What each paper states, beside what was measured for it.",
-        rows=rows,
-        counts={verdict: verdicts.count(verdict) for verdict in ("yes", "NO", "not checked")},
-        letters=sorted({row["paper"] for row in rows if row["paper"]}),
-        slugs=list(dict.fromkeys(row["figure"].slug for row in rows)),
-        script=True,
-    )
-
-
 def _benchmarks(site: Site) -> list[str]:
     path = files.folder("runs") / "bench.json"
     rows, troubles, written = [], [], ""
     try:
-        rows = [_benchmark(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [{key: row[key] for key in BENCHMARK} for row in found]
         written = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except FileNotFoundError:
         troubles = ["There is no runs/bench.json here; `make bench` measures and writes it."]
@@ -210,7 +186,3 @@ def _benchmarks(site: Site) -> list[str]:
         script=bool(rows),
     )
     return [f"benchmarks: {text}" for text in troubles]
-
-
-def _benchmark(row: Mapping) -> dict:
-    return {key: row[key] for key in BENCHMARK}

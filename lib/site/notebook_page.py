@@ -12,9 +12,8 @@ from traitlets.config import Config
 
 from lib.companion.colab_cell import is_door
 from lib.companion.notebook_cells import without_widget
-from lib.site import mathml
+from lib.site import mathml, tables
 
-TEMPLATES = Path(__file__).parent / "templates"
 SHOWN = "text/html text/markdown image/svg+xml text/latex image/png image/jpeg text/plain".split()
 ACTIVE = "script style link iframe object embed meta base form".split()
 
@@ -86,7 +85,7 @@ def _exporter():
     return HTMLExporter(
         config=config,
         template_name="basic",
-        template_file=str(TEMPLATES / "cells.html.j2"),
+        template_file=str(tables.TEMPLATES / "cells.html.j2"),
         filters={"markdown2html": mathml.html},
         exclude_output_prompt=True,
     )

@@ -1,13 +1,16 @@
 """The tables of README.md and REPRODUCING.md, made from figures/index.toml and the records.
 
-`python -m lib.site tables` makes each anew between its two marks.
+`python -m lib.site tables` makes each anew between its two marks. Their layout is in
+templates/NAME.md.j2.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
+
+import jinja2
 
 from lib import files
 from lib.site import figure_index
@@ -15,8 +18,10 @@ from lib.site.figure_index import Entry
 
 FIGURES = files.ROOT / "figures"
 FILES = ("README.md", "REPRODUCING.md")
-END = "<!-- end -->"
-MARKED = re.compile(rf"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?={END})", re.S)
+TEMPLATES = Path(__file__).parent / "templates"
+MARKED = re.compile(
+    r"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?=<!-- end -->)", re.S
+)
 
 
 def expected(value: float | None, tolerance: float | None) -> str:
@@ -51,80 +56,26 @@ def record_of(entry: Entry) -> dict:
     return record
 
 
-def _figure_row(entry: Entry) -> tuple[str, ...]:
-    record = record_of(entry)
-    quoted = [name for name in entry.names if name in record["numbers"]]
-    values = [f"`{name}` {expected(**record['numbers'][name])}" for name in quoted]
-    held = sum(claim["holds"] is True for claim in record["claims"])
-    title = f"{record['paper']}: {record['figure']}, {entry.scale}"
-    return (
-        f"[{title}](figures/{entry.scale}/{entry.slug}.png)",
-        figure_index.filled(entry.sentence, record),
-        f"`{entry.notebook.command(entry.scale)}`",
-        "<br>".join(values),
-        f"{held} of {len(record['claims'])}",
-        str(entry.notebook.minutes[entry.scale]),
+def table(name: str) -> str:
+    """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    templates = jinja2.Environment(
+        loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False
     )
-
-
-def figures() -> str:
-    """Figure, what one sees, command, quoted numbers with their tolerances, claims, minutes."""
-    columns = "figure, what you should see, command, expected within, claims that hold, minutes"
-    return _markdown(columns, map(_figure_row, figure_index.entries(FIGURES)))
-
-
-def notebooks() -> str:
-    """Notebook, question, paper, minutes at demo scale, figures."""
-    rows = []
-    for notebook, shown in figure_index.read(FIGURES):
-        links = [f"[{e.slug}](figures/{e.scale}/{e.slug}.png)" for e in shown]
-        link = f"[{notebook.name[:2]}](notebooks/{notebook.name}.ipynb)"
-        minutes = str(notebook.minutes["demo"])
-        rows.append((link, notebook.question, notebook.paper, minutes, ", ".join(links)))
-    return _markdown("notebook, question, paper, minutes, figures", rows)
-
-
-def findings() -> str:
-    """The findings for the README, one a line."""
-    return _listed("finding")
-
-
-def failures() -> str:
-    """What did not come out as a paper says, one a line."""
-    return _listed("failure")
-
-
-def _listed(kind: str) -> str:
-    chosen = [(entry, getattr(entry, kind)) for entry in figure_index.entries(FIGURES)]
-    lines = []
-    for entry, sentence in chosen:
-        if sentence:
-            text = figure_index.filled(sentence, record_of(entry))
-            lines.append(f"* {text} [Figure](figures/{entry.scale}/{entry.slug}.png).")
-    return "\n".join(lines)
-
-
-def _markdown(columns: str, rows) -> str:
-    heads = columns.split(", ")
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-TABLES: Mapping = {
-    "figures": figures,
-    "notebooks": notebooks,
-    "findings": findings,
-    "failures": failures,
-}
+    templates.globals |= {"expected": expected, "filled": figure_index.filled}
+    notebooks = figure_index.read(FIGURES)
+    rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
+    return templates.get_template(f"{name}.md.j2").render(notebooks=notebooks, rows=rows).strip()
 
 
 def renewed(text: str) -> str:
     """`text` with every marked table made anew; ValueError for a mark of no known table."""
 
     def block(match):
-        if match[2] not in TABLES:
-            raise ValueError(f"no table {match[2]!r}; there are {', '.join(TABLES)}")
-        return f"{match[1]}\n{TABLES[match[2]]()}\n\n"
+        try:
+            return f"{match[1]}\n{table(match[2])}\n\n"
+        except jinja2.TemplateNotFound:
+            raise ValueError(f"there is no table {match[2]!r}") from None
 
     return MARKED.sub(block, text)
 

@@ -84,10 +84,10 @@ def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
     )
     index(tmp_path, monkeypatch, text + 'scale = "demo"\nsentence = "ends at {gone:.1f}"\n')
     with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
-        tables.figures()
+        tables.table("figures")
     files.write(tmp_path / "demo" / "one.json", json.dumps(record(gap=1)).encode())
     with pytest.raises(ValueError, match="one quotes gone"):
-        tables.figures()
+        tables.table("figures")
 
 
 def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale():
@@ -149,7 +149,9 @@ def test_the_tables_say_what_the_records_say(name):
 
 
 def test_the_table_of_figures_counts_claims_and_states_tolerances():
-    lines = {entry.slug: line for entry, line in zip(ENTRIES, tables.figures().splitlines()[2:])}
+    lines = {
+        entry.slug: line for entry, line in zip(ENTRIES, tables.table("figures").splitlines()[2:])
+    }
     for entry in ENTRIES:
         held = tables.record_of(entry)
         claims = held["claims"]
@@ -159,6 +161,6 @@ def test_the_table_of_figures_counts_claims_and_states_tolerances():
 
 
 def test_a_mark_of_an_unknown_table_is_an_error():
-    with pytest.raises(ValueError, match="no table 'nosuch'"):
+    with pytest.raises(ValueError, match="there is no table 'nosuch'"):
         tables.renewed("<!-- nosuch, made by python -m lib.site tables -->\n<!-- end -->")
     assert tables.renewed("no marks") == "no marks"
