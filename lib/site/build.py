@@ -113,12 +113,14 @@ def _pages(site: Site) -> list[str]:
     pages = [(notebook, _notebook(site, notebook)) for notebook in site.notebooks]
     best = figure_pages.largest(site.figures)
     site.write("index.html", "index", "Figures and findings", best=best, notebooks=pages, site=site)
+    rows = figure_pages.statements(best)
     site.write(
         "ledger.html",
         "ledger",
         "Ledger",
         "What each paper states, beside what was measured for it.",
-        rows=figure_pages.statements(best),
+        rows=rows,
+        columns=[name for name in figure_pages.COLUMNS if any(row.get(name) for row in rows)],
         script=True,
     )
     troubles = _benchmarks(site)

@@ -1,6 +1,6 @@
 """The figures to show, each with its record and its sentence, and their claims as one table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,10 @@ SOURCES = {  # of data, as a reader would say it
     "hub": "real, from the hub",
     "demo": "small embedded stand-in",
 }
+COLUMNS = (  # of the ledger, behind paper and statement
+    *("kind", "setting", "measured quantity", "theory", "measured", "margin", "seeds", "catches"),
+    *("holds", "remark"),
+)
 
 
 @dataclass(frozen=True)
@@ -122,40 +126,65 @@ def _figure(place: Path, slug: str, entry: Entry | None) -> Figure:
 
 
 def statements(shown: list[Figure]) -> list[dict]:
-    """One row per checked claim of the figures, and per statement that cannot be checked.
+    """One row by COLUMNS per claim of the figures, and per statement that cannot be checked.
 
-    A ledger beside a record (figures/<scale>/<slug>.md) says more of the same claims and takes
-    their place. Of each paper, ledgers come first.
+    Of each paper, ledgers come first: records that hold the statements of their claims.
     """
     found = []
     for figure in shown:
-        path = figure.folder / f"{figure.slug}.md"
-        rows = ledger.read(path.read_text(encoding="utf-8")) if path.exists() else []
-        paper = figure.record["paper"]
-        place = (paper or "~", not rows)
-        rows = rows or [_row(claim, figure) for claim in figure.record["claims"]]
-        found += [(place, {**row, "paper": paper, "figure": figure}) for row in rows]
+        paper, rows = figure.record["paper"], _markdown_ledger(figure)
+        place = (paper or "~", not (rows or figure.record["statements"]))
+        for row in rows or [*_claims(figure), *_unchecked(figure)]:
+            found.append((place, {"paper": paper, "figure": figure} | row))
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
+def _markdown_ledger(figure: Figure) -> list[dict]:
+    """The rows of a ledger whose record does not hold its statements yet."""
+    path, read = figure.folder / f"{figure.slug}.md", getattr(ledger, "read", None)
+    if read is None or figure.record["statements"] or not path.exists():
+        return []
+    return read(path.read_text(encoding="utf-8"))
+
+
+def _claims(figure: Figure) -> Iterator[dict]:
+    seeds = len(figure.record["seeds"])
+    for claim in figure.record["claims"]:
+        source = str(claim["source"]).removeprefix(f"paper {figure.record['paper']}, ")
+        name, margin = claim.get("number") or source, claim.get("margin")
+        yield {
+            "statement": name,
+            "says": figure.record["statements"].get(name, {}).get("says", ""),
+            "kind": claim.get("kind", ""),
+            "setting": claim.get("setting") or figure.scale,
+            "measured quantity": claim["statement"],
+            "theory": claim["bound"],
+            "measured": measured(claim),
+            "margin": number(margin) if isinstance(margin, int | float) else "",
+            "seeds": str(claim.get("seeds") or seeds or ""),
+            "catches": ", ".join(claim.get("catches") or ()),
+            "holds": verdict(claim),
+            "remark": claim.get("remark", ""),
+        }
+
+
+def _unchecked(figure: Figure) -> Iterator[dict]:
+    for name, statement in figure.record["statements"].items():
+        if why := statement.get("why"):
+            says = statement.get("says", "")
+            yield {"statement": name, "says": says, "holds": "not checked", "remark": why}
+
+
+def verdict(claim: Mapping) -> str:
+    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
+    powerless = claim.get("catches") == [] and bool(claim.get("fails_if"))
+    return "NO" if claim["holds"] is not True else "no power" if powerless else "yes"
+
+
 def measured(claim: Mapping) -> str:
-    """The measured value as text; a failing claim has more digits: by how little it fails."""
+    """The measured value with its interval; a failing claim has more digits: by how little."""
     if claim["measured"] is None:
         return "not a number"
-    return number(claim["measured"]) if claim["holds"] is True else f"{claim['measured']:.7g}"
-
-
-def _row(claim: Mapping, figure: Figure) -> dict:
-    margin = claim.get("margin")
-    return {
-        "statement": str(claim["source"]).removeprefix(f"paper {figure.record['paper']}, "),
-        "says": "",
-        "setting": figure.scale,
-        "measured quantity": claim["statement"],
-        "theory": claim["bound"],
-        "measured": measured(claim),
-        "margin": number(margin) if isinstance(margin, int | float) else "",
-        "seeds": str(len(figure.record["seeds"]) or ""),
-        "holds": "yes" if claim["holds"] is True else "NO",
-        "remark": "",
-    }
+    text = number(claim["measured"]) if claim["holds"] is True else f"{claim['measured']:.7g}"
+    ends = [number(end) for end in claim.get("interval") or () if end is not None]
+    return f"{text} [{', '.join(ends)}]" if len(ends) == 2 else text

@@ -19,13 +19,14 @@ KINDS = {  # what a record of today's schema holds
     "numbers": dict,
     "provenance": dict,
 }
+OPTIONAL = {"alt": str, "statements": dict}  # statements: of a ledger, {number: {says, why}}
 OF_CLAIM = {"id", "statement", "source", "measured", "bound", "holds"}
 
 
 def read(path: Path) -> tuple[dict, list[str]]:
-    """The record with every key of KINDS and "alt", and what is wrong with it."""
+    """The record with every key of KINDS and OPTIONAL, and what is wrong with it."""
     name = f"figures/{path.parent.name}/{path.name}"
-    empty = {"alt": ""} | {key: kind() for key, kind in KINDS.items()}
+    empty = {key: kind() for key, kind in (KINDS | OPTIONAL).items()}
     if not path.exists():
         return empty, [f"There is no record {name}; running its notebook makes it."]
     try:

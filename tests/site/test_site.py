@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files, provenance
-from lib.companion import claims, record
+from lib.companion import claims, ledger, record
 from lib.site import build
 from lib.site.__main__ import main
 
@@ -275,6 +275,28 @@ def test_links_between_notebooks_lead_to_pages_and_others_are_undone(place):
     assert links == ["01_x-demo.html"]
 
 
+def test_a_record_with_statements_is_a_ledger(place):
+    save("good", holds=False)
+    path = place / "figures" / "demo" / "good.json"
+    saved = json.loads(path.read_text("utf-8"))
+    about = {"number": "Lemma 9", "setting": "two", "seeds": 7, "kind": "form"}
+    saved["claims"][0] |= about | {"interval": [0.1, 0.4]}
+    weak = {"holds": True, "fails_if": ["a"], "catches": [], "remark": "$x$"}
+    saved["claims"].append(saved["claims"][0] | weak)
+    saved["statements"] = {
+        "Lemma 9": {"topic": "t", "says": "says $t^2$ < 1", "why": ""},
+        "Remark 1": {"topic": "r", "says": "defines", "why": "a definition"},
+    }
+    write(path, saved)
+    failed, powerless, unchecked = built(place)[0]["ledger.html"].select("tbody tr")
+    assert "says" in failed.text and failed.math and "< 1" in failed.text
+    for words in ("Lemma 9", "form", "two", "7", "0.25 [0.1, 0.4]", "NO"):
+        assert words in failed.text, words
+    assert powerless["data-holds"] == "no power"
+    assert unchecked["data-holds"] == "not checked" and "a definition" in unchecked.text
+
+
+@pytest.mark.skipif(not hasattr(ledger, "read"), reason="ledgers are records now")
 def test_a_ledger_takes_the_place_of_its_records_claims(place):
     save("good")
     write(place / "figures" / "demo" / "good.md", LEDGER)
