@@ -88,7 +88,7 @@ def _hub_folder() -> Path | None:
 
     cached = [try_to_load_from_cache(REPOSITORY, name, revision=REVISION) for name in FILES]
     if not all(isinstance(path, str) for path in cached):
-        if not locate.hub_reachable():
+        if not hub.reachable():
             return None
         try:
             cached = [hf_hub_download(REPOSITORY, name, revision=REVISION) for name in FILES]

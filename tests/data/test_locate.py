@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lib.data import images, locate
+from lib.data import hub, images, locate, parquet, sources
 
 REAL = os.environ.get("DATA_DIR")
 
@@ -306,46 +306,46 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
 def test_hub_that_answers(nowhere, monkeypatch, answer, reachable):
     address, stop = serve(answer)
     monkeypatch.setenv("HF_ENDPOINT", address)
-    assert locate.hub_reachable() is reachable
+    assert hub.reachable() is reachable
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert locate.hub_reachable() is False
+    assert hub.reachable() is False
     stop()
 
 
 def test_a_reachable_hub_is_used_and_checked(folder, nowhere, monkeypatch):
-    monkeypatch.setattr(locate, "hub_reachable", lambda: True)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
     assert images.identity("mnist") == {
-        "name": "mnist", "source": "hub", "revision": images.MNIST.revision, "rows": 70_000
+        "name": "mnist", "source": "hub", "revision": images.IMAGES["mnist"].revision, "rows": 70_000
     }  # fmt: skip
     monkeypatch.setattr(locate, "_download", lambda source: folder)
     test = images.load("mnist", "test")
-    assert (len(test), test.source, test.revision) == (3, "hub", images.MNIST.revision)
+    assert (len(test), test.source, test.revision) == (3, "hub", images.IMAGES["mnist"].revision)
     monkeypatch.undo()
     monkeypatch.setattr(
         "huggingface_hub.hf_hub_download",
         lambda *_, **__: str(folder / "test-00000-of-00001.parquet"),
     )
     with pytest.raises(ValueError, match="not the file that was pinned"):
-        locate._download(images.MNIST)
+        locate._download(images.IMAGES["mnist"])
 
 
 def test_a_download_that_breaks_off_falls_back(nowhere, monkeypatch, capsys):
     def broken(source):
         raise ConnectionError("reset")
 
-    monkeypatch.setattr(locate, "hub_reachable", lambda: True)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
     monkeypatch.setattr(locate, "_download", broken)
     assert images.load("mnist", "test").source == "demo"
     assert "the download broke off (ConnectionError)" in capsys.readouterr().out
 
 
 def test_demo_leaves_the_hub_alone(nowhere, monkeypatch):
-    monkeypatch.setattr(locate, "hub_reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was asked"))
     assert images.identity("mnist", demo=True)["source"] == "demo"
 
 
 def test_importing_the_module_is_light():
-    heavy = {"torch", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
+    heavy = {"torch", "datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
     code = (
         f"import sys, lib.data.locate, lib.data.images; print(sorted({heavy} & set(sys.modules)))"
     )

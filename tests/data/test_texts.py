@@ -221,7 +221,7 @@ def test_samples_and_held_out_rows(nowhere):
 
 
 def test_importing_the_module_is_light():
-    heavy = {"torch", "pyarrow", "transformers", "huggingface_hub"}
+    heavy = {"torch", "datasets", "pyarrow", "transformers", "huggingface_hub"}
     code = f"import sys, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
