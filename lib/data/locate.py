@@ -79,10 +79,12 @@ def identify(source: Source, where: str, folder: Path | None) -> dict:
     if where == "hub":
         revision, rows = source.revision, source.rows
     else:
-        paths = [path for split in source.splits for path in parquet.files(folder, split)]
-        rows = sum(parquet.count(path) for path in paths)
-        sums = b"".join(bytes.fromhex(hub.sha256(path)) for path in paths)
-        revision = hashlib.sha256(sums).hexdigest()[:16]
+        digest, rows = hashlib.sha256(), 0
+        for split in source.splits:
+            for path in parquet.files(folder, split):
+                rows += parquet.count(path)
+                digest.update(bytes.fromhex(hub.sha256(path)))
+        revision = digest.hexdigest()[:16]
     return {"name": source.name, "source": where, "revision": revision, "rows": rows}
 
 

@@ -105,7 +105,7 @@ def _without_bars():
     """Without the bars that `datasets` draws while it copies a file, a matter of moments."""
     import datasets
 
-    shown = datasets.utils.are_progress_bars_enabled()
+    shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         yield

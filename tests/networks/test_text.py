@@ -124,7 +124,7 @@ def test_attended_tokens_count():
 
 def test_words_are_counted_cut_and_filled_up():
     words = Vocabulary.of(["The film<br />is good, good", "the END isn't"], 7)
-    assert words.names == ("[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end")
+    assert words.names == ["[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end"]
     found = words.encode(["Good the\nzebra", "the the the the the the"], 5)
     assert found.ids.tolist() == [[1, 3, 4, 2, 0], [1, 4, 4, 4, 4]] and found.cut == 1
     assert found.ids.dtype == torch.int32
@@ -150,7 +150,7 @@ def test_word_pieces_agree_with_words_about_length():
     made = tokenizers.Tokenizer(tokenizers.models.WordPiece(names, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    pieces = vocabulary.WordPieces(made)
+    pieces = Vocabulary(made)
     found = pieces.encode(["good film", "good good good good"], 5)
     assert found.ids.tolist() == [[2, 4, 5, 3, 0], [2, 4, 4, 4, 4]] and found.cut == 1
     assert len(pieces) == 6 and pieces.names[4] == "good"
