@@ -197,8 +197,3 @@ class VisionTransformer(nn.Module):
         )  # (b, T, d), class token first
         tokens = self.blocks(self.dropout(tokens + self.positions))
         return self.head(tokens[:, 0])  # (b, classes)
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Number of trained scalars of `model`."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -150,6 +150,15 @@ def test_augmented_batches_depend_on_seed_and_step_alone():
     assert isinstance(first.to("cpu"), augmentation.AugmentedBatches)
 
 
+def test_every_offset_of_a_crop_is_drawn():
+    data = images.load("cifar10", "train", demo=True, rows=60)
+    batches = augmentation.AugmentedBatches(data.images, data.labels, 60, 0)
+    top, left, mirrored = (np.concatenate(v) for v in zip(*map(batches._draw, range(20))))
+    for offsets in (top, left):
+        assert set(offsets.tolist()) == set(range(9))  # 0 ... 2 padding, both ends among them
+    assert 0.4 < mirrored.mean() < 0.6
+
+
 def test_parts_of_an_augmented_batch_make_the_whole():
     data = images.load("cifar10", "train", demo=True, rows=60)
     whole = augmentation.AugmentedBatches(data.images, data.labels, 10, 0)

@@ -60,6 +60,20 @@ def test_pairs_from_data_dir(home):
     }
 
 
+@pytest.mark.parametrize("name", texts.TEXTS)
+def test_train_and_test_are_read_from_their_own_files(home, name):
+    source = texts.TEXTS[name]
+    for k, split in enumerate(source.splits):
+        rows = {column: [f"{split} {column}"] for column in source.columns} | {source.label: [k]}
+        write(home / name, rows, (split,))
+    for k, split in enumerate(("train", "test")):
+        part = texts.load(name, split)
+        assert part.texts == [f"{source.splits[k]} {source.columns[0]}"]
+        assert part.labels.tolist() == [k]
+        if part.pairs:
+            assert part.pairs == [f"{source.splits[k]} hypothesis"]
+
+
 def test_a_comment_is_toxic_from_one_half_on(home):
     write(home / "civil_comments", COMMENT)
     train = texts.load("civil_comments", "train")
@@ -206,8 +220,15 @@ def test_samples_and_held_out_rows(nowhere):
     part = train.sample(30, seed=1)
     assert len(part) == len(part.texts) == len(part.pairs) == 30
     assert part.texts == train.sample(30, seed=1).texts != train.sample(30, seed=2).texts
+    place = {text: k for k, text in enumerate(zip(train.texts, train.pairs, strict=True))}
+    drawn = [place[row] for row in zip(part.texts, part.pairs, strict=True)]
+    assert max(drawn) > 1000 and drawn != sorted(drawn)  # no first rows, in no given order
+    for rows in (0, -1):
+        with pytest.raises(ValueError, match="rows must be 1 or more"):
+            train.sample(rows)
     assert train.sample(None) is train and train.sample(10**6) is train
     kept, held = train.hold_out(200, seed=3)
+    assert (len(kept), len(held)) == (1800, 200)
     together = sorted(zip(kept.texts + held.texts, kept.pairs + held.pairs, strict=True))
     assert together == sorted(zip(train.texts, train.pairs, strict=True))
     where = dict(
@@ -234,6 +255,8 @@ def test_importing_the_module_is_light():
     ("name", "classes"), [("multi_nli", 3), ("civil_comments", 2), ("imdb", 2)]
 )
 def test_real_sets(name, classes):
-    for split in ("train", "test"):
+    rows = {"multi_nli": (40_256, 9_815), "civil_comments": (6_988, 1_000), "imdb": (25_000,) * 2}
+    for split, count in zip(("train", "test"), rows[name], strict=True):
         part = texts.load(name, split)
         assert set(part.labels.tolist()) == set(range(classes)) and part.source == "data_dir"
+        assert len(part) == count
