@@ -1,4 +1,4 @@
-"""CIFAR-10 and its stand-in, bad images named by row, and random crops and flips on whole batches."""
+"""CIFAR-10 and its stand-in, bad images named by row, and random crops and flips of batches."""
 
 import io
 
@@ -21,7 +21,7 @@ def pictures(rows, seed=0, side=32):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A DATA_DIR with a small set laid out like CIFAR-10, train in two shards; the fixture is its cifar10/ folder."""
+    """The folder cifar10/ of a DATA_DIR: a small set laid out like CIFAR-10, train in two shards."""
     for k in (0, 1):
         shard = [png(p) for p in pictures(4, seed=k)]
         write_split(

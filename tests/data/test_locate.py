@@ -260,7 +260,7 @@ def test_offline_says_in_one_sentence_what_is_missing_and_what_runs(nowhere, mon
 
 
 def serve(answer: bytes | None):
-    """A local socket that accepts and sends `answer`, or accepts and stays silent: (address, stop)."""
+    """A local socket that accepts and sends `answer`, or stays silent for None: (address, stop)."""
     server = socket.create_server(("127.0.0.1", 0))
     held = []
 
@@ -315,7 +315,7 @@ def test_hub_that_answers(nowhere, monkeypatch, answer, reachable):
 
 
 def drip(first: bytes, rest: bytes, every: float):
-    """A local server that answers with `first` and then a byte of `rest` at a time: (address, stop)."""
+    """A local server that sends `first`, then a byte of `rest` at a time: (address, stop)."""
     server, ended = socket.create_server(("127.0.0.1", 0)), threading.Event()
 
     def send(connection):
