@@ -131,6 +131,8 @@ def _read(
     source: sources.Source, files: list[Path], rows: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the first `rows` rows of the `files`."""
+    import pyarrow.compute as pc
+
     left = sum(map(parquet.count, files))
     left = left if rows is None else min(rows, left)
     pixels, labels = np.empty((left, *source.shape), dtype=np.uint8), []
@@ -142,7 +144,7 @@ def _read(
         labels.append(parquet.labels(path, numbers, source.classes))
         row = 0
         for table in data.iter(PIECE):
-            for encoded in table[source.columns[0]].to_pylist():
+            for encoded in pc.struct_field(table[source.columns[0]], "bytes").to_pylist():
                 pixels[place] = _decode(source, path, row, encoded)
                 place, row = place + 1, row + 1
         left -= len(data)
@@ -151,13 +153,13 @@ def _read(
     return pixels, np.concatenate(labels)
 
 
-def _decode(source: sources.Source, path: Path, row: int, encoded: dict | None) -> np.ndarray:
+def _decode(source: sources.Source, path: Path, row: int, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
     from PIL import Image, UnidentifiedImageError
 
     channels, height, width = source.shape
     try:
-        with Image.open(io.BytesIO((encoded or {}).get("bytes"))) as picture:
+        with Image.open(io.BytesIO(encoded)) as picture:
             found = len(picture.getbands())
             if found != channels:
                 raise ValueError(
