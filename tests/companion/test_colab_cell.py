@@ -1,4 +1,4 @@
-"""The door cell: it installs where `lib` is absent and does nothing where it is there."""
+"""The first cell of a stored notebook: it installs where `lib` is absent and does nothing where it is there."""
 
 import importlib.util
 
@@ -30,34 +30,34 @@ def run(source, monkeypatch, absent):
     return shell.called
 
 
-def opened(monkeypatch, address):
+def source(monkeypatch, address):
     monkeypatch.setattr(colab_cell, "address", lambda: address)
-    (cell,) = [cell for cell in colab_cell.opened([]) if colab_cell.is_door(cell)]
+    (cell,) = [cell for cell in colab_cell.installing([]) if colab_cell.installs(cell)]
     return cell.source
 
 
 def test_it_does_nothing_where_the_project_is(monkeypatch):
-    assert run(opened(monkeypatch, "https://example.org/a.git"), monkeypatch, absent=False) == []
+    assert run(source(monkeypatch, "https://example.org/a.git"), monkeypatch, absent=False) == []
 
 
 def test_it_installs_from_the_repository_where_the_project_is_absent(monkeypatch):
-    source = opened(monkeypatch, "https://example.org/a.git")
-    assert 'repository = "https://example.org/a.git"' in source
-    (pip, line), *_ = run(source, monkeypatch, absent=True)
+    text = source(monkeypatch, "https://example.org/a.git")
+    assert 'repository = "https://example.org/a.git"' in text
+    (pip, line), *_ = run(text, monkeypatch, absent=True)
     assert pip == "pip" and line == 'install --quiet "attention-dynamics @ git+{repository}"'
 
 
 def test_without_an_address_it_asks_for_one(monkeypatch):
     with pytest.raises(ImportError, match="Write the address"):
-        run(opened(monkeypatch, ""), monkeypatch, absent=True)
+        run(source(monkeypatch, ""), monkeypatch, absent=True)
 
 
 def test_it_stands_once_behind_the_title():
     title, code = nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("scale = 1")
-    once = colab_cell.opened([title, code])
-    assert [colab_cell.is_door(cell) for cell in once] == [False, True, False]
-    assert [cell.source for cell in colab_cell.opened(once)] == [cell.source for cell in once]
-    assert colab_cell.is_door(colab_cell.opened([code])[0])
+    once = colab_cell.installing([title, code])
+    assert [colab_cell.installs(cell) for cell in once] == [False, True, False]
+    assert [cell.source for cell in colab_cell.installing(once)] == [cell.source for cell in once]
+    assert colab_cell.installs(colab_cell.installing([code])[0])
 
 
 @pytest.mark.parametrize(
