@@ -31,7 +31,9 @@ def folder(name: str) -> Path:
 
 
 def redirect(name: str, place: Path | None) -> None:
-    """From now on this process has the folder `name` at `place`; None takes the redirection back."""
+    """From now on this process has the folder `name` at `place`; None takes the redirection
+    back.
+    """
     if place is None:
         _elsewhere.pop(name, None)
     else:
@@ -39,7 +41,9 @@ def redirect(name: str, place: Path | None) -> None:
 
 
 def in_repository() -> bool:
-    """Whether this code lies in its repository, with the notebooks, and is not installed elsewhere."""
+    """Whether this code lies in its repository, with the notebooks, and is not installed
+    elsewhere.
+    """
     return (ROOT / "notebooks" / "scales.toml").is_file()
 
 

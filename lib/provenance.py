@@ -40,7 +40,9 @@ def digest(parts: Mapping) -> str:
 
 
 def git(*arguments: str) -> str | None:
-    """Output of git in this repository, or None where git or the repository is absent or git refuses."""
+    """Output of git in this repository, or None where git or the repository is absent or git
+    refuses.
+    """
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
@@ -52,7 +54,9 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, with "-dirty" when more than figures and executed notebooks has changed."""
+    """The commit checked out, with "-dirty" when more than figures and executed notebooks has
+    changed.
+    """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None

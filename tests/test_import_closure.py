@@ -1,4 +1,9 @@
-"""What a notebook draws on: its own imports, through one another, and nothing else of the library."""
+"""What a notebook draws on: its own imports, through one another, and nothing else of the
+library.
+"""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -55,20 +60,13 @@ def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(sour
 
 def test_what_runs_is_in_the_closure():
     """Modules that the imports of a notebook really load are all among those found statically."""
-    import subprocess
-    import sys
-
     text = (NOTEBOOKS / "01_fixed_decoder.py").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith(("from lib", "import lib"))]
-    code = "\n".join(
-        [
-            *lines,
-            "import sys",
-            "print(*[m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'lib'], sep='\\n')",
-        ]
+    said = (
+        "print(*[m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'lib'], sep='|')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=files.ROOT, capture_output=True, text=True, check=True
-    )
-    loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.split()}
+    code = "\n".join([*lines, "import sys", said])
+    run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], **run)
+    loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
     assert loaded and loaded <= names(text)

@@ -1,4 +1,6 @@
-"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known scales."""
+"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known
+scales.
+"""
 
 import tomllib
 

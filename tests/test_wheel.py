@@ -1,4 +1,6 @@
-"""The wheel alone, without its repository: what it contains, and notebook 01 running on it as on Colab."""
+"""The wheel alone, without its repository: what it contains, and notebook 01 running on it as on
+Colab.
+"""
 
 import os
 import shutil

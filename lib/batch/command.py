@@ -36,7 +36,9 @@ class Command:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true and plain words work."""
+    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true and plain words
+    work.
+    """
     key, equals, value = text.partition("=")
     if not (equals and key.isidentifier()):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form parameter=value")
@@ -75,7 +77,8 @@ class _Parser(argparse.ArgumentParser):
         args = super().parse_args(argv)
         if args.store and (args.scale != "demo" or args.settings):
             self.error(
-                "--store keeps the demo scale with its default parameters; leave out --scale and --set"
+                "--store keeps the demo scale with its default parameters; "
+                "leave out --scale and --set"
             )
         if args.workers is not None and args.workers < 1:
             self.error("--workers must be at least 1")

@@ -16,7 +16,8 @@ INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 
 @dataclass(frozen=True)
 class Means:
-    """What a plan is executed with: a Dask scheduler's address or this machine's cores, notebooks at
+    """What a plan is executed with: a Dask scheduler's address or this machine's cores, notebooks
+    at
     a time, and the longest seconds for one cell."""
 
     scheduler: str | None = None
@@ -70,8 +71,8 @@ def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
 def stop() -> None:
     """End this process, its workers and their kernels at once, with status 130.
 
-    Kernels lie in sessions of their own and get no Ctrl-C; Dask would wait for running notebooks and
-    report each worker it misses.
+    Kernels lie in sessions of their own and get no Ctrl-C; Dask would wait for running notebooks
+    and report each worker it misses.
     """
     import psutil
 

@@ -11,7 +11,8 @@ from lib.files import folder
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook at one scale. `overrides` go to papermill; `parts` is its fingerprint without the
+    """One notebook at one scale. `overrides` go to papermill; `parts` is its fingerprint without
+    the
     data; `changes` are the parameters that are not the scale's own.
 
     The folders are those of whoever plans the job; a worker on another machine may see other

@@ -1,4 +1,6 @@
-"""One batch at a time for each notebook and scale, by a lock that ends with the process that has it."""
+"""One batch at a time for each notebook and scale, by a lock that ends with the process that has
+it.
+"""
 
 import contextlib
 import getpass

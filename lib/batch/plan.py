@@ -1,4 +1,6 @@
-"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run again."""
+"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run
+again.
+"""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -65,7 +67,9 @@ def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store
 
 
 def select(names: Iterable[str], known: list[str]) -> list[str]:
-    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no name."""
+    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no
+    name.
+    """
     chosen = []
     for name in names:
         fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]

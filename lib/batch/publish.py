@@ -1,4 +1,6 @@
-"""From a run that succeeded to figures/<scale>/: all of its figures or none, and then its marker."""
+"""From a run that succeeded to figures/<scale>/: all of its figures or none, and then its
+marker.
+"""
 
 import os
 import shutil
@@ -27,7 +29,9 @@ class Published:
 
 
 def publish(outcome: Outcome) -> Published:
-    """Publish the figures of a run that succeeded; a disk that refuses them makes the job a failed one."""
+    """Publish the figures of a run that succeeded; a disk that refuses them makes the job a failed
+    one.
+    """
     job = outcome.job
     copy = f"  ({os.path.relpath(job.copy)})"
     if outcome.error or job.custom:
@@ -106,8 +110,7 @@ def _store(job: Job) -> None:
     notebook = nbformat.v4.new_notebook(
         metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
-    for place, (cell, ran) in enumerate(zip(source.cells, executed.cells, strict=True)):
-        cell.id = f"cell-{place:02d}"
+    for cell, ran in zip(source.cells, executed.cells, strict=True):
         cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
         if cell.cell_type == "code":
             cell.outputs = [without_widget(output) for output in ran.outputs]

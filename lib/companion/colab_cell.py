@@ -21,30 +21,39 @@ import importlib.util
 if importlib.util.find_spec("lib") is None:
     repository = "ADDRESS"
     if not repository:
-        raise ImportError("Write the address of the project's git repository into this cell and run it again.")
+        raise ImportError(
+            "Write the address of the project's git repository into this cell and run it again."
+        )
     %pip install --quiet "attention-dynamics @ git+{repository}"
     %env FIGURES_DIR=figures
     %env RUNS_DIR=runs"""
 
 
 def address() -> str:
-    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as there is none."""
+    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as
+    there is none.
+    """
     path = files.ROOT / "pyproject.toml"
     project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
     return project.get("urls", {}).get("repository", "")
 
 
 def installs(cell) -> bool:
-    """Whether a notebook's cell is that cell: by its tag or, where a tool has dropped tags, its id."""
-    return TAG in (*cell.metadata.get("tags", []), cell.get("id"))
+    """Whether a notebook's cell is that cell, also where a tool has dropped its tag."""
+    first_line = CELL.partition("\n")[0]
+    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(first_line)
 
 
 def installing(cells: list) -> list:
-    """The cells of a notebook with that cell behind its title, once, and ids that differ."""
+    """The cells of a notebook with that cell behind its title, once, and ids by place: a tool that
+    merges notebooks hands ids on to other cells.
+    """
     first = nbformat.v4.new_code_cell(
         CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]}
     )
     own = [cell for cell in cells if not installs(cell)]
+    for place, cell in enumerate(own):
+        cell.id = f"cell-{place:02d}"
     place = 1 if own and own[0].cell_type == "markdown" else 0
     return [*own[:place], first, *own[place:]]
 

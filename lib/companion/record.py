@@ -53,7 +53,9 @@ class Difference:
 
 
 def compare(new: Mapping, old: Mapping) -> list[Difference]:
-    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old` states."""
+    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old`
+    states.
+    """
     differences = []
     for name, row in old["numbers"].items():
         value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
@@ -69,8 +71,8 @@ def compare(new: Mapping, old: Mapping) -> list[Difference]:
 def reproduces(new: Mapping, place: Path) -> bool:
     """Whether the run that gave the record `new` reproduces the figure of the record at `place`.
 
-    It does where numbers agree within tolerance, claims ask and find the same, and parameters, data,
-    words and drawn data are those of before. A figure with a missing or damaged file is not
+    It does where numbers agree within tolerance, claims ask and find the same, and parameters,
+    data, words and drawn data are those of before. A figure with a missing or damaged file is not
     reproduced.
     """
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
@@ -89,9 +91,7 @@ def reproduces(new: Mapping, place: Path) -> bool:
         return False
 
 
-_FIXED = (
-    "schema", "paper", "figure", "caption", "alt", "notebook", "scale", "parameters", "seeds", "data",
-)  # fmt: skip
+_FIXED = "schema paper figure caption alt notebook scale parameters seeds data".split()
 
 
 def _tolerances(record: Mapping) -> dict[str, str]:
@@ -125,7 +125,9 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 
 
 def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
-    """The figure as PNG and PDF; neither carries a date, so the same figure gives the same bytes."""
+    """The figure as PNG and PDF; neither carries a date, so the same figure gives the same
+    bytes.
+    """
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     png, pdf = io.BytesIO(), io.BytesIO()
     figure.savefig(
@@ -160,7 +162,9 @@ class Run:
         object.__setattr__(self, "_parts", provenance.fingerprint(self.notebook, self.parameters))
 
     def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
-        """A folder under runs/ for finished parts of a long run; other code, parameters or `data` have another."""
+        """A folder under runs/ for finished parts of a long run; other code, parameters or `data`
+        have another.
+        """
         key = provenance.digest(self._parts | {"data": [dict(row) for row in data]})
         return files.folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
 

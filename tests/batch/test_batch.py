@@ -1,4 +1,6 @@
-"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures leave."""
+"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures
+leave.
+"""
 
 import dataclasses
 import json
@@ -126,7 +128,9 @@ class Repository:
         return subprocess.run(["git", *who, *arguments], **run).stdout
 
     def commit_record(self, **changes):
-        """Commit the record of 01_good with `changes`, and leave the true one in the working tree."""
+        """Commit the record of 01_good with `changes`, and leave the true one in the working
+        tree.
+        """
         path = self.demo / "01_good.json"
         true = path.read_bytes()
         path.write_text(json.dumps(json.loads(true) | changes))
@@ -535,7 +539,7 @@ def test_a_full_disk_is_a_failed_line_and_leaves_what_was_there(repository, firs
     before = repository.files("figures")
     other = repository.root / "small"
     other.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", other]).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", other]).returncode:
         pytest.skip("no small disk can be mounted here")
     try:
         done = repository.batch("01_good", "--force", FIGURES_DIR=str(other))
@@ -634,9 +638,15 @@ def test_parameters_cell_is_found_once():
         parameters.literals("# %%\nseeds = 5\n")
 
 
-@pytest.mark.parametrize(("scale", "source", "expected"), [
-    ("desk", "demo", True), ("desk", "data_dir", False), ("desk", "synthetic", False), ("demo", "demo", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scale", "source", "expected"),
+    [
+        ("desk", "demo", True),
+        ("desk", "data_dir", False),
+        ("desk", "synthetic", False),
+        ("demo", "demo", False),
+    ],
+)
 def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, expected):
     job = dataclasses.replace(job, scale=scale)
     outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")

@@ -1,10 +1,14 @@
-"""The first cell of a stored notebook: it installs where `lib` is absent and does nothing where it is there."""
+"""The first cell of a stored notebook: it installs where `lib` is absent and does nothing where it
+is there.
+"""
 
 import importlib.util
 
+import jupytext
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
+from jupytext.cli import jupytext as jupytext_command
 
 from lib import files
 from lib.companion import colab_cell
@@ -58,6 +62,30 @@ def test_it_stands_once_behind_the_title():
     assert [colab_cell.installs(cell) for cell in once] == [False, True, False]
     assert [cell.source for cell in colab_cell.installing(once)] == [cell.source for cell in once]
     assert colab_cell.installs(colab_cell.installing([code])[0])
+
+
+def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
+    """`jupytext --update` drops the cell, which no .py has, and may hand its id on to another."""
+    text = '# %% [markdown]\n# # Title\n\n# %% tags=["parameters"]\nscale = 1\n\n# %%\nscale\n'
+    (tmp_path / "01.py").write_text(text)
+    notebook = jupytext.reads(text, fmt="py:percent")
+    notebook.cells = colab_cell.installing(notebook.cells)
+    stored = tmp_path / "01.ipynb"
+    nbformat.write(nbformat.from_dict(notebook), stored)
+    jupytext_command(["--to", "ipynb", "--update", str(tmp_path / "01.py")])
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+    for _ in range(2):
+        assert colab_cell.main() == 0
+        cells = nbformat.read(stored, 4).cells
+        assert [cell.id for cell in cells] == ["cell-00", "install", "cell-01", "cell-02"]
+        assert [cell.source for cell in cells] == [cell.source for cell in notebook.cells]
+
+
+def test_a_handed_on_id_stays_unique():
+    title, code = nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("scale = 1")
+    code.id = colab_cell.TAG
+    ids = [cell.id for cell in colab_cell.installing([title, code])]
+    assert ids == ["cell-00", "install", "cell-01"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""lib.companion.record: the record's layout, the same bytes for the same figure, no half-written file, bad input."""
+"""lib.companion.record: the record's layout, the same bytes for the same figure, no half-written
+file, bad input.
+"""
 
 import hashlib
 import json
@@ -65,9 +67,22 @@ def test_record_has_the_layout_of_every_figure(figures):
     assert path == figures / "demo" / "fastrates_fig2.json"
     saved = json.loads(path.read_text(encoding="utf-8"))
     assert list(saved) == [
-        "schema", "slug", "paper", "figure", "caption", "alt", "notebook", "scale", "parameters", "seeds",
-        "data", "claims", "numbers", "drawn", "provenance",
-    ]  # fmt: skip
+        "schema",
+        "slug",
+        "paper",
+        "figure",
+        "caption",
+        "alt",
+        "notebook",
+        "scale",
+        "parameters",
+        "seeds",
+        "data",
+        "claims",
+        "numbers",
+        "drawn",
+        "provenance",
+    ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert saved["parameters"] == {"seeds": 3}
     assert saved["alt"] == "One panel: margin against iteration. Lines and marks: alpha_opt."
@@ -78,9 +93,16 @@ def test_record_has_the_layout_of_every_figure(figures):
     assert saved["claims"][0]["measured"] is None and saved["claims"][0]["holds"] is False
     made = saved["provenance"]
     assert set(made) == {
-        "commit", "fingerprint", "versions", "device", "dtype", "threads", "seconds",
-        "peak_memory_mb", "date",
-    }  # fmt: skip
+        "commit",
+        "fingerprint",
+        "versions",
+        "device",
+        "dtype",
+        "threads",
+        "seconds",
+        "peak_memory_mb",
+        "date",
+    }
     assert made["versions"]["numpy"] == np.__version__
     assert made["seconds"] >= 0
 
@@ -235,10 +257,14 @@ def notebooks(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "folder"),
-    [({}, "figures/demo"), ({"scale": "desk", "seeds": 20}, "figures/desk"),
-     ({"seeds": 3}, "runs/custom/01_x-*/figures/demo"), ({"scale": "desk"}, "runs/custom/01_x-*/figures/desk"),
-     ({"scale": "paper"}, "runs/custom/01_x-*/figures/paper")],
-)  # fmt: skip
+    [
+        ({}, "figures/demo"),
+        ({"scale": "desk", "seeds": 20}, "figures/desk"),
+        ({"seeds": 3}, "runs/custom/01_x-*/figures/demo"),
+        ({"scale": "desk"}, "runs/custom/01_x-*/figures/desk"),
+        ({"scale": "paper"}, "runs/custom/01_x-*/figures/paper"),
+    ],
+)
 def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_path, capsys):
     run = record.start("01_x", "A", OWN | given)
     path = run.save(picture(), "one", "Figure 2", "A line.")
@@ -275,9 +301,14 @@ def test_unknown_scale_names_the_known_ones():
 
 @pytest.mark.parametrize(
     "number",
-    [record.Number(float("nan"), 1.0), record.Number(float("inf"), 1.0), record.Number(1.0, float("nan")),
-     record.Number(1.0, -1.0), 3.0],
-)  # fmt: skip
+    [
+        record.Number(float("nan"), 1.0),
+        record.Number(float("inf"), 1.0),
+        record.Number(1.0, float("nan")),
+        record.Number(1.0, -1.0),
+        3.0,
+    ],
+)
 def test_bad_number_is_named(number, figures):
     with pytest.raises(ValueError, match="'error'"):
         save(numbers={"error": number})
