@@ -433,6 +433,18 @@ def test_interrupted_batch_keeps_what_is_finished_and_nothing_else(repository, f
     assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes only there")
+def test_a_path_that_the_c_locale_cannot_write_is_one_sentence(tmp_path):
+    place = tmp_path / "größe"
+    place.mkdir()
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = ENVIRONMENT | plain | {"RUNS_DIR": str(place), "PYTHONPATH": str(files.ROOT)}
+    command = [sys.executable, "-m", "lib.batch", "01", "--dry-run"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 2 and done.stdout == b""
+    assert done.stderr.count(b"\n") == 1 and b"set PYTHONUTF8=1" in done.stderr
+
+
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
