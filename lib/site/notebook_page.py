@@ -10,7 +10,7 @@ import nbformat
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from lib.companion.colab_cell import is_door
+from lib.companion.colab_cell import installs
 from lib.companion.notebook_cells import without_widget
 from lib.site import mathml, tables
 
@@ -38,7 +38,7 @@ def page(path: Path, descriptions: Mapping[str, str], links: Iterable[str]) -> P
         return Page(path.stem, "", ("It was never run: there is no executed copy and no .ipynb.",))
     try:
         notebook = nbformat.read(path, as_version=4)
-        cells = notebook.cells = [cell for cell in notebook.cells if not is_door(cell)]
+        cells = notebook.cells = [cell for cell in notebook.cells if not installs(cell)]
     except Exception as error:  # nbformat raises errors of many kinds for a damaged file
         return Page(path.stem, "", (f"The executed copy cannot be read: {type(error).__name__}.",))
     troubles = failures(cells)
