@@ -37,7 +37,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records, as `kernel.Records` has them."""
+    """Raw records."""
 
     status: np.ndarray
     ended: np.ndarray
@@ -68,12 +68,18 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
     ]
     A, signed = (_token_first(part, problem.n) for part in (problem.A, problem.signed))
     raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
-    kernel.train(
-        kernel.Problem(A, signed, problem.n, problem.logistic, problem.joint),
+    raw["status"], raw["ended"], raw["rise"] = kernel.train(
+        A,
+        signed,
+        problem.logistic,
+        problem.joint,
         np.array([rule.numbers() for rule in rules]),
         padded,
-        kernel.State(*mirrored, start, head),
-        kernel.Records(**raw),
+        *mirrored,
+        start,
+        head,
+        problem.n,
+        *(raw[name] for name in ("path", "head", "logs")),
     )
     by_rule = [{name: values[kind::kinds] for name, values in raw.items()} for kind in range(kinds)]
     for own, one in zip(times, by_rule, strict=True):

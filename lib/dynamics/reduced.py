@@ -12,7 +12,7 @@ from lib.attention.tokens import TokenSet
 from lib.compiled import gram
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
-from lib.dynamics.rules import NGD, NUMBERS, GradientRule
+from lib.dynamics.rules import NGD, GradientRule
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records of runs, as `kernel.Records` has them: margins, alpha (runs, k, n, T-1); scores, b
+    """Raw records of runs: margins, alpha (runs, k, n, T-1); scores, b
     (runs, k, n, T); logs (runs, k, 5)."""
 
     status: np.ndarray
@@ -82,18 +82,21 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
     """Train every run with every rule by the compiled kernel, in parallel over all of them."""
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
-    jobs = kernel.Jobs(
-        data=np.tile(np.arange(runs), len(rules)),
-        rule=np.repeat(np.array([rule.numbers() for rule in rules], NUMBERS), runs),
-        K=gram.pack(problem.K, n),
-        G=gram.pack(problem.G, n),
-        margins=np.tile(problem.margins, every),
-        scores=np.tile(problem.scores, every),
-        head_fixed=problem.head_fixed,
-        logistic=problem.loss == "logistic",
-    )
+    numbers = np.array([rule.numbers() for rule in rules])
     raw = _empty(len(rules) * runs, n, T, times.size)
-    kernel.train(numba.get_num_threads(), jobs, times, kernel.Records(**raw))
+    raw["status"], raw["ended"] = kernel.train(
+        numba.get_num_threads(),
+        np.tile(np.arange(runs), len(rules)),
+        gram.pack(problem.K, n),
+        gram.pack(problem.G, n),
+        np.tile(problem.margins, every),
+        np.tile(problem.scores, every),
+        problem.head_fixed,
+        problem.loss == "logistic",
+        np.repeat(numbers, runs, 0),
+        times,
+        *(raw[name] for name in ("margins", "scores", "alpha", "b", "logs")),
+    )
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [Raw(**{name: values[part] for name, values in raw.items()}) for part in split]
 

@@ -14,9 +14,6 @@ import numpy as np
 
 GD, NGD, POLYAK, CUSTOM = range(4)
 LOG_2 = math.log(2.0)
-NUMBERS = np.dtype(  # a rule as the compiled loop takes it
-    [(name, float) for name in ("kind", "log_size", "log_cap", "momentum", "decay", "joint")]
-)
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class GradientRule:
         return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """The rule as a record of NUMBERS: (kind, log step_size, log max_step, momentum, decay, joint)."""
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
         sizes = math.log(self.step_size), math.log(self.max_step)
         return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 
