@@ -13,6 +13,8 @@ from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
+from lib.attention.coordinates import constraint_rows
+
 ACCURACY = (
     1e-9  # largest relative duality gap and constraint violation of a returned Frobenius solution
 )
@@ -64,11 +66,6 @@ def solve(K, delta, z, problem, run, shape):
         f"{problem} of run {run}: no solution within {ACCURACY:.0e}, and no proof that there is none; its "
         "constraints are nearly dependent. Rescale the tokens to a common norm, or select other tokens."
     )
-
-
-def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (n S, d d_z): margins = rows @ vec(W). delta (n, S, d), z (n, d_z)."""
-    return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
 
 
 def block_pivoting(
