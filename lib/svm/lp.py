@@ -28,12 +28,8 @@ def least_norm(
     Starts from a feasible w and from duals beta, such as those of the Frobenius SVM; returns the
     best found.
     """
-    unit = np.abs(w).max()
-    A, w, beta = (
-        A * unit,
-        w / unit,
-        beta / unit**2,
-    )  # entries of order one, whatever the units of the tokens
+    unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
+    A, w, beta = A * unit, w / unit, beta / unit**2
     exponent = max(p, p / (p - 1))
     stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
     with np.errstate(all="ignore"):  # extreme exponents overflow; the caller checks the gap
@@ -113,7 +109,7 @@ def _weighted(A, weights, b, beta):
 
 
 def _shorten(x, dx, exponent, y, dy, reduce):
-    """The first a of 1, 1/2, 1/4, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or zero."""
+    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or 0."""
     start = norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
         # Flat to rounding long before its argument is exact: the last digits come from accepting
