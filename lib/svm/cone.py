@@ -13,6 +13,8 @@ import warnings
 
 import numpy as np
 
+from lib.svm.scaling import shortened
+
 TOLERANCE = 1e-10
 NORMS = "nuclear", "spectral", 1.0, np.inf
 
@@ -29,8 +31,10 @@ def least_norm(
 
     dual_norm = {"nuclear": cp.sigma_max, "spectral": cp.normNuc, 1: cp.norm_inf, np.inf: cp.norm1}
     beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
-    pulled = cp.vec(S, order="C") == (A * unit).T @ beta
-    program = cp.Problem(cp.Maximize(cp.sum(beta)), [pulled, dual_norm[norm](S) <= 1])
+    rows, asked = shortened(A * unit)
+    pulled = cp.vec(S, order="C") == rows.T @ beta
+    total = cp.sum(beta) if (asked == 1).all() else asked @ beta
+    program = cp.Problem(cp.Maximize(total), [pulled, dual_norm[norm](S) <= 1])
     with warnings.catch_warnings():
         # The caller judges, from w and beta.
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
@@ -40,4 +44,4 @@ def least_norm(
     if beta.value is None:
         return None
     w = pulled.dual_value  # cvxpy leaves its sign open for an equation
-    return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0)
+    return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0) * asked

@@ -10,7 +10,7 @@ import numpy as np
 
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
 BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
-MORE = 1e-12  # ... by this much relative to their length: 1e4 roundings
+MORE = 1e-11  # ... by this much relative to their length: 1e5 roundings
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,14 @@ def scaled(problem: str, delta: np.ndarray, z: np.ndarray) -> Scaled:
         stretch=stretch.reshape(len(delta), -1),
         ratio=1 / np.where(there, inverse, 1.0).min((1, 2)),
     )
+
+
+def shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, asked): rows (m, D) over BAD times the shortest cut to its norm, and what A w >= 1
+    then asks of each, (m,)."""
+    length = np.linalg.norm(rows, axis=1)
+    asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
+    return rows * asked[:, None], asked
 
 
 def in_range(problem: str, run: int, size: float, exponent: int) -> None:
