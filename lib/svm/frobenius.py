@@ -7,6 +7,7 @@ conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constr
 that set, solve, exchange what is wrong.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +27,9 @@ class Infeasible(ValueError):
 
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
     one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T for the tokens
-    and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1. `residual` is the
-    norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m, W> above residual
-    ||a_m||. `run` is the run it happened in.
+    and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1.
+    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all
+    <a_m, W> above residual ||a_m||. `run` is the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
@@ -68,8 +69,8 @@ class Constraints:
         return Infeasible(self.problem, self.run, certificate, residual)
 
 
-def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, str]:
-    """The dual solution beta (m,) of one run, and the name of the method that found it.
+def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str]:
+    """The dual solution beta (m,) of one run, the margins (m,) of its W, and the method's name.
 
     K (m, m) is the Gram matrix of the constraints. Raises Infeasible with a Farkas certificate, and
     RuntimeError where neither a solution within ACCURACY nor a proof that there is none was found.
@@ -81,22 +82,22 @@ def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, str]:
         raise constraints.infeasible(zero / zero.sum(), 0.0)
     if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
         beta = block_pivoting(K)
-        if beta is not None and _accurate(K, beta, constraints):
-            return beta, "block principal pivoting"
+        if _accurate(K, beta, constraints):
+            return beta, _margins(K, beta, constraints), "block principal pivoting"
     beta, guess = _proximal(K, length, constraints)
     if beta is not None:
-        return beta, "proximal block principal pivoting"
+        return beta, _margins(K, beta, constraints), "proximal block principal pivoting"
     unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
     for find in (lambda: guess, lambda: _least_distance(unit_rows)):
         x, residual = _null_combination(unit_rows, find())
         if residual < DEPENDENT:
             raise constraints.infeasible(x / length, residual)
     beta = block_pivoting(K, support=x > 0)
-    if beta is not None and _accurate(K, beta, constraints):
-        return beta, "least distance, block principal pivoting"
+    if _accurate(K, beta, constraints):
+        return beta, _margins(K, beta, constraints), "least distance, block principal pivoting"
     raise RuntimeError(
-        f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and no "
-        "proof that there is none. Its constraints have norms within a factor "
+        f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and "
+        "no proof that there is none. Its constraints have norms within a factor "
         f"{length.max() / length.min():.0e}; scaled to norm 1 they leave no W of norm 1 a margin "
         f"above {residual:.0e}. Rescale the tokens to a common norm, or select other tokens."
     )
@@ -151,18 +152,29 @@ def block_pivoting(
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * m)[0]
 
 
+def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z); beta (m,), delta (n, S, d), z (n, d_z)."""
+    pulled = beta.reshape(len(z), 1, -1) @ delta  # (n, 1, d)
+    return pulled[:, 0].T @ z
+
+
+def _margins(K, beta, constraints):
+    """K beta (m,); where its terms are so much larger than it that digits are lost, those of W."""
+    length = np.sqrt(np.diag(K))
+    if np.finfo(float).eps * (length @ beta) * length.max() < ACCURACY / 100:
+        return K @ beta
+    pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
+    return np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
+
+
 def _accurate(K, beta, constraints):
     """Whether beta (m,) proves itself: margins at least 1, and a gap, within ACCURACY."""
-    margins = K @ beta
+    if beta is None:
+        return False
+    margins = _margins(K, beta, constraints)
     value = beta @ margins
     if not (np.isfinite(value) and value > 0):
         return False
-    length = np.sqrt(np.diag(K))
-    if np.finfo(float).eps * (length @ beta) * length.max() > ACCURACY / 100:
-        # K beta may have lost its digits; W itself, of a smaller norm than its terms, has not.
-        rows = constraint_rows(*thin(constraints.delta, constraints.z)[:2])
-        w = beta @ rows
-        margins, value = rows @ w, w @ w
     closed = abs(constraints.stretch @ beta - value) <= ACCURACY * value
     return 1 - (margins / constraints.stretch).min() <= ACCURACY and closed
 
@@ -180,7 +192,7 @@ def _proximal(K, length, constraints):
     bounded = K / np.outer(length, length) + np.outer(b, b)
     diagonal = np.diag(bounded).copy()
     x, nearest = np.zeros(len(K)), bounded.sum(1)
-    support = nearest <= np.median(nearest)  # a first guess: what their sum satisfies least
+    support = nearest <= np.median(nearest)  # a guess: what their sum satisfies least
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
         new = block_pivoting(bounded, b + rho * x, support)
@@ -194,7 +206,7 @@ def _proximal(K, length, constraints):
                 return beta, x
     # 1 - b^T x loses digits where W is large; its support is right.
     beta = block_pivoting(K, support=support)
-    return (beta if beta is not None and _accurate(K, beta, constraints) else None), x
+    return (beta if _accurate(K, beta, constraints) else None), x
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -214,11 +226,10 @@ def _least_distance(unit_rows):
 
     Slower than `_proximal`, and exact to rounding where the Gram matrix has lost half the digits.
     """
-    m, D = unit_rows.shape
-    try:
-        return nnls(np.vstack([unit_rows.T, np.ones(m)]), np.eye(D + 1)[-1], maxiter=30 * m)[0]
-    except RuntimeError:  # no end within maxiter
-        return np.zeros(m)
+    rows = np.vstack([unit_rows.T, np.ones(len(unit_rows))])
+    with contextlib.suppress(RuntimeError):  # no end within maxiter
+        return nnls(rows, np.eye(len(rows))[-1], maxiter=30 * len(unit_rows))[0]
+    return np.zeros(len(unit_rows))
 
 
 def _null_combination(unit_rows, x):
@@ -226,16 +237,13 @@ def _null_combination(unit_rows, x):
 
     Entries that would turn negative are left out; where that leads nowhere, x stays where it is.
     """
-    support = np.flatnonzero(x > 0)
-    if not support.size:
+    if not x.any():
         return x, np.inf
-    best = x / x.sum()
+    best, support = x / x.sum(), np.flatnonzero(x)
     while support.size:
         inside = unit_rows[support]
         weights = x[support] - np.linalg.lstsq(inside.T, x[support] @ inside, rcond=None)[0]
-        if weights.sum() < 0.5 * x.sum():  # the projection of a proof hardly moves it
-            break
-        if weights.min() >= 0:
+        if weights.min() > 0:
             best = np.zeros(len(x))
             best[support] = weights / weights.sum()
             break

@@ -9,7 +9,7 @@ by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is a lower bo
 
 import time
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 
 import numpy as np
@@ -50,7 +50,8 @@ def token_svm(
         _known(norm, "norm", ("frobenius", "nuclear", "spectral")),
         _selection(tokens, selected),
     )
-    delta = coordinates.differences(tokens, selected)
+    with np.errstate(over="ignore"):  # said by `scaled`
+        delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))
 
 
@@ -111,18 +112,10 @@ def _solve(problem, delta, z, norm, shape):
             )
             for run in range(len(K))
         ]
-        duals = np.stack([beta for beta, _ in first])  # (runs, m)
         if norm == 2:
-            found = _frobenius_norm(units, K, duals)
-            found |= {"solver": tuple(name for _, name in first), "_factors": (delta, z)}
+            found, weights = _frobenius_norm(units, first)
         else:
-            runs = [_other_norm(problem, run, units, norm, beta) for run, beta in enumerate(duals)]
-            found = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
-            W = np.ldexp(found.pop("W"), -units.exponent[:, None, None])
-            found["solver"] = (
-                "Clarabel" if norm in cone.NORMS else "Newton with weighted Frobenius steps",
-            ) * len(K)
-            found["_factors"] = (W if len(shape) == 3 else W[..., 0],)
+            found, weights = _other_norms(problem, units, norm, first)
     for run, size in enumerate(found["objective"]):
         in_range(problem, run, size, units.exponent[run])
     exponent = -units.exponent
@@ -134,6 +127,7 @@ def _solve(problem, delta, z, norm, shape):
         problem=f"{problem}, {norm if isinstance(norm, str) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         seconds=time.perf_counter() - began,
+        _weights=weights,
         **found,
     )
 
@@ -143,21 +137,38 @@ def _thread_pools():
     return ThreadpoolController()
 
 
-def _frobenius_norm(units: Scaled, K, duals):
-    """Objective, duals, margins, support and gap of all runs in the scaled units, by name."""
-    margins = np.einsum("rij,rj->ri", K, duals)
+def _frobenius_norm(units: Scaled, solved):
+    """Solver, objective, duals, margins, support and gap of all runs, scaled, and what builds W."""
+    duals, margins = (np.stack([run[part] for run in solved]) for part in (0, 1))  # (runs, m)
     square = np.einsum("rm,rm->r", duals, margins)
-    return {
+    found = {
+        "solver": tuple(name for *_, name in solved),
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
+    return found, partial(_weights, units, duals)
+
+
+def _weights(units, duals):
+    """W (runs, d, d_z), as the margins were measured on it."""
+    runs = zip(duals, units.delta, units.z, units.exponent, strict=True)
+    return np.stack([np.ldexp(frobenius.weights(*run), -exponent) for *run, exponent in runs])
+
+
+def _other_norms(problem, units: Scaled, norm, solved):
+    """The same in another norm, from the solutions in the Frobenius norm."""
+    runs = [_other_norm(problem, run, units, norm, beta) for run, (beta, *_) in enumerate(solved)]
+    found = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
+    name = "Clarabel" if norm in cone.NORMS else "Newton with weighted Frobenius steps"
+    W = np.ldexp(found.pop("W"), -units.exponent[:, None, None])
+    return found | {"solver": (name,) * len(runs)}, partial(np.asarray, W)
 
 
 def _other_norm(problem, run, units: Scaled, norm, beta):
-    """The same of one run in another norm, and W, from the Frobenius duals `beta` (m,)."""
+    """Objective, duals, margins, support, gap and W of one run from its Frobenius duals (m,)."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
@@ -174,8 +185,8 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     gap = abs(1 - stretch @ beta / pulled * least / _size(w, shape, norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
-            f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} "
-            f"exceeds {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 (inf in place of a large "
+            f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} exceeds"
+            f" {ACCURACY_OTHER_NORMS:.0e}. Take an exponent nearer to 2 (inf in place of a large "
             "one), or rescale the tokens to a common norm: the constraints' norms lie within a "
             f"factor {units.ratio[run]:.0e}."
         )

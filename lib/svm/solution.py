@@ -1,5 +1,6 @@
 """The record of a solved max-margin problem."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,7 +36,7 @@ class MaxMargin:
     accuracy: float
     solver: tuple[str, ...]
     seconds: float
-    _factors: tuple[np.ndarray, ...]  # W itself, or (delta, z) to build it when it is asked for
+    _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
     status: str = "optimal"
 
     @property
@@ -46,11 +47,7 @@ class MaxMargin:
     @cached_property
     def value(self) -> np.ndarray:
         """W (runs, d, d_z) in the coordinates of the tokens given; for the head v (runs, d)."""
-        if len(self._factors) == 1:
-            return self._factors[0]
-        delta, z = self._factors
-        pulled = np.einsum("rnt,rntd->rnd", self.duals.reshape(delta.shape[:3]), delta)
-        W = np.swapaxes(pulled, 1, 2) @ z
+        W = self._weights()
         return W if self.duals.ndim == 3 else W[..., 0]
 
     @property

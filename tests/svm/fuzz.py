@@ -1,10 +1,11 @@
 """Small max-margin problems of every awkward kind, each answer against a linear program.
 
 `python -m tests.svm.fuzz 20000` runs that many, prints what came of each kind and ends with
-status 1 if an answer is wrong or more than 1 in 2,000 are undecided. HiGHS finds the largest t with <a_m, W>
->= t ||a_m|| for some |W_jk| <= 1: above FEASIBLE there is a W, below INFEASIBLE there is none, and
-between them it does not tell. Whatever the program says, a solution must keep its margins and an
-`Infeasible` its residual when both are computed again in 80-bit floats from the tokens alone.
+status 1 if an answer is wrong or more than 1 in 2,000 are undecided. HiGHS finds the largest t
+with <a_m, W> >= t ||a_m|| for some |W_jk| <= 1: above FEASIBLE there is a W, below INFEASIBLE there
+is none, and between them it does not tell. Whatever the program says, a solution must keep its
+margins and an `Infeasible` its residual when both are computed again in 80-bit floats from the
+tokens alone.
 """
 
 import sys
