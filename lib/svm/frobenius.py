@@ -233,10 +233,7 @@ def _least_distance(unit_rows):
 
 
 def _null_combination(unit_rows, x):
-    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm 1.
-
-    Entries that would turn negative are left out; where that leads nowhere, x stays where it is.
-    """
+    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm 1."""
     if not x.any():
         return x, np.inf
     best, support = x / x.sum(), np.flatnonzero(x)
@@ -247,5 +244,5 @@ def _null_combination(unit_rows, x):
             best = np.zeros(len(x))
             best[support] = weights / weights.sum()
             break
-        support = support[weights > 0]
+        support = support[weights > 0]  # what would turn negative is left out
     return best, np.linalg.norm(best @ unit_rows)

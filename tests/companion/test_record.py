@@ -135,7 +135,7 @@ def test_failure_while_writing_leaves_the_old_files_whole(figures, monkeypatch):
 
 def test_record_comes_last(monkeypatch):
     order = []
-    monkeypatch.setattr(record, "write", lambda path, content: order.append(path.suffix))
+    monkeypatch.setattr(files, "write", lambda path, content: order.append(path.suffix))
     save()
     assert order == [".png", ".pdf", ".json"]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from lib import regression
-from lib.regression import kernel, manifold
+from lib.regression import kernel, manifold, problem
 
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
@@ -90,7 +90,7 @@ def test_chunks_and_threads_do_not_matter(monkeypatch):
     monkeypatch.setattr(kernel, "PARALLEL", 0)
     for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    monkeypatch.setattr(regression, "BLOCK", 1)
+    monkeypatch.setattr(problem, "BLOCK", 1)
     tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
     for ours, theirs in zip(regression.empirical_gradients(*tensors), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=EXACT)
