@@ -53,7 +53,14 @@ def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
     _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
     E = E[sizes > 1e-10 * sizes.max(initial=0)]
     A = rows[~chosen] - rows[~chosen] @ E.T @ E
-    beta, _ = frobenius.solve(
-        A @ A.T, A[:, None, :], np.ones((len(A), 1)), "multi-token SVM", 0, (len(A), 1)
+    ones = np.ones((len(A), 1))
+    constraints = frobenius.Constraints(
+        problem="multi-token SVM",
+        run=0,
+        shape=ones.shape,
+        delta=A[:, None],
+        z=ones,
+        stretch=ones[:, 0],
     )
+    beta, *_ = frobenius.solve(A @ A.T, constraints)
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
