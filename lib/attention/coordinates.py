@@ -26,7 +26,9 @@ class Minimal:
     query_basis: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside them (runs,)."""
+        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside
+        them (runs,).
+        """
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
@@ -37,7 +39,9 @@ class Minimal:
 
 
 def minimal(tokens: TokenSet) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may be degenerate)."""
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may
+    be degenerate).
+    """
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
@@ -46,7 +50,9 @@ def minimal(tokens: TokenSet) -> Minimal:
 
 
 def _basis(rows):
-    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs, m, r)."""
+    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs,
+    m, r).
+    """
     basis, upper = np.linalg.qr(np.swapaxes(rows, 1, 2))
     return basis, np.swapaxes(upper, 1, 2)
 

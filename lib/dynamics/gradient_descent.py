@@ -22,7 +22,9 @@ from lib.seeds import stream
 
 @dataclass(frozen=True)
 class Start:
-    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which never moves."""
+    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which
+    never moves.
+    """
 
     inside: np.ndarray
     outside: np.ndarray

@@ -15,7 +15,9 @@ LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_he
 
 @dataclass(frozen=True)
 class Origin:
-    """Where training began: W (runs, r, q), `outside` (runs,) the norm of W_0 off the span, u (runs, r)."""
+    """Where training began: W (runs, r, q), `outside` (runs,) the norm of W_0 off the span, u
+    (runs, r).
+    """
 
     W: np.ndarray
     outside: np.ndarray

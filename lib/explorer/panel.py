@@ -1,4 +1,6 @@
-"""The explorer's controls: a widget per part of a setting, a picture that follows them, and the same in words."""
+"""The explorer's controls: a widget per part of a setting, a picture that follows them, and the
+same in words.
+"""
 
 from html import escape
 

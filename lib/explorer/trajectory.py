@@ -1,4 +1,6 @@
-"""One training run at a time, fast enough to watch while its setting is moved: what it computes and what it draws."""
+"""One training run at a time, fast enough to watch while its setting is moved: what it computes and
+what it draws.
+"""
 
 import io
 from collections.abc import Callable
@@ -39,7 +41,9 @@ DPI = 80  # of the picture as shown
 
 @dataclass(frozen=True)
 class Setting:
-    """What a reader may choose. Polyak's rule sets its own step size; an unknown name raises ValueError."""
+    """What a reader may choose. Polyak's rule sets its own step size; an unknown name raises
+    ValueError.
+    """
 
     model: str = "class means, orthogonal"
     n: int = 10

@@ -103,7 +103,9 @@ class Regression:
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d, largest_moment."""
+        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d,
+        largest_moment.
+        """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -119,7 +121,9 @@ class Regression:
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive definite."""
+    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive
+    definite.
+    """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(
             f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers"
@@ -202,7 +206,9 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T Sigma B."""
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T
+    Sigma B.
+    """
     SGS = Sigma @ (_T(A) @ A - _T(B) @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 
