@@ -58,13 +58,17 @@ def _basis(rows):
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs, n)."""
+    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs,
+    n).
+    """
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T, d)."""
+    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T,
+    d).
+    """
     rest = others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
     return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
