@@ -9,7 +9,7 @@ import numpy as np
 
 from lib.ambient import kernel
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.tokens import TokenSet, check_sizes
 from lib.compiled.status import COMPLETED
 from lib.dynamics import recording
 
@@ -30,7 +30,8 @@ class Rows:
 
 
 def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
-    """The Rows of a token set."""
+    """The Rows of a token set; ValueError for sizes whose squares leave float64."""
+    check_sizes(tokens)
     runs, n, T, d = tokens.shape
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)

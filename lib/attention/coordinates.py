@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.tokens import TokenSet, check_sizes
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Minimal:
 
 def minimal(tokens: TokenSet) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may
-    be degenerate).
+    be degenerate). Raises ValueError for sizes whose squares leave float64.
     """
+    check_sizes(tokens)
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
