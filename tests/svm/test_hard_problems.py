@@ -142,6 +142,11 @@ def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(distance
     assert caught.value.residual == pytest.approx(float(residual), rel=0.01, abs=1e-15)
 
 
+def test_a_proof_that_cannot_be_improved_is_kept():
+    # Two of its constraints are opposite up to 4e-15: too little to solve, enough to be worsened.
+    assert fuzz.verdict(14887)[1] == "infeasible"
+
+
 def test_l1_solutions_are_vertices_and_cost_the_least():
     X, z = drawn(5)
     data = token_set(X, z)
