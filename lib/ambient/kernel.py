@@ -1,11 +1,10 @@
-"""The compiled loop of l_p mirror descent; `lib.mirror_engine.run_numpy` is its twin in plain
-numpy.
+"""The compiled loop of l_p mirror descent.
 
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
 iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
 per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
 ones, and everything is linear in it: margins A vec(W) with the rows A of
-`svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
+`coordinates.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.compiled.softmax`.
 """
 
 import math
@@ -15,7 +14,7 @@ import numpy as np
 
 from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
-from lib.dynamics.kernel import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
 _REORDER = {
     "reassoc",

@@ -1,4 +1,4 @@
-"""The compiled training loop: `lib.attention.slopes` and `lib.rules.log_step`, several runs at a
+"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, several runs at a
 time, on all cores.
 
 State of a run, in the coordinates where training lives: margins g_m = delta_m^T W z_i (logit of the
@@ -6,8 +6,8 @@ reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_
 z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
 x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
 L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. That product (`lib.gram`) is the floor of an iteration's cost; everything else works on the lanes
-of `lib.lanes`.
+k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; everything else works on the lanes
+of `lib.compiled.softmax`.
 """
 
 import math
@@ -17,12 +17,9 @@ import numpy as np
 
 from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import rules
 
-COMPLETED, STALLED, DIVERGED = range(3)
-LONGEST = (
-    600.0  # log of the longest step, and of the largest slope of the loss, that counts as finite
-)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 SOURCES = stamp(__file__)
 _log_step = numba.njit(rules.log_step)

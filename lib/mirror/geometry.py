@@ -7,7 +7,7 @@ entrywise, so arrays here are flat: the last axis holds the entries of W, all ot
 
 import numpy as np
 
-from lib.svm.lp import norm
+from lib.attention.coordinates import lp_norm as norm
 
 __all__ = [
     "bregman",

@@ -19,9 +19,8 @@ from lib.regression import kernel
 
 BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in a core's cache
 DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
-SELF_MOMENT = (
-    1.0  # A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima
-)
+# A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima.
+SELF_MOMENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -225,13 +224,6 @@ def predict(queries, X, A, B):
         out[..., first : first + rows.shape[-2], :] = part
         first += rows.shape[-2]
     return back(out)
-
-
-def empirical_loss(X, Y, A, B):
-    """L^(Z) = 1/(2m) sum_j ||y_j - f_Z(x_j)||^2 with the samples themselves as keys (paper B, Eq. 1), shape (...)."""
-    _check_layer(X, Y, A, B)
-    error = Y - predict(X, X, A, B)
-    return (error * error).sum((-1, -2)) / (2 * X.shape[-2])
 
 
 def empirical_gradients(X, Y, A, B):

@@ -16,6 +16,8 @@ from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
+from lib.attention.coordinates import constraint_rows
+
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
 DEPENDENT = (
     1e-10  # a combination of constraints this small, relative to its terms, proves Infeasible
@@ -101,11 +103,6 @@ def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarr
         f"{length.max() / length.min():.0e}; scaled to norm 1 they leave no W of norm 1 a margin "
         f"above {residual:.0e}. Rescale the tokens to a common norm, or select other tokens."
     )
-
-
-def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (n S, d d_z): margins = rows @ vec(W). delta (n, S, d), z (n, d_z)."""
-    return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
 
 
 def block_pivoting(

@@ -14,6 +14,7 @@ exponents are approached from 2.
 
 import numpy as np
 
+from lib.attention.coordinates import lp_norm as norm
 from lib.svm.frobenius import block_pivoting
 from lib.svm.scaling import shortened
 
@@ -126,10 +127,3 @@ def _shorten(x, dx, exponent, y, dy, reduce):
 
 def _power(a, exponent):
     return np.sign(a) * np.abs(a) ** exponent
-
-
-def norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p over the last axis, without overflow or underflow at large p."""
-    largest = np.abs(w).max(-1, keepdims=True)
-    unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
-    return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)

@@ -45,9 +45,7 @@ def by_autograd(loss, *values):
 
 
 @pytest.mark.parametrize("m, d, k", [(1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8)])
-@pytest.mark.parametrize(
-    "scale", [0.3, 30.0]
-)  # the larger one needs the true maximum of the logits
+@pytest.mark.parametrize("scale", [0.3, 30.0])
 def test_closed_form_gradients_equal_autograd(m, d, k, scale):
     rng = np.random.default_rng(m)
     X, Y = rng.standard_normal((m, d)), rng.standard_normal((m, k))
@@ -62,8 +60,19 @@ def test_closed_form_gradients_equal_autograd(m, d, k, scale):
     ):
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=EXACT * max(np.abs(theirs).max(), 1e-3))
-    loss = plain_loss(*tensors).item()
-    np.testing.assert_allclose(regression.empirical_loss(X, Y, A, B), loss, rtol=EXACT)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e3, 1e4])
+def test_gradients_stay_finite_where_softmax_is_a_maximum(scale):
+    """The bound on the logits is then e^-745 and more above the largest, which has to be found."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 70, 4))
+    A, B = rng.standard_normal((2, 4, 4))
+    tensors = [torch.from_numpy(value) for value in (X, Y, A, scale * B)]
+    expected = by_autograd(lambda a, b: plain_loss(*tensors[:2], a, b), A, scale * B)
+    found = regression.empirical_gradients(X, Y, A, scale * B)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=scale * 1e-13 * np.abs(theirs).max())
 
 
 def test_gradients_of_many_runs_equal_those_of_each():

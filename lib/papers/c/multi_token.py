@@ -20,22 +20,16 @@ def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, n
     """
     W = np.zeros((len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]))
     for _ in range(steps):
-        logits, weights = _weights(tokens, W)
+        weights = attention.weights(tokens, W)
         mixture = np.einsum("rnt,rntd->rnd", weights, tokens.X)
         scores = tokens.y[..., None] * np.einsum(
             "rntd,rnd->rnt", tokens.X, (mixture > 0).astype(float)
         )
-        pull = attention.slopes(logits, scores, "logistic").pull
+        pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
         size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
         W = W + step_size * down / np.where(size > 0, size, 1.0)
-    return W, _weights(tokens, W)[1]
-
-
-def _weights(tokens, W):
-    logits = attention.logits(tokens, W)
-    relative = np.exp(logits - logits.max(-1, keepdims=True))
-    return logits, relative / relative.sum(-1, keepdims=True)
+    return W, attention.weights(tokens, W)
 
 
 def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
