@@ -19,9 +19,7 @@ from scipy.optimize import nnls
 from lib.attention.coordinates import constraint_rows
 
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
-DEPENDENT = (
-    1e-10  # a combination of constraints this small, relative to its terms, proves Infeasible
-)
+DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
 
 
 class Infeasible(ValueError):
