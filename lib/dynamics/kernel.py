@@ -26,11 +26,23 @@ _log_step = numba.njit(rules.log_step)
 
 
 @numba.njit(forceinline=True)
-def _step(r, eta, c, momentum, move, value, carry):
-    """One step of run r along c (m,), with momentum as in `rules.step`; move, value and carry (runs, m).
+def _step(r, eta, c, momentum, move, value):
+    """One step of run r along c (m,), with momentum as in `rules.step`; move and value (runs, m)."""
+    if momentum == 0.0:
+        for m in range(c.size):
+            value[r, m] += eta * c[m]
+    else:
+        for m in range(c.size):
+            move[r, m] = momentum * move[r, m] + eta * c[m]
+            value[r, m] += move[r, m]
 
-    `carry` holds what rounding took from `value` (Kahan's sum): equal steps round alike, so that over 10^7 of them
-    the margins and W would drift apart by 10^-5, more than the direction's distance from its limit.
+
+@numba.njit(forceinline=True)
+def _exact_step(r, eta, c, momentum, move, value, carry):
+    """`_step` with Kahan's sum: carry (runs, m) holds what rounding took from `value`.
+
+    Settled steps are all alike and so is their rounding: after 10^7 of them the margins and W would
+    have drifted apart by 10^-5, as much as W's direction is away from its limit.
     """
     for m in range(c.size):
         step = eta * c[m]
@@ -67,7 +79,6 @@ def _train_group(
     flat_gamma, b = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
     move_u, move_u_k = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
     carry, carry_k = gram.zeros(jobs, m), gram.zeros(jobs, m)
-    carry_u, carry_u_k = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
     flat_c, k = gram.zeros(1, m)[0], gram.zeros(1, m)[0]
     flat_push, k_u = gram.zeros(1, m_u)[0], gram.zeros(1, m_u)[0]
     scales = np.zeros((2, jobs))
@@ -138,13 +149,13 @@ def _train_group(
 
             momentum = rule[r, 3]
             eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
-            _step(r, eta, flat_c, momentum, move, alpha, carry)
-            _step(r, eta, k, momentum, move_k, flat_g, carry_k)
+            _exact_step(r, eta, flat_c, momentum, move, alpha, carry)
+            _exact_step(r, eta, k, momentum, move_k, flat_g, carry_k)
             softmax.scatter(r, n, flat_g, g)
             if not head_fixed:
                 eta_u = math.exp(log_eta_u + scales[1, r])
-                _step(r, eta_u, flat_push, momentum, move_u, b, carry_u)
-                _step(r, eta_u, k_u, momentum, move_u_k, flat_gamma, carry_u_k)
+                _step(r, eta_u, flat_push, momentum, move_u, b)
+                _step(r, eta_u, k_u, momentum, move_u_k, flat_gamma)
                 softmax.scatter(r, n, flat_gamma, gamma)
         if living == 0:
             return
