@@ -11,7 +11,7 @@ from lib.dynamics.history import History
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """The token of largest logit in each sample at record k, (runs, n); opt (runs, n) as trained with.
+    """The token of largest logit in each sample at record k, (runs, n); opt (runs, n).
 
     Raises ValueError for a run that had ended before that record.
     """
@@ -71,7 +71,7 @@ def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-    """||W/||W|| - V/||V|| ||, (runs,): 2 sin(angle/2); `outside` (runs,) is a part of W off all of V."""
+    """||W/||W|| - V/||V|| ||, (runs,): 2 sin(angle/2); `outside` (runs,): W's part beside it."""
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 

@@ -1,4 +1,4 @@
-"""The law of the margins: what the duals of a token SVM say about the run that ends in its solution.
+"""The law of the margins: what a token SVM's duals say about the run that ends in its solution.
 
 Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m = delta_m z_i^T,
 margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
@@ -48,8 +48,8 @@ class MarginLaw:
     slowest       (runs,) and `fastest`: extreme eigenvalues of B^1/2 K B^1/2 off sqrt(beta), with
                   B = diag(beta) and K the Gram matrix of the support: a wrong offset decays like
                   e^{-lambda a_t}; infinity and 0 where a single constraint carries W_mm
-    excess        (runs,) least margin above 1 off the support: pulls there die like e^{-excess a_t};
-                  infinity where all constraints carry W_mm
+    excess        (runs,) least margin off the support, less 1: pulls there die like
+                  e^{-excess a_t}; infinity where all constraints carry W_mm
     """
 
     offsets: np.ndarray
@@ -63,16 +63,16 @@ class MarginLaw:
     excess: np.ndarray
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-        """||W/||W|| - W_mm/||W_mm|| || at ||W|| = `norm` (runs, ...), settled: 2 sin(arcsin(C/||W||)/2).
+        """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
 
-        outside (runs,): the norm of W's part off the span of the support, in quadrature with C.
+        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off the span of the support, in quadrature with C.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
         return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """The order of what is left of wrong offsets at margin level a_t (runs, ...): e^{-rate a_t}.
+        """What is left of wrong offsets at margin level a_t (runs, ...), in order: e^{-rate a_t}.
 
         rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For exact flow; a
         step must be well below `longest_step` for it to hold.
@@ -81,9 +81,9 @@ class MarginLaw:
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """The longest step at which NGD's offsets settle, (runs,): 2 (1 + momentum) ||W_mm|| / fastest.
+        """The longest step at which NGD's offsets settle, (runs,).
 
-        A longer one makes them cycle: the linearised map of the offsets has an eigenvalue below -1.
+        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: the linearised map of the offsets has an eigenvalue below -1.
         Infinite where there is nothing to settle.
         """
         with np.errstate(divide="ignore"):
@@ -91,7 +91,7 @@ class MarginLaw:
 
     @property
     def polyak_settles(self) -> np.ndarray:
-        """Whether Polyak's step, which tends to ||W_mm||/2, lets the offsets settle: fastest < 4."""
+        """Whether offsets settle under Polyak's step, which tends to ||W_mm||/2: fastest < 4."""
         return self.fastest < 4
 
 
@@ -190,45 +190,52 @@ def _of_run(K, beta, margins, log_slopes):
 
 
 def _check(run, K, beta, margins, log_slopes, width):
-    """Raise PremiseFails for the first premise that one run breaks; pairs in one axis, T-1 = width."""
+    """Raise PremiseFails for the first premise that a run breaks; pairs in one axis (m,).
+
+    width = T-1, to name a pair in messages.
+    """
     off = np.abs(K @ beta - margins).max()
     if not off <= SAME_SOLUTION:
-        raise PremiseFails(
-            "same problem", run, off,
-            f"the duals give margins that differ by {off:.2g} from the solution's; it needs at most "
-            f"{SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection",
-        )  # fmt: skip
+        said = (
+            f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
+            f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
+        )
+        raise PremiseFails("same problem", run, off, said)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
-    length = np.sqrt(np.diag(K)[tight])
-    cosines = K[np.ix_(tight, tight)] / np.outer(length, length)
-    least = np.linalg.eigvalsh(cosines)[0]
-    if least < INDEPENDENT:
-        nearest = cosines - 2 * np.eye(len(tight))
-        a, b = np.unravel_index(nearest.argmax(), nearest.shape)
-        twins = f"{_pair(tight[a], width)} and {_pair(tight[b], width)}"
-        same = f"{twins} are one constraint (repeated tokens)" if nearest[a, b] > 1 - 1e-9 else (
-            f"{len(tight)} tight constraints lie in fewer dimensions"
-        )  # fmt: skip
-        raise PremiseFails(
-            "independent support", run, least,
-            f"{same}, so the duals are not unique: the smallest eigenvalue of their cosines is "
-            f"{least:.1e}, it needs {INDEPENDENT:.0e}",
-        )  # fmt: skip
+    _check_independent(run, K, tight, width)
     smallest = tight[beta[tight].argmin()]
     share = beta[smallest] / beta.max()
     if share < SMALLEST_DUAL:
-        raise PremiseFails(
-            "positive duals", run, share,
+        said = (
             f"{_pair(smallest, width)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
-            f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}",
-        )  # fmt: skip
+            f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
+        )
+        raise PremiseFails("positive duals", run, share, said)
     behind = np.flatnonzero((beta > 0) & ~np.isfinite(log_slopes))
     if behind.size:
-        raise PremiseFails(
-            "score gaps", run, len(behind),
+        said = (
             f"{len(behind)} of {np.sum(beta > 0)} tokens on the support score at least what the "
-            f"selected one does, the first {_pair(behind[0], width)}; it needs none",
-        )  # fmt: skip
+            f"selected one does, the first {_pair(behind[0], width)}; it needs none"
+        )
+        raise PremiseFails("score gaps", run, len(behind), said)
+
+
+def _check_independent(run, K, tight, width):
+    """Raise PremiseFails unless the tight constraints are linearly independent."""
+    length = np.sqrt(np.diag(K)[tight])
+    cosines = K[np.ix_(tight, tight)] / np.outer(length, length)
+    least = np.linalg.eigvalsh(cosines)[0]
+    if least >= INDEPENDENT:
+        return
+    apart = cosines - 2 * np.eye(len(tight))
+    a, b = np.unravel_index(apart.argmax(), apart.shape)
+    if apart[a, b] > 1 - 1e-9:
+        twins = f"{_pair(tight[a], width)} and {_pair(tight[b], width)}"
+        said = f"{twins} are one constraint (repeated tokens)"
+    else:
+        said = f"{len(tight)} tight constraints lie in fewer dimensions"
+    said += f", so that the duals are not unique: smallest eigenvalue of their cosines {least:.1e}"
+    raise PremiseFails("independent support", run, least, f"{said}, it needs {INDEPENDENT:.0e}")
 
 
 def _pair(m, width):

@@ -1,5 +1,7 @@
-"""The law of the margins as claims: each takes the comparisons of `margin_law_runs` and is as sharp as
-the arithmetic allows, so that the wrong worlds of `margin_law_worlds` are caught."""
+"""The law of the margins as claims: each takes the comparisons of `margin_law_runs`.
+
+Their bounds are sharp enough for the wrong worlds of `margin_law_worlds` to be caught.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +12,7 @@ from lib.dynamics import margins as measure
 from lib.dynamics.rules import POLYAK
 from lib.papers.beyond.margin_law_runs import Comparison
 
-# Set before the runs that they judge. SETTLED = 1e-7 of wrong offsets may be left; a little more may be seen.
+# Set before the runs that they judge; SETTLED = 1e-7 of wrong offsets may be left, times their size
 CONSTANT = 1e-6  # relative error of the predicted direction error
 OFFSET = 1e-6  # largest error of an offset
 EXPONENT = 1e-3
@@ -35,7 +37,7 @@ def _largest(values):
 
 
 def constant(comparisons: Sequence[Comparison]) -> Claim:
-    """Direction error at the last record over 2 sin(arcsin(C/||W_t||)/2), C = ||rho_perp|| from the duals."""
+    """Direction error at the last record over 2 sin(arcsin(C/||W_t||)/2), C = ||rho_perp||."""
     worst = _largest(c.measured.error[-1] / c.predicted - 1 for c in comparisons)
     statement = "direction error over its prediction, less 1: worst of all runs"
     return close("law.constant", statement, OURS, worst, 0.0, CONSTANT)

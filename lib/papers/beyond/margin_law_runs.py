@@ -13,12 +13,11 @@ from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
-from lib.dynamics.history import History
 from lib.dynamics.rules import GradientRule
 from lib.svm.margin_law import MarginLaw, PremiseFails, margin_law, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
 
-SATURATED = 30.0  # least margin at which a selection counts as made: weights below e^-30
+SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
 
 
@@ -94,7 +93,7 @@ def compare(setting: Setting, steps: int) -> list[Comparison]:
     for run in range(len(selected)):
         try:
             found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
-        except (PremiseFails, ValueError) as refused:
+        except ValueError as refused:  # PremiseFails, or Infeasible
             found.append(Comparison(setting=setting, run=run, refusal=str(refused)))
     return found
 
@@ -122,7 +121,7 @@ def _compare(setting, tokens, history, start, selected, margins, run):
 
 
 def _measure(tokens, selected, solution, history, off_span, slopes, margins, run):
-    """`Measured` of one run; off_span: the norm of W_0's part that minimal coordinates leave out."""
+    """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
     count = len(history.iterations)
     W = [history.weights(k)[run : run + 1] for k in range(count)]
     V = solution.W
@@ -165,32 +164,32 @@ def _check_selection(run, margins):
     least = margins.min()
     if least < SATURATED:
         sample, pair = np.unravel_index(margins.argmin(), margins.shape)
-        raise PremiseFails(
-            "selection made", run, least,
+        said = (
             f"the smallest margin is {least:.2g} (sample {sample}, pair {pair}), it needs "
-            f"{SATURATED:g}: the run has not decided on its tokens yet, or never will",
-        )  # fmt: skip
+            f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
+        )
+        raise PremiseFails("selection made", run, least, said)
 
 
 def _check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where the step is too long or the run too short for the law to be seen."""
+    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
     longest = law.longest_step(momentum)[0]
     if measured.step_length >= longest:
-        raise PremiseFails(
-            "short steps", run, measured.step_length / longest,
+        said = (
             f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
-            f"than {longest:.3g}",
-        )  # fmt: skip
+            f"than {longest:.3g}"
+        )
+        raise PremiseFails("short steps", run, measured.step_length / longest, said)
     level = measured.level[-1:]
-    # What transients leave outside the span is read at the first late record, so it must be over there.
+    # What transients leave outside the span is read at the first late record: over by then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
     if left > SETTLED:
         more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
-        raise PremiseFails(
-            "long enough", run, left,
+        said = (
             f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
-            f"need {SETTLED:.0e}: margins {more:.2g} times as large",
-        )  # fmt: skip
+            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
+        )
+        raise PremiseFails("long enough", run, left, said)
 
 
 def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:

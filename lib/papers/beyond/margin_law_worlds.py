@@ -26,7 +26,7 @@ def _again(comparison: Comparison, duals=None, log_slopes=None) -> Comparison:
 
 
 def _least_pair(comparison):
-    """Where in (1, n, T-1) the support pair stands that moves C least: dC/d offset_m = coefficient_m/C."""
+    """Where in (1, n, T-1) the pair stands that moves C least: dC/d offset = coefficient/C."""
     weight = np.where(comparison.law.support, np.abs(comparison.law.coefficients), np.inf)
     return np.unravel_index(weight.argmin(), weight.shape)
 
@@ -111,7 +111,7 @@ def caught(
     claims_of: Callable[[Sequence[Comparison]], list[Claim]],
     worlds: Mapping[str, Callable[[Comparison], Comparison]] = WORLDS,
 ) -> dict[str, list[str]]:
-    """Per world, the ids of the claims that do not hold in it; a claim that fails here is left out."""
+    """Per world, the ids of the claims that fail in it; a claim that fails here is left out."""
     here = {claim.id for claim in claims_of(comparisons) if not claim.holds}
     return {
         name: [
