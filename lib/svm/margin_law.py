@@ -65,7 +65,8 @@ class MarginLaw:
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
         """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
 
-        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off the span of the support, in quadrature with C.
+        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off
+        the span of the support, in quadrature with C.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
@@ -83,8 +84,8 @@ class MarginLaw:
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """The longest step at which NGD's offsets settle, (runs,).
 
-        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: the linearised map of the offsets has an eigenvalue below -1.
-        Infinite where there is nothing to settle.
+        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
+        an eigenvalue below -1. Infinite where there is nothing to settle.
         """
         with np.errstate(divide="ignore"):
             return 2 * (1 + momentum) * self.norm / self.fastest

@@ -165,7 +165,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 
 
 def gain(history: History, target: str, errors: np.ndarray) -> Claim:
-    """W_{2t} - W_t is nearer to W_mm than W_{2t}, at the last record; errors as `difference_errors`."""
+    """W_{2t} - W_t is nearer to W_mm than W_{2t}, at the last record (`difference_errors`)."""
     least = (history.direction_error[target][:, -1] / errors[:, -1]).min()
     statement = "NGD: direction error of W_{2t} over that of W_{2t} - W_t, last record"
     return at_least("law.gain", statement, OURS, least, 1e5)
