@@ -101,8 +101,8 @@ settings = [
     runs.Setting("class means, NGD", means, dynamics.ngd(0.025)),
     runs.Setting("antipodal, momentum, logistic", antipodal, momentum, "logistic"),
     runs.Setting("Gaussian, Polyak", gaussian, dynamics.polyak()),
-    runs.Setting("unequal scores, W_0, logistic", unequal, dynamics.ngd(0.1), "logistic", start),
-    runs.Setting("unit tokens, part of the support", unit, dynamics.ngd(0.5)),
+    runs.Setting("unequal scores, Gaussian start", unequal, dynamics.ngd(0.1), "logistic", start),
+    runs.Setting("unit tokens, partial support", unit, dynamics.ngd(0.5)),
 ]
 
 # %%
@@ -228,7 +228,7 @@ for name, data in broken.items():
         print(f"{name}: {refused}")
 for name, rule in {"GD": dynamics.gd(1.0), "long steps": dynamics.ngd(4.0)}.items():
     data = unit_tokens.run(0)
-    print(f"{name}: {runs.compare(runs.Setting(name, data, rule), 10_000)[0].refusal}")
+    print(f"{name}: {runs.compare(runs.Setting(name, data, rule), 100_000)[0].refusal}")
 
 # %% tags=["nbval-check-output"]
 print("error x ||W_t|| -> C, exponent", round(table[1].measured, 2))

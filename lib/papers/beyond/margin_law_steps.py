@@ -135,12 +135,12 @@ def threshold(found: Sequence[Cycles], below: float, above: float) -> list[Claim
     """Offsets settle at `below` and cycle at `above`, multiples of the longest step."""
     at = lambda value: np.concatenate([c.moved[:, c.multiples == value].ravel() for c in found])
     quiet, loud = f"step {below:g} x", f"step {above:g} x"
+    short = f"{quiet} the longest: largest move of an offset"
+    long = f"{loud} the longest: least move of an offset"
     return [
-        at_most("law.short", f"{quiet} the longest: largest move of an offset", OURS,
-                at(below).max(), QUIET),
-        at_least("law.long", f"{loud} the longest: least move of an offset", OURS,
-                 at(above).min(), LOUD),
-    ]  # fmt: skip
+        at_most("law.short", short, OURS, at(below).max(), QUIET),
+        at_least("law.long", long, OURS, at(above).min(), LOUD),
+    ]
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
