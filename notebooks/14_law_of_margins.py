@@ -159,7 +159,7 @@ short = {
 }
 
 # %%
-rates = law_steps.settling_rate(collapsed["NGD"], "W_mm", fig2_law)
+rates = law_steps.settling_rate(collapsed["NGD"], fig2_law)
 collapse_table = claims.Table([
     law_steps.collapse(collapsed, "W_mm", fig2_law),
     *(law_steps.not_yet(history, "W_mm", fig2_law, name) for name, history in short.items()),
@@ -227,7 +227,7 @@ for name, data in broken.items():
     except ValueError as refused:
         print(f"{name}: {refused}")
 for name, rule in {"GD": dynamics.gd(1.0), "long steps": dynamics.ngd(4.0)}.items():
-    data = unit_tokens.run(0)
+    data = means.run(0) if name == "GD" else unit_tokens.run(0)
     print(f"{name}: {runs.compare(runs.Setting(name, data, rule), 100_000)[0].refusal}")
 
 # %% tags=["nbval-check-output"]

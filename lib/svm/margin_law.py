@@ -48,6 +48,7 @@ class MarginLaw:
     slowest       (runs,) and `fastest`: extreme eigenvalues of B^1/2 K B^1/2 off sqrt(beta), with
                   B = diag(beta) and K the Gram matrix of the support: a wrong offset decays like
                   e^{-lambda a_t}; infinity and 0 where a single constraint carries W_mm
+    slowest_mode  (runs, n, T-1) v: sum_m v_m (g_m - offsets_m) is what is left of the slowest mode
     excess        (runs,) least margin off the support, less 1: pulls there die like
                   e^{-excess a_t}; infinity where all constraints carry W_mm
     """
@@ -59,6 +60,7 @@ class MarginLaw:
     constant: np.ndarray
     norm: np.ndarray
     slowest: np.ndarray
+    slowest_mode: np.ndarray
     fastest: np.ndarray
     excess: np.ndarray
 
@@ -161,7 +163,7 @@ def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
         for r in range(len(K))
     ]
     stacked = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
-    pairs = ("offsets", "support", "coefficients")
+    pairs = ("offsets", "support", "coefficients", "slowest_mode")
     stacked |= {name: stacked[name].reshape(duals.shape) for name in pairs}
     return MarginLaw(duals=duals, **stacked)
 
@@ -175,11 +177,13 @@ def _of_run(K, beta, margins, log_slopes):
     offsets = log_ratio - weights @ log_ratio / weights.sum()
     inside = cho_solve(cho_factor(K_on), offsets)
     root = np.sqrt(weights)
-    modes = np.linalg.eigvalsh(root[:, None] * K_on * root - np.outer(root, root) / weights.sum())[
-        1:
-    ]  # without sqrt(beta), along which a_t moves
-    full = {name: np.full(beta.shape, np.nan) for name in ("offsets", "coefficients")}
-    full["offsets"][on], full["coefficients"][:], full["coefficients"][on] = offsets, 0.0, inside
+    symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
+    modes, vectors = np.linalg.eigh(symmetric)
+    modes, vectors = modes[1:], vectors[:, 1:]  # without sqrt(beta), along which a_t moves
+    full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
+    full["offsets"][~on] = np.nan
+    full["offsets"][on], full["coefficients"][on] = offsets, inside
+    full["slowest_mode"][on] = root * vectors[:, 0] if modes.size else 0.0
     return full | {
         "support": on,
         "constant": np.sqrt(max(offsets @ inside, 0.0)),

@@ -65,15 +65,16 @@ def not_yet(history: History, target: str, law: MarginLaw, rule: str) -> Claim:
 
 
 def settling_rate(
-    history: History, target: str, law: MarginLaw, least: float = 1e-10, most: float = 1e-6
+    history: History, law: MarginLaw, least: float = 1e-8, most: float = 1e-3
 ) -> np.ndarray:
-    """Decay of |error ||W||/C - 1| per unit of margin over the slowest eigenvalue, (runs,).
+    """Decay of the slowest mode of the offsets per unit of margin, over its eigenvalue, (runs,).
 
-    Fitted where that lies between `least` and `most`: late, since it tends to 1 only when the
-    faster modes are over.
+    Fitted where that mode's size lies between `least` and `most`: when what is of second order in
+    it is over. For runs that end in the opt tokens.
     """
     level = history.norm / law.norm[:, None]
-    left = np.abs(ratio_to_law(history, target, law) - 1)
+    offsets = np.where(law.support, law.offsets, 0.0)[:, None]
+    left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
     found = []
     for run, (a, y) in enumerate(zip(level, left, strict=True)):
         keep = (y > least) & (y < most)
@@ -84,7 +85,7 @@ def settling_rate(
 def settles_at(rates: np.ndarray) -> Claim:
     """Wrong offsets decay like e^{-lambda_1 a_t}: the fitted rate over the eigenvalue."""
     worst = rates[np.abs(rates - 1).argmax()]
-    statement = "decay of the deviation per unit of margin, over lambda_1, worst run"
+    statement = "decay of the slowest mode per unit of margin, over lambda_1, worst run"
     return close("law.settling", statement, OURS, worst, 1.0, 0.02)
 
 
