@@ -27,7 +27,7 @@
 #
 # where $\rho_\perp\perp W_{mm}$ solves these linear equations. So $\|W_t\|\times\text{error}\to\|\rho_\perp\|=C$.
 #
-# For linear classifiers and gradient descent the same residual stands in Soudry et al. (2018, Theorem 4). What is new here:
+# For linear classifiers and gradient descent the same residual stands in Soudry et al. (2018). What is new here:
 # attention, steps of a fixed length, how long they may be, and that the constant can be *measured*. The proof, as far as it
 # goes, is in [law_of_margins.md](law_of_margins.md).
 

@@ -7,7 +7,7 @@ W_mm = sum_m beta_m A_m, that is where kappa_m e^{-g_m} is proportional to beta_
     g_m = a_t + log(kappa_m / beta_m) + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
 whatever the rule, the loss and the start. For the exponential loss on separable data this is
-Soudry et al. (2018, Theorem 4); the proof for attention and for steps of a fixed length, and what
+Soudry et al. (2018); the proof for attention and for steps of a fixed length, and what
 is only measured, stand in `notebooks/law_of_margins.md`.
 """
 
