@@ -27,10 +27,13 @@ SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and th
 
 
 class PremiseFails(ValueError):
-    """A premise of the law does not hold; `premise` names it, `run` where, `amount` by how much."""
+    """A premise of the law does not hold; `premise` names it, `run` where, `amount` by how much.
+
+    `said` is the reason in words, with what was needed.
+    """
 
     def __init__(self, premise: str, run: int, amount: float, said: str):
-        self.premise, self.run, self.amount = premise, run, float(amount)
+        self.premise, self.run, self.amount, self.said = premise, run, float(amount), said
         super().__init__(f"run {run}, premise {premise!r} fails: {said}")
 
 

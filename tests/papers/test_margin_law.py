@@ -82,6 +82,16 @@ def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise
     assert re.search(said, one.refusal), one.refusal
 
 
+def test_refusals_name_the_run_of_their_setting():
+    data = tokens.unit_tokens([3, 1], n=6, T=8, d=10)
+    found = runs.compare(
+        runs.Setting("unit", data, dynamics.ngd(2.2)), 20_000
+    )  # longest 2.98, 2.04
+    assert [bool(one.refusal) for one in found] == [False, True]
+    assert found[1].refusal.startswith("run 1, premise 'short steps' fails")
+    assert runs.kept(found) == found[:1]
+
+
 def test_duality_gap_vanishes_at_the_solution_alone():
     data = coordinates.minimal(tokens.unit_tokens([1, 3], n=6, T=8, d=10)).tokens
     solution = svm.token_svm(data)

@@ -15,7 +15,7 @@ from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
 from lib.svm.margin_law import MarginLaw, PremiseFails, margin_law, saturated_slopes
-from lib.svm.max_margin import MaxMargin, token_svm
+from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
@@ -38,8 +38,9 @@ class Measured:
 
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
     W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
-    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm);
-    difference_error: direction error of W_T - W_{T/2}, T the last iteration.
+    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm).
+    difference_error and difference_gap: direction error of W_T - W_{T/2}, T the last iteration,
+    and its `duality_gap` with the duals read off the margins.
     """
 
     iterations: np.ndarray
@@ -93,9 +94,22 @@ def compare(setting: Setting, steps: int) -> list[Comparison]:
     for run in range(len(selected)):
         try:
             found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
-        except ValueError as refused:  # PremiseFails, or Infeasible
-            found.append(Comparison(setting=setting, run=run, refusal=str(refused)))
+        except PremiseFails as refused:  # told of one run by itself, it does not know which
+            said = str(PremiseFails(refused.premise, run, refused.amount, refused.said))
+            found.append(Comparison(setting=setting, run=run, refusal=said))
+        except (Infeasible, RuntimeError) as refused:  # no W_mm, or none within accuracy
+            found.append(Comparison(setting=setting, run=run, refusal=f"run {run}: {refused}"))
     return found
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """One run's problem once its tokens are selected: all with a runs axis of length 1."""
+
+    tokens: TokenSet
+    selected: np.ndarray
+    solution: MaxMargin
+    log_slopes: np.ndarray
 
 
 def _compare(setting, tokens, history, start, selected, margins, run):
@@ -104,9 +118,8 @@ def _compare(setting, tokens, history, start, selected, margins, run):
     solution = token_svm(part, chosen)
     slopes = saturated_slopes(part, chosen, setting.loss)
     law = margin_law(part, solution, chosen, log_slopes=slopes)
-    measured = _measure(
-        part, chosen, solution, history, float(start.outside[run]), slopes, margins, run
-    )
+    of = _Selected(part, chosen, solution, slopes)
+    measured = _measure(of, history, run, margins[run, -1], float(start.outside[run]))
     _check_settled(run, law, measured, setting.rule.momentum)
     return Comparison(
         setting=setting,
@@ -120,29 +133,27 @@ def _compare(setting, tokens, history, start, selected, margins, run):
     )
 
 
-def _measure(tokens, selected, solution, history, off_span, slopes, margins, run):
+def _measure(of, history, run, margins, off_span):
     """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
-    count = len(history.iterations)
-    W = [history.weights(k)[run : run + 1] for k in range(count)]
-    V = solution.W
+    W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
+    V, support = of.solution.W, of.solution.support
     late = slice(1, None)
     along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
-    whole = solution.support.all()
-    early = W[0] if whole else W[1]
-    left = measure.outside_support(tokens, selected, solution.support, early)[0]
+    early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
+    left = measure.outside_support(of.tokens, of.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = measure.recovered_duals(margins[run, -1], slopes[0])
+    duals = measure.recovered_duals(margins, of.log_slopes[0])[None]
     return Measured(
         iterations=history.iterations[late],
         error=np.array([measure.direction_error(w, V, off_span)[0] for w in W[late]]),
         norm=history.norm[run, late],
-        level=along[late] / solution.norm[0],
-        margins=margins[run, -1],
+        level=along[late] / of.solution.norm[0],
+        margins=margins,
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
         difference_error=float(measure.direction_error(step, V)[0]),
-        difference_gap=duality_gap(tokens, selected, step, duals[None])[0],
+        difference_gap=duality_gap(of.tokens, of.selected, step, duals)[0],
     )
 
 
