@@ -159,6 +159,20 @@ def test_threshold_lies_between_two_steps(momentum):
     assert not short.holds and not long.holds
 
 
+@pytest.mark.parametrize("seed, settles", [(0, False), (1, True)])
+def test_polyak_settles_where_its_step_is_short_enough(seed, settles):
+    problem = coordinates.minimal(tokens.unit_tokens(seed, n=6, T=8, d=10))
+    solution = svm.token_svm(problem.tokens)
+    law = margin_law.margin_law(problem.tokens, solution)
+    assert law.polyak_settles[0] == settles and abs(law.fastest[0] - 4) > 0.5
+    start = law_steps.settled_start(problem.tokens, solution.W, law)
+    record = np.arange(4900, 5001)
+    history = dynamics.train(problem, dynamics.polyak(), 5000, record, start=start)
+    offsets = history.margins[0][:, law.support[0]]
+    moved = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
+    assert moved < law_steps.QUIET if settles else moved > law_steps.LOUD
+
+
 def test_differences_of_gd_iterates_have_their_own_order(small):
     _, solution, law = small
     doubled = 2 ** np.arange(2, 19)
