@@ -1,4 +1,6 @@
-"""What rules that see the coordinates run on: a problem as rows, and the call of the compiled loop."""
+"""What rules that see the coordinates run on: a problem as rows, and the call of the compiled
+loop.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,6 +90,8 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
 
 
 def _token_first(rows, n):
-    """Rows (runs, n T, D), a sample's tokens together, with each token's samples together instead."""
+    """Rows (runs, n T, D), a sample's tokens together, with each token's samples together
+    instead.
+    """
     runs, _, D = rows.shape
     return np.ascontiguousarray(rows.reshape(runs, n, -1, D).swapaxes(1, 2)).reshape(rows.shape)

@@ -230,7 +230,9 @@ def _least_distance(unit_rows):
 
 
 def _null_combination(unit_rows, x):
-    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm 1."""
+    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm
+    1.
+    """
     if not x.any():
         return x, np.inf
     best, support = x / x.sum(), np.flatnonzero(x)

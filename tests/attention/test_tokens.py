@@ -27,7 +27,8 @@ def test_a_seed_draws_the_same_data_alone_and_in_company(name):
 
 def test_same_seed_gives_the_same_bytes_in_another_process():
     program = (
-        "import hashlib; from lib.attention import tokens; from lib.dynamics import gradient_descent as dynamics, rules;"
+        "import hashlib; from lib.attention import tokens; from lib.dynamics import "
+        "gradient_descent as dynamics, rules;"
         "data = tokens.class_mean_tokens([0, 1], n=5, T=4, d=20);"
         "history = dynamics.train(data, rules.ngd(0.1), 50);"
         "print(hashlib.sha256(data.X.tobytes() + history.margins.tobytes()).hexdigest())"

@@ -46,7 +46,9 @@ def listed(found):
 
 
 def backwards(history):
-    """The same run with direction errors and opt weights in reverse, a tiny norm, the descent uphill."""
+    """The same run with direction errors and opt weights in reverse, a tiny norm, the descent
+    uphill.
+    """
     return replace(
         history,
         direction_error={name: value[:, ::-1] for name, value in history.direction_error.items()},

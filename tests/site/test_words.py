@@ -19,7 +19,8 @@ def test_picture_in_words():
     figure.colorbar(right.images[0])
     figure.legend(*left.get_legend_handles_labels())
     assert figure_text.describe(figure) == (
-        "2 panels: Loss, log_10‖W‖ against t (logarithmic in y); coloured cells of share against d. "
+        "2 panels: Loss, log_10‖W‖ against t (logarithmic in y); coloured cells of share against "
+        "d. "
         "Lines and marks: t^-1/2."
     )
     assert figure_text.describe(Figure()) == "0 panels."
