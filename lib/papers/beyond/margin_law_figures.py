@@ -42,7 +42,7 @@ def offsets(
     ends = np.array(duals.get_xlim())
     duals.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
     duals.set(xscale="log", yscale="log", xlabel=r"share $\beta_m/\sum\beta$, from the solver")
-    duals.set(title="The same, read off the margins")
+    duals.set(title="Duals of the SVM, read off the margins")
     duals.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
     return figure
 
