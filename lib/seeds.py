@@ -2,7 +2,7 @@
 
 import numpy as np
 
-ROLES = ("data", "labels", "start", "batches", "split", "dropout")
+ROLES = ("data", "labels", "start", "batches", "split", "dropout", "draws", "selection")
 
 
 def stream(seed: int, role: str) -> np.random.Generator:

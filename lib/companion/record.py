@@ -137,13 +137,15 @@ class Run:
         claims: Iterable[Claim] = (),
         numbers: Mapping[str, Number] | None = None,
         data: Sequence[Mapping] = (),
+        statements: Mapping[str, Mapping] | None = None,
         device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
         """Write picture and record, each atomically and the record last; return the path of the
         record.
 
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source.
+        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
+        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
         Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
         source.
         """
@@ -171,6 +173,8 @@ class Run:
             "numbers": {name: asdict(value) for name, value in numbers.items()},
             "provenance": self._provenance(stamp, device, dtype),
         }
+        if statements:
+            record["statements"] = dict(statements)
         text = files.dumps(
             record
         )  # before anything is written: a record that is not valid JSON leaves no picture

@@ -36,7 +36,7 @@ class Figure:
 
     slug: str
     scale: str
-    saved: Mapping
+    record: Mapping
     finding: Finding | None
     folder: Path
     troubles: tuple[str, ...] = ()
