@@ -83,7 +83,9 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
 
 
 def _factor(values, log_factor):
-    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (..., n)."""
+    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (...,
+    n).
+    """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]

@@ -22,7 +22,9 @@ from lib.seeds import stream
 
 @dataclass(frozen=True)
 class Start:
-    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which never moves."""
+    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which
+    never moves.
+    """
 
     inside: np.ndarray
     outside: np.ndarray
@@ -104,7 +106,8 @@ def _start(problem, start):
         return Start(*problem.reduce(checked_start(start, (runs, d, d_z))))
     if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
         raise ValueError(
-            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
+            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside "
+            f"{(runs,)}"
         )
     return start
 
@@ -114,7 +117,8 @@ def _check_targets(targets, shape):
     for name, target in targets.items():
         if target.shape != shape:
             raise ValueError(
-                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates"
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal "
+                f"coordinates"
             )
         sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(sizes).all() and sizes.all()):

@@ -1,4 +1,6 @@
-"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain numpy."""
+"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain
+numpy.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,7 +104,9 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
 
 
 def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
-    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom rules."""
+    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom
+    rules.
+    """
     runs, n, T = problem.scores.shape
     raw = Raw(**_empty(runs, n, T, times.size))
     g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()

@@ -52,7 +52,9 @@ class GradientRule:
         return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a
+        rule.
+        """
         sizes = math.log(self.step_size), math.log(self.max_step)
         return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 
@@ -79,12 +81,16 @@ def ngd(
 
 
 def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind the factor 2."""
+    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind
+    the factor 2.
+    """
     return GradientRule(POLYAK, max_step=max_step)
 
 
 def custom(law: Callable) -> GradientRule:
-    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or arrays (runs,)."""
+    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or
+    arrays (runs,).
+    """
     return GradientRule(CUSTOM, law=law)
 
 

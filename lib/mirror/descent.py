@@ -94,7 +94,9 @@ class MirrorHistory:
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
-    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given coordinates."""
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given
+    coordinates.
+    """
     shape = tokens.shape[-1], tokens.z.shape[-1]
     return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
 
@@ -110,7 +112,8 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         raise ValueError(
-            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are {logits[run, sample]}; "
+            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are "
+            f"{logits[run, sample]}; "
             "this W selects no token"
         )
     return logits.argmax(-1)

@@ -51,7 +51,8 @@ class Regression:
         (k, d), D = self.M.shape, np.linalg.svd(self.M, compute_uv=False)
         if d != len(self.Sigma):
             raise ValueError(
-                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma has"
+                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma "
+                f"has"
             )
         if k < d:
             raise ValueError(
@@ -103,7 +104,9 @@ class Regression:
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d, largest_moment."""
+        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d,
+        largest_moment.
+        """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -119,14 +122,17 @@ class Regression:
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive definite."""
+    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive
+    definite.
+    """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(
             f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers"
         )
     if not np.allclose(Sigma, Sigma.T, rtol=0, atol=1e-12 * np.abs(Sigma).max()):
         raise ValueError(
-            f"{name} is not symmetric: largest |Sigma - Sigma^T| is {np.abs(Sigma - Sigma.T).max():.3g}"
+            f"{name} is not symmetric: largest |Sigma - Sigma^T| is "
+            f"{np.abs(Sigma - Sigma.T).max():.3g}"
         )
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:
@@ -202,7 +208,9 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T Sigma B."""
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T
+    Sigma B.
+    """
     SGS = Sigma @ (_T(A) @ A - _T(B) @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 

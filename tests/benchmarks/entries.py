@@ -1,4 +1,6 @@
-"""The rows of the report: what is measured, against which reference, and the bar it has to reach."""
+"""The rows of the report: what is measured, against which reference, and the bar it has to
+reach.
+"""
 
 import os
 import subprocess
@@ -21,7 +23,8 @@ from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
 
-EVERY = 100  # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+# both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+EVERY = 100
 AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
 
 
@@ -53,7 +56,9 @@ def _memory(workload, limit):
 
 
 def _problem(data):
-    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one thread)."""
+    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one
+    thread).
+    """
     with threads(1):
         began = time.perf_counter()
         problem = coordinates.minimal(data)
@@ -87,7 +92,9 @@ def _floor(K, out, count):
 
 
 def floor(n, *grams) -> float:
-    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all cores."""
+    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all
+    cores.
+    """
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
     for K in (gram.pack(matrix, n) for matrix in grams):
         c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
@@ -133,9 +140,11 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     least = floor(reduced.y.shape[1], *grams)
     return times.entry(
         name, bar,
-        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram matrices "
+        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram "
+        f"matrices "
         f"({least * 1e6:.2f} us); "
-        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every {EVERY}; "
+        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every "
+        f"{EVERY}; "
         f"basis and W_mm apart: {setup * 1e3:.3g} ms",
     )  # fmt: skip
 
@@ -155,7 +164,9 @@ def ngd_runs() -> Entry:
 
 
 def ngd_joint() -> Entry:
-    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2, d=1000."""
+    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2,
+    d=1000.
+    """
     data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
     return _training("ngd_joint", 300, data, 0.1, 10_000, 100, "joint")
 
@@ -256,7 +267,9 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against autograd."""
+    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against
+    autograd.
+    """
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
@@ -280,7 +293,9 @@ def minibatch_memory() -> Entry:
 
 
 def _optimizer_step(name, make):
-    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their norm."""
+    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their
+    norm.
+    """
     generator = torch.Generator().manual_seed(0)
     parameters = [
         torch.randn(shape, generator=generator).requires_grad_()
@@ -360,7 +375,9 @@ def polyak_loop() -> Entry:
 
 
 def image_loader() -> Entry:
-    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's training step on them."""
+    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's
+    training step on them.
+    """
     data = images.load("cifar10", "train", demo=True)
     loader = augmentation.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())
     model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)

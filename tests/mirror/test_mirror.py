@@ -1,4 +1,6 @@
-"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient descent agree."""
+"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient
+descent agree.
+"""
 
 import mpmath
 import numpy as np
