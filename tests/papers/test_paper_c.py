@@ -105,11 +105,11 @@ def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
     opposite = replace(of, solution=replace(of.solution, _factors=(-of.solution.value,)))
     for lemma in (lambda of: cones.lemma19(of, 3), lambda of: cones.lemma20(of, multiples, 3)[:1]):
         assert all(holds(lemma(of))) and not all(holds(lemma(opposite)))
-    assert all(holds(cones.lemma20(of, multiples, 3) + cones.lemma21(of, multiples, 3)))
+    assert all(holds([*cones.lemma20(of, multiples, 3), cones.lemma21(of, multiples, 3)]))
     nowhere = replace(
         of, solution=replace(of.solution, _factors=(np.roll(of.solution.value, 1, 1),))
     )
-    assert not all(holds(cones.lemma21(nowhere, multiples, 3)))
+    assert not cones.lemma21(nowhere, multiples, 3).holds
 
 
 def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
