@@ -32,7 +32,7 @@ draws = 200
 oracle_steps = 40
 oracle_draws = 32
 softmax_draws = 20_000
-searches = 3
+searches = 1
 conditions = [10, 30, 100, 300, 1000, 3000, 10_000]
 
 # %%
@@ -74,9 +74,18 @@ numbers = {
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
 run.save(
-    figure, "precond_ledger", "every statement", about, table, numbers, source, ledger.statements(STATEMENTS)
+    figure,
+    "precond_ledger",
+    "every statement",
+    about,
+    table,
+    numbers,
+    source,
+    ledger.statements(STATEMENTS),
 )
-ledger.save(table, STATEMENTS, "precond_ledger", scale, "Paper B (2603.01514), statement by statement")
+ledger.save(
+    table, STATEMENTS, "precond_ledger", scale, "Paper B (2603.01514), statement by statement"
+)
 figure
 
 # %% [markdown]
@@ -88,13 +97,18 @@ figure
 
 # %%
 iterations = ledger_rows.condition_numbers(conditions, range(seeds))
-growth = {name: np.polyfit(np.log(conditions), np.log(values), 1)[0] for name, values in iterations.items()}
+growth = {
+    name: np.polyfit(np.log(conditions), np.log(values), 1)[0]
+    for name, values in iterations.items()
+}
 text = "iterations with the paper's preconditioner over those without, condition number {:g}, largest".format
 gain = (iterations["left"] / iterations["none"]).max(1)
 flat = "two-sided preconditioner: exponent of the iterations in the condition number"
 ill = claims.Table(
     [
-        claims.at_most("ill.gain", text(conditions[-1]), "paper B, Section 5 (our constant)", gain[-1], 0.1),
+        claims.at_most(
+            "ill.gain", text(conditions[-1]), "paper B, Section 5 (our constant)", gain[-1], 0.1
+        ),
         claims.at_most("ill.flat", flat, "ours", growth["left_right"].max(), 0.05),
     ]
 )
@@ -107,7 +121,10 @@ for (name, label), colour in zip(names.items(), ("GD", "NGD", "Polyak"), strict=
     label = f"{label}: condition$^{{{growth[name].mean():.2f}}}$"
     plots.band(axis, np.array(conditions), iterations[name].T, label, plots.COLOURS[colour])
 axis.set(
-    xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$", ylabel=r"iterations to $10^{-6}$"
+    xscale="log",
+    yscale="log",
+    xlabel=r"condition number of $\Sigma$",
+    ylabel=r"iterations to $10^{-6}$",
 )
 plots.legend(figure, axis)
 about = f"iterations near the minima, largest steady step; d=4, k=6; our setting, {seeds} seeds, float64"

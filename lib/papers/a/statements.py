@@ -10,8 +10,8 @@ JOINT = r"(DM) with Condition 1, $u_0 = 0, W_0 = 0$, Eq. 13. "
 DIRECTION = r"$\| W_t/\|W_t\| - W_{mm}/\|W_{mm}\| \| \le \tilde O(t^{-1/2})$"
 FAVOURS = (
     r"Assumption 2. For every $\epsilon \in (0, 1)$ there is $R_\epsilon$ with"
-    r" $\|W\| \ge R_\epsilon \Rightarrow \langle -\nabla L, W_{mm}/\|W_{mm}\| \rangle \ge (1 - \epsilon)"
-    r" \langle -\nabla L, W/\|W\| \rangle$"
+    r" $\|W\| \ge R_\epsilon \Rightarrow \langle -\nabla L, W_{mm}/\|W_{mm}\| \rangle"
+    r" \ge (1 - \epsilon) \langle -\nabla L, W/\|W\| \rangle$"
 )
 CURVATURE = (
     r"$\|\nabla_u L\| \ge c\,\gamma^* L$; $L(\theta') \le C L(\theta_t)$ and"

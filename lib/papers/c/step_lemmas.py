@@ -1,8 +1,8 @@
 """Statements of paper C (2410.14581) on the loss, its gradient and one step of lp-AttGD.
 
 Lemmas 4, 16, 18, 22, 24, 25 and 30 of the appendix. Constants that the text at hand lost are
-derived here and marked "our constant"; where several runs or iterations enter, a claim speaks of the worst of
-them.
+derived here and marked "our constant"; where several runs or iterations enter, a claim speaks of
+the worst of them.
 """
 
 import numpy as np
