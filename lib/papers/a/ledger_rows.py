@@ -1,4 +1,4 @@
-"""The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong world.
+"""The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong world."""
 
 from dataclasses import replace
 
