@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -84,6 +85,8 @@ def train(
     accumulate: int = 1,
     checkpoints: Checkpoints | None = None,
     stop: Callable[[Mapping[str, float]], bool] | None = None,
+    pause: Callable[[int], bool] | None = None,
+    walk: bool = False,
 ) -> TrainingHistory:
     """Train `model` in place for `steps` steps and return its history.
 
@@ -103,6 +106,10 @@ def train(
         checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
             result then is, bit for bit, that of a run that was never interrupted.
         stop: what `evaluate` found to whether the run ends there, early; the history says so and its rest is NaN.
+            "recent_loss" is among it, the mean loss of the last `RECENT` steps.
+        pause: the steps done to whether the run is saved to its checkpoint and left there, to go on at the next
+            call; the history then says "paused after step k".
+        walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
     so and the rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where
@@ -129,6 +136,8 @@ def train(
         raise ValueError(
             f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}"
         )
+    if pause is not None and checkpoints is None:
+        raise ValueError("pause needs checkpoints: without them a paused run could not go on")
     record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
     network, stepper = accelerator.prepare(model, optimizer)
     model = accelerator.unwrap_model(network)
@@ -158,8 +167,11 @@ def train(
             record.loss[step] = value = accelerator.reduce(value, "mean")
             return value
 
+        before = record.weights(model) if walk else None
         stepper.step(closure)
         record.note(step, optimizer)
+        if walk:
+            record.walk(model, before)
 
     def observe(done: int) -> None:
         with autocast:
@@ -174,7 +186,7 @@ def train(
             }
             checkpoints.save(state, configuration, done)
 
-    done, stopped = 0, None
+    done, stopped, paused = 0, None, None
     if checkpoints:
         configuration = {**configuration, **checkpoints.configuration}
         done = _restore(accelerator, checkpoints, configuration, model, optimizer, record)
@@ -187,6 +199,12 @@ def train(
                 if stop is not None and stop(record.found(step)):
                     stopped = step
                     break
+            if pause is not None and step > done and pause(step):
+                if skips or math.isfinite(record.loss[step - 1]):
+                    paused = step
+                    if accelerator.is_main_process:
+                        save(step)
+                break
             try:
                 take(step)
             except FloatingPointError:
@@ -216,6 +234,8 @@ def train(
             observe(steps)
             if checkpoints and done < steps and accelerator.is_main_process:
                 save(steps)
+    if paused is not None:
+        return replace(record.history(0, paused), status=f"paused after step {paused}")
     return record.history(optimizer.skipped_steps if skips else None, stopped)
 
 
