@@ -42,7 +42,7 @@ class Checkpoints:
         """
         for remains in self.path.parent.glob(f".{self.path.name}.*"):
             remains.unlink()  # of a run killed while it wrote
-        content = {"configuration": _flat(configuration), "step": step, "state": dict(state)}
+        content = {"configuration": flat(configuration), "step": step, "state": dict(state)}
         try:
             with files.replacing(self.path) as stream:
                 torch.save(content, stream)
@@ -76,7 +76,7 @@ class Checkpoints:
             raise ValueError(
                 f"{self.path} is not a checkpoint that can be read ({reason}); {advice}"
             ) from error
-        if found := differences(theirs, _flat(configuration)):
+        if found := differences(theirs, flat(configuration)):
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             listed = "; ".join(found[:SHOWN]) + more
             raise ValueError(
@@ -94,16 +94,16 @@ def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]
     ]
 
 
-def _flat(values: Mapping, above: str = "") -> dict[str, str]:
+def flat(values: Mapping, above: str = "") -> dict[str, str]:
     """Nested mappings as {"outer.inner": text of the value}."""
-    flat = {}
+    found = {}
     for key, value in values.items():
-        flat |= (
-            _flat(value, f"{above}{key}.")
+        found |= (
+            flat(value, f"{above}{key}.")
             if isinstance(value, Mapping)
             else {f"{above}{key}": repr(value)}
         )
-    return flat
+    return found
 
 
 def _needed(value) -> float:
