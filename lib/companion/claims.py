@@ -5,13 +5,17 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 
+VERDICTS = ("reproduced", "not reproduced", "undecided")
+
+
 @dataclass(frozen=True)
 class Claim:
     """One checked statement.
 
     `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the
     verdict; `margin` is how many times over the bound is met, 1 at the edge, infinite where no
-    multiple breaks it. A measured value that is not a number never holds.
+    multiple breaks it. A measured value that is not a number never holds. A claim about data that
+    may be too few says `verdict`, one of `VERDICTS`, and holds if that is the first.
     """
 
     id: str
@@ -21,12 +25,15 @@ class Claim:
     bound: str
     holds: bool
     margin: float = math.nan
+    verdict: str | None = None
 
     def as_dict(self) -> dict:
         """The claim as a figure record stores it: a NaN or infinity becomes null, as JSON asks."""
         row = asdict(self)
         for name in ("measured", "margin"):
             row[name] = row[name] if math.isfinite(row[name]) else None
+        if self.verdict is None:
+            del row["verdict"]
         return row
 
 
@@ -67,6 +74,16 @@ def close(
     return Claim(id, statement, source, measured, bound, holds, _times(off, float(tolerance)))
 
 
+def judged(
+    id: str, statement: str, source: str, measured: float, bound: str, verdict: str
+) -> Claim:
+    """A claim whose `verdict` was found from an interval; ValueError for a word not in `VERDICTS`."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
+    holds = verdict == VERDICTS[0]
+    return Claim(id, statement, source, float(measured), bound, holds, verdict=verdict)
+
+
 class Table(tuple):
     """Claims as a table: HTML in a notebook, aligned text elsewhere."""
 
@@ -80,7 +97,7 @@ class Table(tuple):
                 c.source,
                 number(c.measured),
                 c.bound,
-                "yes" if c.holds else "NO",
+                c.verdict or ("yes" if c.holds else "NO"),
             )
 
     def __repr__(self) -> str:

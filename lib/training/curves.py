@@ -68,7 +68,7 @@ class Curve:
             **who,
             status=history.status,
             seconds=seconds,
-            loss=history.loss[:done].astype(np.float16 if trial else np.float32),
+            loss=_narrow(history.loss[:done], trial),
             step_size=history.step_size[kept].astype(np.float32),
             gradient_norm=history.gradient_norm[kept].astype(np.float32),
             evaluated_at=points[seen],
@@ -104,8 +104,9 @@ class Curves:
         return digest(self.name, self.configuration)
 
     def rates(self) -> dict[str, float]:
-        """The rate at which each rule was judged."""
-        return {curve.rule: curve.rate for curve in self.curves if curve.part == "curve"}
+        """The rate at which each rule was judged, in the study's order."""
+        judged = {curve.rule: curve.rate for curve in self.curves if curve.part == "curve"}
+        return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
 
     def runs(self, rule: str) -> list[Curve]:
         """The judged runs of `rule`, in the order of their seeds, of seeds that every rule has run."""
@@ -146,6 +147,11 @@ class Curves:
         if content.tell() > LARGEST:
             raise ValueError(f"{path} would take {content.tell():,} bytes, at most {LARGEST:,}")
         files.write(Path(path), content.getvalue())
+
+
+def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
+    """A loss as it is kept: a trial's in half precision, where the largest number is 65,504."""
+    return loss.clip(max=6e4).astype(np.float16) if trial else loss.astype(np.float32)
 
 
 _PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds")

@@ -198,12 +198,7 @@ class Record:
             status = f"diverged at step {bad[0] + 1}"
             for values in (loss, step_size, norm, self.seconds):
                 values[bad[0] :] = math.nan
-            for values in (
-                *self.metrics.values(),
-                self.weight_norms,
-                self.drift,
-                self.walked,
-            ):
+            for values in (*self.metrics.values(), self.weight_norms, self.drift, self.walked):
                 values[np.array(self.points) > bad[0]] = math.nan
         arrays = (loss, step_size, norm, self.seconds, np.array(self.points))
         layers = dict(
