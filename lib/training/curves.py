@@ -173,7 +173,8 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} is not there; `python -m lib.training study` makes it")
     try:
-        with np.load(path) as file:  # which refuses pickled objects
+        # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
+        with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             arrays = {name: file[name] for name in file.files if name != "json"}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -6,7 +6,8 @@ killed study goes on where it was, bit for bit; `notebooks/protocol.md` states t
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,6 +104,10 @@ class Study:
         return values | {"problem": dict(about)}
 
 
+def _early(whole: Path) -> Path:
+    return whole.with_name(f"{whole.stem}-quarter.npz")
+
+
 class OutOfTime(Exception):
     """The minutes are used up; `done` of the planned runs are finished."""
 
@@ -132,13 +137,22 @@ class Runner:
         self.configuration = study.configuration(self.problem.about)
         self.folder = Path(folder) / f"{study.name}-{digest(study.name, self.configuration)}"
 
-    def run(self) -> Curves:
-        """Trials, then curves; the curves so far. Raises OutOfTime, ValueError where every rate of a rule diverged."""
+    def run(self, only: Sequence[str] = (), backwards: bool = False) -> Curves:
+        """Trials, then curves; the curves so far. Raises OutOfTime, ValueError where every rate of a rule diverged.
+
+        `only` some of the rules, and the seeds `backwards`: so several processes share one study, each run being
+        worked on by one of them.
+        """
         rates, cap = {}, self.study.cap
         for rule in self.study.rates:
-            rates[rule] = self.choose(rule, cap)
-            cap = rates[rule] if rule == "SPS" and self.study.cap is None else cap
-        for seed in range(self.study.seeds):
+            wanted = not only or rule in only
+            shared = rule == "SPS" and self.study.cap is None
+            if not (wanted or shared and "SNGD" in only):
+                continue
+            rate = self.choose(rule, cap)
+            rates |= {rule: rate} if wanted else {}
+            cap = rate if shared else cap
+        for seed in sorted(range(self.study.seeds), reverse=backwards):
             for rule, rate in rates.items():
                 self.one("curve", rule, rate, cap, seed)
         return self.collected()
@@ -194,10 +208,39 @@ class Runner:
         who = {"part": part, "rule": rule, "rate": rate, "cap": cap, "seed": seed}
         name = "-".join(str(value) for value in who.values() if value is not None)
         whole = self.folder / f"{name}.npz"
-        early = self.folder / f"{name}-quarter.npz"
-        for path in (whole, early) if quarter else (whole,):
+        with self.alone(whole):
+            found = self.finished(whole, quarter)
+            return found or self.work(who, whole, quarter)
+
+    def finished(self, whole: Path, quarter: bool) -> Curve | None:
+        """The run that was saved as `whole`, or with `quarter` up to there; None if it is still to do."""
+        for path in (whole, _early(whole)) if quarter else (whole,):
             if path.exists():
                 return load(path, self.configuration).curves[0]
+        return None
+
+    @contextmanager
+    def alone(self, whole: Path) -> Iterator[None]:
+        """Wait until no other process works on this run; the lock of a killed one is free."""
+        import fcntl  # which Windows lacks; there one process at a time
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(whole.with_suffix(".lock"), "w") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if self.budget.spent():
+                        raise OutOfTime(
+                            f"{whole.stem} is another process's; {self.left()}"
+                        ) from None
+                    time.sleep(1)
+            yield
+
+    def work(self, who: Mapping, whole: Path, quarter: bool) -> Curve:
+        """Train one run, up to a quarter or to its end, and save it."""
+        early, name = _early(whole), whole.stem
         begin = time.process_time()
         model, history = self.train(who, whole.with_suffix(".pt"), quarter)
         paused = history.status.startswith("paused")
@@ -212,7 +255,7 @@ class Runner:
         Curves(self.study.name, self.configuration, (curve,)).save(path)
         if path == whole:
             early.unlink(missing_ok=True)
-            for suffix in (".pt", ".seconds"):
+            for suffix in (".pt", ".seconds"):  # the lock stays: another process may wait on it
                 whole.with_suffix(suffix).unlink(missing_ok=True)
         last = curve.smooth(self.study.window)[-1:] / self.study.loss_rows
         self.say(f"{name}: {curve.status}, loss {last.round(4)}, {spent:.0f} s of processor time")

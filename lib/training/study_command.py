@@ -28,6 +28,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="DIR",
         help="write the curves so far to DIR/<name>.npz and stop",
     )
+    parser.add_argument("--only", nargs="+", default=(), metavar="RULE", help="only these rules")
+    parser.add_argument(
+        "--backwards", action="store_true", help="the last seed first, beside another process"
+    )
     chosen = parser.parse_args(arguments)
     chosen.state = chosen.state or files.folder("runs") / "studies"
     return chosen
@@ -40,7 +44,7 @@ def run(chosen: argparse.Namespace) -> list[Curves]:
     for name in chosen.names:
         runner = Runner(STUDIES[name], chosen.state, budget)
         if chosen.keep is None:
-            curves = runner.run()
+            curves = runner.run(chosen.only, chosen.backwards)
             print(f"{name}: {runner.left()}", flush=True)
         else:
             curves = runner.collected()
