@@ -78,10 +78,19 @@ def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) 
 
 
 def reviews(
-    length: int, words: int, size: int, width: int, hidden: int, batch: int, held: int
+    length: int,
+    words: int,
+    size: int,
+    width: int,
+    hidden: int,
+    batch: int,
+    held: int,
+    demo: bool = False,
 ) -> Problem:
     """The encoder of `size` layers and heads on all IMDb reviews, cut to `length` words."""
-    train, test = texts.load("imdb", "train"), texts.load("imdb", "test")
+    train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
+    if demo:  # a smoke test, also where the real set is at hand
+        train, test = train.sample(2000), test.sample(500)
     rest, held_out = train.hold_out(held)
     known = vocabulary.choose("words", train.texts, words)
     ids = {key: known.encode(part.texts, length).ids for key, part in
@@ -141,7 +150,7 @@ def reviews(
         finish=finish,
         loss=summed_loss,
         about={
-            "data": texts.identity("imdb"),
+            "data": texts.identity("imdb", demo=demo),
             "rows": len(train),
             "held_out": held,
             "test_rows": len(test),

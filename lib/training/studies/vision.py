@@ -30,11 +30,15 @@ def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transf
     return np.packbits(torch.cat(hits).numpy())
 
 
-def classify(name: str, rows: int, patch: int, shape: dict, batch: int) -> Problem:
-    """The ViT for small data sets on the first `rows` training images of `name`, no augmentation."""
-    train, test = images.load(name, "train", rows=rows), images.load(name, "test")
+def classify(
+    name: str, rows: int, grid: int, shape: dict, batch: int, demo: bool = False
+) -> Problem:
+    """The ViT for small data sets on the first `rows` training images of `name`, `grid` x `grid` patches, no augmentation."""
+    train = images.load(name, "train", rows=rows, demo=demo)
+    test = images.load(name, "test", demo=demo)
     standardise = train.standardise()
     channels, size = train.images.shape[1:3]
+    patch = size // grid
     judge = loop.classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape),
@@ -47,7 +51,7 @@ def classify(name: str, rows: int, patch: int, shape: dict, batch: int) -> Probl
             }
         ),
         about={
-            "data": images.identity(name),
+            "data": images.identity(name, demo=demo),
             "rows": rows,
             "test_rows": len(test),
             "network": f"ViT with SPT and LSA, patch {patch}, {shape}",
@@ -55,11 +59,13 @@ def classify(name: str, rows: int, patch: int, shape: dict, batch: int) -> Probl
     )
 
 
-def augmented(rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int) -> Problem:
+def augmented(
+    rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int, demo: bool = False
+) -> Problem:
     """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images."""
     whole, test = (
-        images.load("cifar10", "train", rows=rows + held_out),
-        images.load("cifar10", "test"),
+        images.load("cifar10", "train", rows=rows + held_out, demo=demo),
+        images.load("cifar10", "test", demo=demo),
     )
     train, rest = whole.first(rows), (whole.images[rows:], whole.labels[rows:])
     transform = Resize(train.standardise(), size)
@@ -91,7 +97,7 @@ def augmented(rows: int, held_out: int, size: int, patch: int, shape: dict, batc
         evaluate=evaluate,
         finish=finish,
         about={
-            "data": images.identity("cifar10"),
+            "data": images.identity("cifar10", demo=demo),
             "rows": rows,
             "held_out": held_out,
             "test_rows": len(test),
@@ -118,7 +124,7 @@ def histogram(model: nn.Module) -> dict[str, np.ndarray]:
 MNIST = Study(
     name="mnist",
     problem=partial(
-        classify, "mnist", 10_000, 7, dict(width=32, depth=2, heads=4, hidden=64), batch=50
+        classify, "mnist", 10_000, 4, dict(width=32, depth=2, heads=4, hidden=64), batch=50
     ),
     rates={
         "SGD": (0.03, 0.1, 0.3, 1.0),
@@ -136,7 +142,7 @@ MNIST = Study(
 CIFAR10 = Study(
     name="cifar10",
     problem=partial(
-        classify, "cifar10", 5_000, 8, dict(width=48, depth=3, heads=4, hidden=96), batch=50
+        classify, "cifar10", 5_000, 4, dict(width=48, depth=3, heads=4, hidden=96), batch=50
     ),
     rates={
         "SGD": (0.03, 0.1, 0.3, 1.0),
