@@ -10,6 +10,7 @@ def pytest_configure(config):
     config.add_cleanup(base.cleanup)
     for name in ("FIGURES_DIR", "RUNS_DIR", "IPYTHONDIR"):
         os.environ[name] = os.path.join(base.name, name.lower())
+    os.environ["HF_DATASETS_CACHE"] = os.path.join(base.name, "datasets")
     os.environ["TQDM_DISABLE"] = "1"
     # One thread, as in a batch on two cores: at test sizes a second one gains little and on a busy machine costs a lot.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):

@@ -1,1 +1,1 @@
-"""Companion library to three papers on how a self-attention layer learns; see the README for a map."""
+"""Companion library to three papers on how a self-attention layer learns; lib/README.md is the map."""

@@ -4,19 +4,59 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
 
 import lib
 
 ROOT = Path(lib.__file__).resolve().parent.parent
+_elsewhere: dict[str, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks": $FIGURES_DIR and so on, else the repository's own."""
-    return Path(os.environ.get(f"{name.upper()}_DIR") or ROOT / name).resolve()
+    """The folder "figures", "runs" or "notebooks": where `redirect` put it, else $FIGURES_DIR and
+    so on, else the repository's own.
+
+    An installed package has its notebooks beside it and writes below the working folder.
+    """
+    given = _elsewhere.get(name) or os.environ.get(f"{name.upper()}_DIR")
+    if given:
+        return Path(given).resolve()
+    if in_repository():
+        return ROOT / name
+    return _installed_notebooks() if name == "notebooks" else Path.cwd() / name
+
+
+def redirect(name: str, place: Path | None) -> None:
+    """From now on this process has the folder `name` at `place`; None takes the redirection
+    back.
+    """
+    if place is None:
+        _elsewhere.pop(name, None)
+    else:
+        _elsewhere[name] = place
+
+
+def in_repository() -> bool:
+    """Whether this code lies in its repository, with the notebooks, and is not installed
+    elsewhere.
+    """
+    return (ROOT / "notebooks" / "scales.toml").is_file()
+
+
+def _installed_notebooks() -> Path:
+    """The folder that came with the installed package; one that does not exist where none came."""
+    try:
+        installed = metadata.files("attention-dynamics") or []
+    except metadata.PackageNotFoundError:
+        installed = []
+    for path in installed:
+        if path.name == "scales.toml":
+            return Path(path.locate()).resolve().parent
+    return Path.cwd() / "notebooks"
 
 
 def sha256(content: bytes) -> str:
@@ -31,6 +71,17 @@ def dumps(value) -> str:
         return x.tolist() if hasattr(x, "tolist") else str(x)
 
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
+
+
+def read_object(path: Path) -> dict:
+    """The JSON object in a file; ValueError, with the file's name, where it holds anything else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is damaged: it holds no JSON object")
+    return value
 
 
 @contextmanager
@@ -59,3 +110,29 @@ def write(path: Path, content: bytes) -> None:
     """Write `content` to `path` through `replacing`."""
     with replacing(path) as stream:
         stream.write(content)
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write several files or, where one of them fails, none: what was there before comes back."""
+    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
+    waiting = {}
+    try:
+        # A full or read-only disk shows here, before any name points to new bytes.
+        for path, content in contents.items():
+            waiting[path] = path.with_name(f".{path.name}.{os.getpid()}.new")
+            write(waiting[path], content)
+        for path, temporary in waiting.items():
+            os.replace(temporary, path)
+    except BaseException:
+        for temporary in waiting.values():
+            temporary.unlink(missing_ok=True)
+        for path, content in before.items():
+            _restore(path, content)
+        raise
+
+
+def _restore(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+    elif path.read_bytes() != content:
+        write(path, content)

@@ -9,19 +9,26 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from lib.files import ROOT, dumps, folder, sha256
+from lib.files import ROOT, dumps, folder, in_repository, sha256
+from lib.import_closure import closure
 
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
 def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:
-    """What a result depends on: {source: hash of the .py, parameters, lib: {file: hash}, data}."""
+    """What a result depends on: {source: hash of the .py, parameters, lib: {file: hash}, data}.
+
+    `lib` has the files that the notebook imports, directly or through one another, and no others.
+    """
     source = folder("notebooks") / f"{notebook}.py"
-    modules = sorted((ROOT / "lib").rglob("*.py"))
+    text = source.read_text(encoding="utf-8") if source.exists() else None
+    modules = closure(text) if text is not None else sorted((ROOT / "lib").rglob("*.py"))
     parts = {
-        "source": sha256(source.read_bytes()) if source.exists() else None,
+        "source": sha256(text.encode()) if text is not None else None,
         "parameters": dict(parameters),
-        "lib": {str(path.relative_to(ROOT / "lib")): sha256(path.read_bytes()) for path in modules},
+        "lib": {
+            path.relative_to(ROOT / "lib").as_posix(): sha256(path.read_bytes()) for path in modules
+        },
         "data": [dict(row) for row in data],
     }
     return json.loads(dumps(parts))
@@ -33,7 +40,11 @@ def digest(parts: Mapping) -> str:
 
 
 def git(*arguments: str) -> str | None:
-    """Output of git in this repository, or None where git or the repository is absent or git refuses."""
+    """Output of git in this repository, or None where git or the repository is absent or git
+    refuses.
+    """
+    if not in_repository():  # an installed package may lie in somebody else's repository
+        return None
     command = ["git", "-C", str(ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
@@ -43,7 +54,9 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, with "-dirty" when more than figures and executed notebooks has changed."""
+    """The commit checked out, with "-dirty" when more than figures and executed notebooks has
+    changed.
+    """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None

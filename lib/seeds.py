@@ -2,7 +2,8 @@
 
 import numpy as np
 
-ROLES = ("data", "labels", "start", "batches", "split", "dropout")
+# Appended to, never reordered: a role's place in the list is its stream.
+ROLES = ("data", "labels", "start", "batches", "split", "dropout", "draws", "selection", "noise")
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
@@ -12,6 +13,8 @@ def stream(seed: int, role: str) -> np.random.Generator:
     Streams of different roles or seeds are independent, so that for example two starts can share
     one data set. Raises ValueError for an unknown role.
     """
+    if seed != int(seed) or seed < 0:
+        raise ValueError(f"seed = {seed!r}; it must be a whole number, zero or more")
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),)))

@@ -8,7 +8,7 @@ from lib.site import build
 
 @pytest.fixture(scope="session")
 def whole_site(tmp_path_factory):
-    """The site of the repository's own records and notebooks, with one benchmark that missed its bar."""
+    """The site of the repository's own records, with one benchmark that missed its bar."""
     place = tmp_path_factory.mktemp("whole")
     entry = dict(
         ratio=2.0,

@@ -1,4 +1,6 @@
-"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known scales."""
+"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known
+scales.
+"""
 
 import tomllib
 
@@ -23,7 +25,7 @@ def stored(source):
 
 
 def cells(path):
-    read = [cell for cell in jupytext.read(path).cells if not colab_cell.is_door(cell)]
+    read = [cell for cell in jupytext.read(path).cells if not colab_cell.installs(cell)]
     return [
         (cell.cell_type, cell.source.strip(), sorted(cell.metadata.get("tags", [])))
         for cell in read
@@ -40,8 +42,8 @@ def test_pair_has_the_same_cells(source):
 @each
 def test_stored_notebook_installs_the_project_where_it_is_absent(source):
     own = nbformat.read(stored(source), 4).cells
-    assert [cell.source for cell in own] == [cell.source for cell in colab_cell.opened(own)], (
-        "run `python -m lib.door`"
+    assert [cell.source for cell in own] == [cell.source for cell in colab_cell.installing(own)], (
+        "run `python -m lib.companion.colab_cell`"
     )
 
 

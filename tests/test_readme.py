@@ -1,52 +1,104 @@
-"""The README tells the truth: its figures exist, its numbers are the records', its commands name what there is."""
+"""README, CONTRIBUTING, REPRODUCING, lib/README tell the truth: paths, commands, code, layers."""
 
-import json
+import ast
+import importlib
 import re
-from decimal import Decimal
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from lib import files
+
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text()
-ROWS = [line for line in README.splitlines() if re.match(r"\| \[`\w+`\]\(figures/", line)]
-RECORDS = {
-    path.relative_to(ROOT).as_posix(): json.loads(path.read_text())
-    for path in ROOT.glob("figures/*/*.json")
-}
-QUOTED = r"([-−]?[\d.]+)( %)? \(`(\w+)`\)"
+PAGES = ("README.md", "CONTRIBUTING.md", "REPRODUCING.md", "data/README.md", "lib/README.md")
+LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 
 
-def test_every_figure_has_a_row_at_its_largest_scale():
-    largest = {}
-    for path, record in RECORDS.items():
-        rank = ("demo", "desk", "paper").index(record["scale"])
-        largest[record["slug"]] = max(largest.get(record["slug"], (-1, "")), (rank, path))
-    linked = {re.search(r"\((figures/[^)]+)\.png\)", row).group(1) + ".json" for row in ROWS}
-    assert linked == {path for _, path in largest.values()}
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: re.search(r"`(\w+)`", row).group(1))
-def test_row_agrees_with_its_record(row):
-    record = RECORDS[re.search(r"\((figures/[^)]+)\.png\)", row).group(1) + ".json"]
-    assert (
-        f"`{record['slug']}`" in row
-        and f"notebooks/{record['notebook']}.ipynb" in row
-        and record["scale"] in row
+def section(text, heading):
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_and_every_path_leads_to_a_file(name):
+    text, folder = page(name), (ROOT / name).parent
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert (folder / target).exists(), target
+    for path in re.findall(r"`((?:lib|tests|notebooks|figures)/[\w./-]+)`", text):
+        made_up = re.search(r"NN|name|paper_x|papers/x|paper_d", path)
+        assert made_up or (ROOT / path).exists() or (ROOT / f"{path}.py").exists(), path
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_names_what_there_is(name):
+    text, makefile = page(name), page("Makefile")
+    for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for module in re.findall(r"-m (lib[\w.]*)", text):
+        place = ROOT / module.replace(".", "/")
+        assert (place / "__main__.py").exists() or place.with_suffix(".py").exists(), module
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_name_in_backticks_that_looks_like_ours_is_ours(name):
+    rooms = [path.parent.name for path in (ROOT / "lib").glob("*/__init__.py")]
+    for room, attribute in re.findall(rf"`({'|'.join(rooms)})\.(\w+)(?:\([^`]*\))?`", page(name)):
+        package = importlib.import_module(f"lib.{room}")
+        try:
+            assert hasattr(package, attribute) or importlib.import_module(f"lib.{room}.{attribute}")
+        except ModuleNotFoundError:
+            pytest.fail(f"{name}: lib.{room} has no {attribute}")
+
+
+def test_the_options_of_commands_exist():
+    for command in re.findall(r"python -m (lib\.\w+)", page("README.md")):
+        done = subprocess.run(
+            [sys.executable, "-m", command, "--help"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, command
+
+
+def test_the_code_of_the_readme_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
+    ast.parse(code)
+    shorter = code.replace("1000", "50").replace("print(", "found = (")
+    names = {}
+    exec(compile(shorter, "README.md", "exec"), names)
+    assert names["found"].shape == (5,) and (names["found"] < 2).all()
+
+
+def test_the_readme_is_short():
+    assert len(page("README.md").splitlines()) <= 120
+
+
+def test_the_picture_of_the_layers_is_the_contract():
+    (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
+    stated = [[name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers]
+    (picture,) = re.findall(r"```\n(site.*?)```", page("lib/README.md"), re.DOTALL)
+    drawn = [re.split(r"\s{3,}", line)[0].split(" | ") for line in picture.strip().splitlines()]
+    assert drawn == stated
+
+
+def test_the_map_has_every_package_once():
+    lib = files.ROOT / "lib"
+    packages = {path.parent.name for path in lib.glob("*/__init__.py")}
+    leaves = {path.stem for path in lib.glob("*.py")} - {"__init__"}
+    listed = re.findall(
+        r"^\| `(\w+)` \|", section(page("lib/README.md"), "The rooms"), re.MULTILINE
     )
-    quoted = re.findall(QUOTED, row)
-    assert quoted
-    for text, percent, name in quoted:
-        shown = Decimal(text.replace("−", "-"))
-        value = Decimal(repr(record["numbers"][name]["value"])) * (100 if percent else 1)
-        assert round(value, -shown.as_tuple().exponent) == shown, name
-    held = sum(claim["holds"] for claim in record["claims"])
-    assert f"{held}/{len(record['claims'])}" in row
+    assert sorted(listed) == sorted(packages | leaves)
 
 
-def test_links_and_commands_name_what_there_is():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
-    makefile = (ROOT / "Makefile").read_text()
-    for command in set(re.findall(r"make ([a-z]+)", README)) - {"a"}:
-        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
+def test_where_to_find_names_functions_that_are_there():
+    rows = re.findall(
+        r"\| `lib/([\w/]+)\.py`, `(\w+)`", section(page("lib/README.md"), "Where to find what")
+    )
+    assert len(rows) >= 8
+    for path, name in rows:
+        assert hasattr(importlib.import_module("lib." + path.replace("/", ".")), name), (path, name)

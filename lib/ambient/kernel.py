@@ -1,11 +1,10 @@
-"""The compiled loop of l_p mirror descent; `lib.mirror_engine.run_numpy` is its twin in plain
-numpy.
+"""The compiled loop of l_p mirror descent.
 
 A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
 iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
 per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
 ones, and everything is linear in it: margins A vec(W) with the rows A of
-`svm_frobenius.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.lanes`.
+`coordinates.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.compiled.softmax`.
 """
 
 import math
@@ -15,7 +14,7 @@ import numpy as np
 
 from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
-from lib.dynamics.kernel import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
 _REORDER = {
     "reassoc",
@@ -145,9 +144,14 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
     q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
     width = -(-n // gram.WIDTH) * gram.WIDTH
     margins, c = np.zeros((T - 1, width)), np.zeros((T - 1, width))
-    scores, push, x, D, w = (np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)), np.zeros((T, width)),
-                             np.zeros((T, width)))  # fmt: skip
-    lane, scales = np.zeros((10, width)), np.zeros((2, 1))
+    scores, push, x, D, w = (
+        np.zeros((T, width)),
+        np.zeros((T, width)),
+        np.zeros((T, width)),
+        np.zeros((T, width)),
+        np.zeros((T, width)),
+    )
+    lane, scales = np.zeros((softmax.WORK_ROWS, width)), np.zeros((2, 1))
     all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
     flat_margins, flat_scores, flat_c, flat_push = (
         all_margins[0],
@@ -181,8 +185,8 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
             log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
 
         loss = 0.0
-        for i in range(n):  # lane[3] = f, lane[8] = log |l'(f)|
-            f, log_slope = lane[3, i], lane[8, i]
+        for i in range(n):
+            f, log_slope = lane[softmax.ANSWER, i], lane[softmax.LOG_SLOPE, i]
             loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
         if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
             rise = t
@@ -228,7 +232,19 @@ def train(
         run, kind = j // kinds, j % kinds
         own = times[kind][times[kind] >= 0]
         status[j], ended[j], rise[j] = _train_run(
-            A[run], signed[run], logistic, joint, rules[kind], own, U[j], V[j], W[j], v[j], n,
-            path[j], head_path[j], logs[j],
-        )  # fmt: skip
+            A[run],
+            signed[run],
+            logistic,
+            joint,
+            rules[kind],
+            own,
+            U[j],
+            V[j],
+            W[j],
+            v[j],
+            n,
+            path[j],
+            head_path[j],
+            logs[j],
+        )
     return status, ended, rise

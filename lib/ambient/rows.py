@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.ambient import kernel
-from lib.ambient.kernel import COMPLETED
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
-from lib.svm import frobenius
+from lib.compiled.status import COMPLETED
+from lib.dynamics import recording
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,14 @@ class Rows:
 def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
     """The Rows of a token set."""
     runs, n, T, d = tokens.shape
-    delta = coordinates.differences(tokens, tokens.opt)
-    A = np.stack([frobenius.constraint_rows(delta[run], tokens.z[run]) for run in range(runs)])
-    order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
-    signed = tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
-    return Rows(A, signed.reshape(runs, n * T, d), n, loss == "logistic", joint)
+    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
+    signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
+    return Rows(A, signed, n, loss == "logistic", joint)
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records, a row per job, NaN after an early end: path (jobs, k, D), head (jobs, k, d), logs (jobs, k, 3)."""
+    """Raw records."""
 
     status: np.ndarray
     ended: np.ndarray
@@ -50,10 +48,8 @@ class Raw:
 
 
 def _empty(jobs, k, D, d):
-    return Raw(
-        np.full(jobs, COMPLETED), np.zeros(jobs, int), np.full(jobs, -1),
-        *(np.full((jobs, k, size), np.nan) for size in (D, d, 3)),
-    )  # fmt: skip
+    records = recording.unwritten(COMPLETED, jobs, path=(k, D), head=(k, d), logs=(k, 3))
+    return records | {"rise": np.full(jobs, -1)}
 
 
 def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W, v) -> list[Raw]:
@@ -65,25 +61,30 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
     """
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(own, (0, k - len(own)), constant_values=-1) for own in times])
-    raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
-    start, head = (
-        np.repeat(array, kinds, 0) for array in (W, v)
-    )  # copies: the loop works in place
+    start, head = (np.repeat(array, kinds, 0) for array in (W, v))  # copies, to be moved in place
     mirrored = [
         np.stack([rules[job % kinds].to_dual(row) for job, row in enumerate(array)])
         for array in (start, head)
     ]
-    numbers = np.array([rule.numbers() for rule in rules])
-    raw.status[:], raw.ended[:], raw.rise[:] = kernel.train(
-        _token_first(problem.A, problem.n), _token_first(problem.signed, problem.n), problem.logistic, problem.joint,
-        numbers, padded, *mirrored, start, head, problem.n,
-        raw.path, raw.head, raw.logs,
-    )  # fmt: skip
-    return [
-        Raw(*(getattr(raw, name)[kind::kinds] for name in ("status", "ended", "rise")),
-            *(getattr(raw, name)[kind::kinds, : len(times[kind])] for name in ("path", "head", "logs")))
-        for kind in range(kinds)
-    ]  # fmt: skip
+    A, signed = (_token_first(part, problem.n) for part in (problem.A, problem.signed))
+    raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
+    raw["status"], raw["ended"], raw["rise"] = kernel.train(
+        A,
+        signed,
+        problem.logistic,
+        problem.joint,
+        np.array([rule.numbers() for rule in rules]),
+        padded,
+        *mirrored,
+        start,
+        head,
+        problem.n,
+        *(raw[name] for name in ("path", "head", "logs")),
+    )
+    by_rule = [{name: values[kind::kinds] for name, values in raw.items()} for kind in range(kinds)]
+    for own, one in zip(times, by_rule, strict=True):
+        one |= {name: one[name][:, : len(own)] for name in ("path", "head", "logs")}
+    return [Raw(**one) for one in by_rule]
 
 
 def _token_first(rows, n):

@@ -17,6 +17,7 @@ from lib.attention.model import (
     logits,
     scores,
     slopes,
+    weights,
 )
 from lib.attention.tokens import (
     TokenSet,
@@ -47,4 +48,5 @@ __all__ = [
     "token_set",
     "two_token_gaussian",
     "unit_tokens",
+    "weights",
 ]

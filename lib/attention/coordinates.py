@@ -6,7 +6,7 @@ nT) and queries in theirs (at most n) changes no score, no norm and no angle: GD
 Polyak are rotation equivariant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,9 +26,12 @@ class Minimal:
     query_basis: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside them (runs,)."""
+        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside
+        them (runs,).
+        """
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
-        return inside, _norm(W - self.expand(inside))
+        outside = W - self.expand(inside)
+        return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
 
     def expand(self, inside: np.ndarray) -> np.ndarray:
         """The matrix (runs, d, d_z) whose minimal coordinates are `inside` (runs, r, q)."""
@@ -36,24 +39,22 @@ class Minimal:
 
 
 def minimal(tokens: TokenSet) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may be degenerate)."""
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may
+    be degenerate).
+    """
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    return Minimal(
-        TokenSet(X.reshape(runs, n, T, -1), tokens.y, z, u, tokens.opt), token_basis, query_basis
-    )
+    return Minimal(replace(tokens, X=X.reshape(runs, n, T, -1), z=z, u=u), token_basis, query_basis)
 
 
 def _basis(rows):
-    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs, m, r)."""
+    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs,
+    m, r).
+    """
     basis, upper = np.linalg.qr(np.swapaxes(rows, 1, 2))
     return basis, np.swapaxes(upper, 1, 2)
-
-
-def _norm(matrices):
-    return np.sqrt(np.einsum("rij,rij->r", matrices, matrices))
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
@@ -62,13 +63,34 @@ def others(selected: np.ndarray, T: int) -> np.ndarray:
     return rank + (rank >= selected[..., None])
 
 
+def signed_opt_first(tokens: TokenSet) -> np.ndarray:
+    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T, d)."""
+    rest = others(tokens.opt, tokens.shape[2])
+    order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
+    return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
+
+
 def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
     """delta_{i,t} = x_{i,selected} - x_{i,t} for the tokens not selected, (runs, n, T-1, d)."""
+    rest = others(selected, tokens.shape[2])
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
-    rest = np.take_along_axis(
-        tokens.X, others(selected, tokens.shape[2])[..., None], 2
-    )  # (runs, n, T-1, d)
-    return chosen - rest
+    return chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
+
+
+def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z): margins = rows @ vec(W).
+
+    delta (..., n, S, d), z (..., n, d_z).
+    """
+    *lead, n, S, d = delta.shape
+    return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(*lead, n * S, d * z.shape[-1])
+
+
+def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
+    """||w||_p over the last axis, without overflow or underflow at large p."""
+    largest = np.abs(w).max(-1, keepdims=True)
+    unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
+    return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:

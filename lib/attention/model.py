@@ -43,17 +43,15 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     exp(-f)) ("logistic").
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
-    b = logits - np.take_along_axis(logits, s, -1)
+    b = logits - np.take_along_axis(logits, s, -1)  # relative to the selected token
     selected_score = np.take_along_axis(scores, s, -1)
     D = scores - selected_score
     level = D == 0  # the selected token and those with its score, as repeated tokens have
-    second = np.where(level, -np.inf, b).max(
-        -1
-    )  # (..., n), largest logit that counts; -inf if all scores are equal
+    # (..., n), largest logit that counts; -inf if all scores are equal
+    second = np.where(level, -np.inf, b).max(-1)
     anchor = np.where(second > -np.inf, second, 0.0)
-    w = np.where(
-        level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None]))
-    )  # weights relative to the second
+    # weights relative to the second
+    w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))
     log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
     log_small = second - log_Z
     mean_D = (w * D).sum(-1)
@@ -70,17 +68,24 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     best = scores.max(-1)
     lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_epsilon = np.where(
-            lag > 0, np.log(lag - e), log_small + np.log(-mean_D)
-        )  # epsilon = gamma_opt - f
+        # epsilon = gamma_opt - f
+        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
         log_gap = log_mean(_log_gap(log_epsilon, best, loss))
     return Slopes(
-        log_weights, log_mean(log_loss(f, loss)), log_gap, pull, log_scale, push, log_push_scale
+        log_weights=log_weights,
+        log_loss=log_mean(log_loss(f, loss)),
+        log_gap=log_gap,
+        pull=pull,
+        log_scale=log_scale,
+        push=push,
+        log_push_scale=log_push_scale,
     )
 
 
 def _factor(values, log_factor):
-    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (..., n)."""
+    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (...,
+    n).
+    """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]
@@ -91,9 +96,8 @@ def log_loss(f, loss):
     """log l(f)."""
     if loss == "exponential":
         return -f
-    return np.where(
-        f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0)))
-    )  # log1p(x) = x below e^-37
+    # log1p(x) = x below e^-37
+    return np.where(f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))
 
 
 def log_derivative(f, loss):
@@ -107,9 +111,8 @@ def _log_gap(log_epsilon, best, loss):
     exponential: l(best) expm1(epsilon); logistic: log1p(sigmoid(-best) expm1(epsilon)).
     """
     tiny = log_epsilon < -37  # there expm1(x) = log1p(x) = x in float64
-    log_expm1 = np.where(
-        tiny, log_epsilon, np.log(np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon))))
-    )
+    expm1 = np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))
+    log_expm1 = np.where(tiny, log_epsilon, np.log(expm1))
     log_gap = log_derivative(best, loss) + log_expm1
     if loss == "exponential":
         return log_gap
@@ -125,6 +128,16 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
     keys = np.einsum("rde,rne->rnd", W, tokens.z, optimize=True)
     return np.einsum("rntd,rnd->rnt", tokens.X, keys, optimize=True)
+
+
+def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
+    """p_{i,t} = softmax_t(x_{i,t}^T W z_i), (runs, n, T); W (runs, d, d_z).
+
+    The largest logit is subtracted first, so that nothing overflows; what is below e^-745 is zero.
+    """
+    a = logits(tokens, W)
+    relative = np.exp(a - a.max(-1, keepdims=True))
+    return relative / relative.sum(-1, keepdims=True)
 
 
 def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Synthetic token data sets: one frozen record, one generator per role that the papers give the data."""
+"""Synthetic token data sets: one frozen record, one generator per role the papers give the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +7,10 @@ import numpy as np
 
 from lib.seeds import stream
 
+SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the range of float64
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class TokenSet:
     """Sequences of tokens with labels and queries; the leading axis counts independent data sets
     ("runs").
@@ -18,8 +20,9 @@ class TokenSet:
     opt (runs, n) the index of each sample's opt token. Tokens and queries may live in different
     coordinates (d and d_z).
 
-    Raises ValueError, naming the argument, for wrong shapes, values that are not finite, labels
-    other than -1 or +1, fewer than two tokens, or an opt index out of range.
+    Raises ValueError, naming the argument, for wrong shapes, an empty set, values that are not
+    finite real numbers or whose squares leave the range of float64, labels other than -1 or +1,
+    fewer than two tokens, or an opt index out of range.
     """
 
     X: np.ndarray
@@ -32,6 +35,8 @@ class TokenSet:
         if self.X.ndim != 4:
             raise ValueError(f"X has shape {self.X.shape}; it needs four axes (runs, n, T, d)")
         runs, n, T, d = self.X.shape
+        if self.X.size == 0:
+            raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")
         if T < 2:
             raise ValueError(
                 f"X has T = {T} token per sample; attention needs at least 2 to choose between"
@@ -46,8 +51,7 @@ class TokenSet:
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
         for name in ("X", "z", "u"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} holds NaN or infinite values")
+            _check_values(name, getattr(self, name))
         if not np.isin(self.y, (-1, 1)).all():
             raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
         if (
@@ -56,6 +60,16 @@ class TokenSet:
             or self.opt.max() >= T
         ):
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+
+    def __repr__(self) -> str:
+        """Sizes, the heads' norms and the largest token: what tells two sets apart."""
+        runs, n, T, d = self.shape
+        largest = np.sqrt(np.square(self.X).sum(-1).max())
+        head = np.linalg.norm(self.u, axis=-1)
+        return (
+            f"TokenSet(runs={runs}, n={n}, T={T}, d={d}, d_z={self.z.shape[-1]}; "
+            f"largest ||x|| = {largest:.3g}, ||u|| = {head.min():.3g} ... {head.max():.3g})"
+        )
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -75,18 +89,37 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must
     be unique: a tie raises ValueError naming the sample.
     """
-    X = np.asarray(X, float)
+    X, y, z, u = (_real(name, a) for name, a in (("X", X), ("y", y), ("z", z), ("u", u)))
     if X.ndim == 3:
-        X, y = X[None], np.asarray(y)[None]
-        z, u, opt = (None if a is None else np.asarray(a)[None] for a in (z, u, opt))
+        X, y, z, u = (None if a is None else a[None] for a in (X, y, z, u))
+        opt = None if opt is None else np.asarray(opt)[None]
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
-    y = np.asarray(y, float)
-    z = X[..., 0, :] if z is None else np.asarray(z, float)
-    head = np.zeros((X.shape[0], X.shape[-1])) if u is None else np.asarray(u, float)
+    z = X[..., 0, :] if z is None else z
+    head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
     first = np.zeros(X.shape[:2], int)
     tokens = TokenSet(X, y, z, head, first if opt is None else np.asarray(opt))
     return tokens if opt is not None else replace(tokens, opt=_opt_tokens(tokens))
+
+
+def _real(name, value):
+    if value is None:
+        return None
+    value = np.asarray(value)
+    if value.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
+    return value.astype(float)
+
+
+def _check_values(name, values):
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} holds NaN or infinite values")
+    largest = np.abs(values).max()
+    if largest and not SIZES[0] <= largest <= SIZES[1]:
+        raise ValueError(
+            f"{name} has largest entry {largest:.3g}, whose square leaves the range of float64; "
+            f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
+        )
 
 
 def _opt_tokens(tokens):
@@ -95,7 +128,8 @@ def _opt_tokens(tokens):
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         raise ValueError(
-            f"sample {sample} of run {run} has a tie for the opt token: its scores are {scores[run, sample]}"
+            f"sample {sample} of run {run} has a tie for the opt token: "
+            f"its scores are {scores[run, sample]}"
         )
     return scores.argmax(-1)
 
@@ -113,6 +147,7 @@ def class_mean_tokens(
     at a random other position. Needs d >= 3.
     """
     _positive(signal=signal, noise=noise)
+    _sizes(n=n, T=T, d=d)
     if d < 3:
         raise ValueError(f"d = {d}; two class means and noise off their span need d >= 3")
     return _stack(seeds, lambda *rng: _class_means(*rng, n, T, d, signal, noise, antipodal))
@@ -141,6 +176,7 @@ def gaussian_tokens(
     needs n T <= d. `noise` defaults to 1/sqrt(d): token norm about 1. The query is the first token,
     never the opt token.
     """
+    _sizes(n=n, T=T, d=d)
     if n * T > d:
         raise ValueError(
             f"n T = {n * T} exceeds d = {d}: equal scores of the other tokens need n T <= d"
@@ -172,6 +208,7 @@ def two_token_gaussian(
     joint-training model. The opt token stands last, the query is the first token (the additional
     one). `noise` defaults to 1/sqrt(d).
     """
+    _sizes(n=n, T=T, d=d)
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
@@ -193,6 +230,7 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
 
     Scores are all different, so Assumption 2 fails; the queries are independent of the tokens.
     """
+    _sizes(n=n, T=T, d=d)
 
     def draw(data, labels):
         X, z, head = (_unit(data.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
@@ -208,8 +246,16 @@ def _unit(a):
 
 def _stack(seeds, draw):
     seeds = [seeds] if np.isscalar(seeds) else list(seeds)
+    if not seeds:
+        raise ValueError("seeds is empty; give at least one, a number or a list of numbers")
     draws = [draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds]
     return TokenSet(*(np.stack(parts) for parts in zip(*draws, strict=True)))
+
+
+def _sizes(n, T, d):
+    for name, value, least in (("n", n, 1), ("T", T, 2), ("d", d, 1)):
+        if value != int(value) or value < least:
+            raise ValueError(f"{name} = {value}; it must be a whole number, at least {least}")
 
 
 def _positive(**values):

@@ -1,11 +1,13 @@
-"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run again."""
+"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run
+again.
+"""
 
-import json
-import tomllib
+import contextlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
 from lib import files, provenance
+from lib.batch import staleness
 from lib.batch.job import Job
 from lib.companion import parameters
 from lib.files import folder
@@ -15,18 +17,59 @@ class UsageError(Exception):
     """A request that cannot be met; its text is one sentence for the person who asked."""
 
 
-def overrides(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None where that scale is not offered."""
-    if scale == "demo":
-        return {}
-    path = folder("notebooks") / "scales.toml"
-    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    section = table.get(notebook, {}).get(scale)
-    return None if section is None else {"scale": scale, **section}
+@dataclass(frozen=True)
+class Plan:
+    """The jobs asked for: those `todo`, longest first, each with its reason, and those up to date.
+
+    `skipped` are the notebooks left out because they are not offered at the scale.
+    """
+
+    jobs: tuple[Job, ...]
+    todo: tuple[Job, ...]
+    reasons: Mapping[str, str]
+    skipped: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        return [
+            *(f"skip {name}: not offered at scale {self.jobs[0].scale}" for name in self.skipped),
+            *(f"run  {job.notebook}: {self.reasons[job.notebook]}" for job in self.todo),
+            f"{len(self.jobs) - len(self.todo)} up to date, {len(self.todo)} to run",
+        ]
+
+
+def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool) -> Plan:
+    """The plan for `names` (all notebooks when there is none) at `scale` with own `settings`.
+
+    Raises UsageError for a name, a parameter or a scale that is not there.
+    """
+    known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
+    if not known:
+        raise UsageError(f"there is no notebook in {folder('notebooks')}")
+    if "scale" in settings:
+        raise UsageError("choose the scale with --scale, not with --set")
+    names = list(names)
+    wanted = {name: _job(name, scale, settings) for name in select(names, known)}
+    skipped = tuple(name for name, job in wanted.items() if job is None)
+    jobs = tuple(job for job in wanted.values() if job is not None)
+    if skipped and (names or not jobs):
+        raise UsageError(
+            f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered"
+        )
+    reasons = {job.notebook: why for job in jobs if (why := _why(job, force, store))}
+    past = _past_seconds(jobs)
+    # Longest first, so that none is left alone at the end; one never run may be the longest.
+    todo = sorted(
+        (job for job in jobs if job.notebook in reasons),
+        key=lambda job: -past.get(job.notebook, float("inf")),
+    )
+    return Plan(jobs, tuple(todo), reasons, skipped)
 
 
 def select(names: Iterable[str], known: list[str]) -> list[str]:
-    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no name."""
+    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no
+    name.
+    """
     chosen = []
     for name in names:
         fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
@@ -37,109 +80,55 @@ def select(names: Iterable[str], known: list[str]) -> list[str]:
     return chosen or known
 
 
-def _check(changes: Mapping, parameters: Mapping) -> None:
+def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
+    """The job of a notebook; None where `scale` is not offered."""
+    own = parameters.of_scale(notebook, scale)
+    if own is None:
+        return None
+    text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
+    try:
+        literals = parameters.literals(text)
+        overrides = {**own, **settings}
+        _check(overrides, literals)
+        found = {**literals, **overrides}
+        parts = provenance.fingerprint(notebook, found)
+        changes = parameters.changed(notebook, text, found)
+    except (ValueError, SyntaxError) as error:
+        raise UsageError(f"{notebook}: {error}") from None
+    return Job(notebook, scale, overrides, text, parts=parts, changes=changes)
+
+
+def _check(changes: Mapping, known: Mapping) -> None:
     # papermill itself only logs a parameter that it does not know, and the default figure would
     # come out.
-    unknown = sorted(changes.keys() - parameters.keys())
+    unknown = sorted(changes.keys() - known.keys())
     if unknown:
         raise ValueError(
-            f"there is no parameter {', '.join(unknown)}; there are {', '.join(parameters)}"
+            f"there is no parameter {', '.join(unknown)}; there are {', '.join(known)}"
         )
     for key, value in changes.items():
-        if isinstance(parameters[key], int | float) and isinstance(value, str):
-            raise ValueError(f"{key} is a number such as {parameters[key]}, not {value!r}")
+        if isinstance(known[key], int | float) and isinstance(value, str):
+            raise ValueError(f"{key} is a number such as {known[key]}, not {value!r}")
 
 
-def plan(names: list[str], scale: str, settings: Mapping) -> tuple[list[Job], list[str]]:
-    """The jobs asked for, and the notebooks left out because they are not offered at `scale`."""
-    known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
-    if not known:
-        raise UsageError(f"there is no notebook in {folder('notebooks')}")
-    if "scale" in settings:
-        raise UsageError("choose the scale with --scale, not with --set")
-    jobs, skipped = [], []
-    for notebook in select(names, known):
-        text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
-        changes = overrides(notebook, scale)
-        if changes is None:
-            skipped.append(notebook)
-            continue
-        changes = {**changes, **settings}
-        try:
-            literals = parameters.literals(text)
-            _check(changes, literals)
-            parts = provenance.fingerprint(notebook, {**literals, **changes})
-        except (ValueError, SyntaxError) as error:
-            raise UsageError(f"{notebook}: {error}") from None
-        jobs.append(Job(notebook, scale, changes, text, parts, bool(settings)))
-    if skipped and (names or not jobs):
-        raise UsageError(
-            f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered"
-        )
-    return jobs, skipped
+def _why(job: Job, force: bool, store: bool) -> str | None:
+    if job.custom:
+        return "custom parameters"
+    if force:
+        return "forced"
+    why = staleness.reason(job)
+    return "no executed copy" if why is None and store and not job.copy.exists() else why
 
 
-def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
-    real = [row for row in rows if row["source"] != "synthetic"]
-    if not real:
-        return []
-    from lib.data import images, texts
-    from lib.networks import bert  # here, since most notebooks need no real data
-
-    finder = dict.fromkeys(images.IMAGES, images.identity) | dict.fromkeys(
-        texts.TEXTS, texts.identity
-    )
-    words = []
-    for row in real:
-        # Records of the embedded digits from before they stood for one set alone do not say which
-        # one was asked for.
-        asked = row.get("instead_of", row["name"])
-        names = [asked] if asked in finder else list(images.IMAGES)
-        try:
-            if row.get("kind") == "weights":
-                present = [bert.weights(demo=demo).as_row()]
-            else:
-                present = [finder[name](name, demo=demo) for name in names]
-        except (OSError, ValueError) as error:  # the notebook itself reports it best
-            words.append(f"data unclear: {row['name']} ({error})")
-            continue
-        now = next((found for found in present if found["source"] == row["source"]), present[0])
-        if now["source"] != row["source"]:
-            words.append(f"data changed: {now['name']} ({row['source']} -> {now['source']})")
-        elif any(row.get(key, now.get(key)) != now.get(key) for key in ("name", "revision")):
-            words.append(f"data changed: {now['name']}")
-    return words
-
-
-def _figure_changes(recorded: Mapping[str, str], figures: Path) -> list[str]:
-    there = [name for name in recorded if (figures / name).exists()]
-    changed = [
-        name for name in there if files.sha256((figures / name).read_bytes()) != recorded[name]
-    ]
-    missing = [name for name in recorded if name not in there]
-    return [f"figure missing: {name}" for name in missing] + [
-        f"figure changed: {name}" for name in changed
-    ]
-
-
-def _differing(old: Mapping, new: Mapping) -> list[str]:
-    return [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-
-
-def reason(job: Job) -> str | None:
-    """Why a job must run, against the marker that its last success left; None when it is up to date."""
-    try:
-        old = json.loads(job.marker.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "never run"
-    words = ["source changed"] if old["source"] != job.parts["source"] else []
-    if modules := _differing(old["lib"], job.parts["lib"]):
-        words.append(f"lib changed: {', '.join(modules)}")
-    before, now = old["parameters"], job.parts["parameters"]
-    if changes := [
-        f"{name} {before.get(name)} -> {now.get(name)}" for name in _differing(before, now)
-    ]:
-        words.append(f"parameters changed: {', '.join(changes)}")
-    words += _data_changes(old["data"], demo=job.scale == "demo")
-    words += _figure_changes(old["figures"], job.figures)
-    return "; ".join(words) or None
+def _past_seconds(jobs: Iterable[Job]) -> dict[str, float]:
+    """How long each notebook took when its present figures were made."""
+    seconds = {}
+    records = {
+        path for job in jobs for path in job.figures_folder.joinpath(job.scale).glob("*.json")
+    }
+    for path in records:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            saved = files.read_object(path)
+            took, notebook = saved["provenance"]["seconds"], saved["notebook"]
+            seconds[notebook] = max(seconds.get(notebook, 0.0), took)
+    return seconds

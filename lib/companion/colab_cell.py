@@ -1,9 +1,9 @@
-"""The door of every stored notebook: a first code cell that installs the project where only the
-notebook is at hand.
+"""The first code cell of every stored notebook, which installs the project where only the notebook
+is at hand, as on Colab.
 
-It stands in the .ipynb alone, since a .py comes with the project. `python -m lib.door` puts the
-present door into every stored notebook; the batch runner's --store does the same for those that it
-writes.
+It stands in the .ipynb alone, since a .py comes with the project. `python -m
+lib.companion.colab_cell` puts the present cell into every stored notebook; the batch runner's
+--store does the same for those that it writes.
 """
 
 import sys
@@ -13,7 +13,7 @@ import nbformat
 
 from lib import files
 
-TAG = "door"
+TAG = "install"
 CELL = """\
 # Only where the project is not installed, as on Colab, which opens this file alone.
 import importlib.util
@@ -21,39 +21,48 @@ import importlib.util
 if importlib.util.find_spec("lib") is None:
     repository = "ADDRESS"
     if not repository:
-        raise ImportError("Write the address of the project's git repository into this cell and run it again.")
+        raise ImportError(
+            "Write the address of the project's git repository into this cell and run it again."
+        )
     %pip install --quiet "attention-dynamics @ git+{repository}"
     %env FIGURES_DIR=figures
     %env RUNS_DIR=runs"""
 
 
 def address() -> str:
-    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as there is none."""
+    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as
+    there is none.
+    """
     path = files.ROOT / "pyproject.toml"
     project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
     return project.get("urls", {}).get("repository", "")
 
 
-def is_door(cell) -> bool:
-    """Whether a notebook's cell is the door."""
-    return TAG in cell.metadata.get("tags", [])
+def installs(cell) -> bool:
+    """Whether a notebook's cell is that cell, also where a tool has dropped its tag."""
+    first_line = CELL.partition("\n")[0]
+    return TAG in cell.metadata.get("tags", []) or cell.source.startswith(first_line)
 
 
-def opened(cells: list) -> list:
-    """The cells of a notebook with the door behind its title."""
-    door = nbformat.v4.new_code_cell(
+def installing(cells: list) -> list:
+    """The cells of a notebook with that cell behind its title, once, and ids by place: a tool that
+    merges notebooks hands ids on to other cells.
+    """
+    first = nbformat.v4.new_code_cell(
         CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]}
     )
-    own = [cell for cell in cells if not is_door(cell)]
+    own = [cell for cell in cells if not installs(cell)]
+    for place, cell in enumerate(own):
+        cell.id = f"cell-{place:02d}"
     place = 1 if own and own[0].cell_type == "markdown" else 0
-    return [*own[:place], door, *own[place:]]
+    return [*own[:place], first, *own[place:]]
 
 
 def main() -> int:
-    """The command `python -m lib.door`."""
+    """The command `python -m lib.companion.colab_cell`."""
     for path in sorted(files.folder("notebooks").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        notebook.cells = opened(notebook.cells)
+        notebook.cells = installing(notebook.cells)
         files.write(path, (nbformat.writes(notebook) + "\n").encode())
     return 0
 

@@ -1,4 +1,6 @@
-"""A figure in words, for whoever cannot see it: its panels with their axes, what its lines and marks stand for."""
+"""A figure in words, for whoever cannot see it: its panels with their axes, what its lines and
+marks stand for.
+"""
 
 import re
 
@@ -15,7 +17,9 @@ WORDS = {
 
 
 def plain(text: str) -> str:
-    """Matplotlib's mathematics as plain text: "$\\\\log_{10}(L - L^*)$" becomes "log_10(L - L^*)"."""
+    """Matplotlib's mathematics as plain text: "$\\\\log_{10}(L - L^*)$" becomes "log_10(L -
+    L^*)".
+    """
     text = re.sub(r"\\(?:mathrm|mathbf|mathcal|text|operatorname)\{([^{}]*)\}", r"\1", text)
     text = re.sub(
         r"\\([A-Za-z]+)", lambda match: WORDS.get(match[1], match[1]), text.replace(r"\|", "‖")
@@ -24,7 +28,9 @@ def plain(text: str) -> str:
 
 
 def describe(figure) -> str:
-    """What `figure` shows: each panel's title and axes, whether they are logarithmic, and the names in its legends."""
+    """What `figure` shows: each panel's title and axes, whether they are logarithmic, and the names
+    in its legends.
+    """
     panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
     shown = [words for axes in panels if (words := _panel(axes))]
     names = list(
@@ -36,24 +42,16 @@ def describe(figure) -> str:
 
 
 def _panel(axes) -> str:
-    title = " ".join(
-        filter(None, (axes.get_title(loc=place) for place in ("left", "center", "right")))
-    )
-    title, x, y = (plain(text) for text in (title, axes.get_xlabel(), axes.get_ylabel()))
+    titles = (axes.get_title(loc=place) for place in ("left", "center", "right"))
+    title, x, y = map(plain, (" ".join(filter(None, titles)), axes.get_xlabel(), axes.get_ylabel()))
+    what = ", ".join(filter(None, (title, y)))
+    if not (what or x):
+        return ""
+    scales = (("x", axes.get_xscale()), ("y", axes.get_yscale()))
+    log = " and ".join(name for name, scale in scales if scale == "log")
     kind = "coloured cells of " if axes.images else ""
-    what = ", ".join(part for part in (title, y) if part)
     against = f" against {x}" if x else ""
-    log = [
-        name
-        for name, scale in (("x", axes.get_xscale()), ("y", axes.get_yscale()))
-        if scale == "log"
-    ]
-    return (
-        f"{kind}{what}{against}"
-        + (f" (logarithmic in {' and '.join(log)})" if log and what else "")
-        if what or x
-        else ""
-    )
+    return f"{kind}{what}{against}" + (f" (logarithmic in {log})" if log and what else "")
 
 
 def _names(artist) -> list[str]:

@@ -1,8 +1,15 @@
-"""The parameters of a notebook: what its parameters cell names, and the values they have in a run."""
+"""The parameters of a notebook: what its parameters cell names, their values at a scale and in a
+run.
+"""
 
 import ast
+import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lib import files, provenance
 
 
 def literals(text: str) -> dict:
@@ -44,3 +51,39 @@ def values(text: str, variables: Mapping) -> dict:
     if missing:
         raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
     return {name: variables[name] for name in names}
+
+
+def of_scale(notebook: str, scale: str) -> dict | None:
+    """What `scale` changes in the parameters of `notebook`; None where that scale is not
+    offered.
+    """
+    if scale == "demo":
+        return {}
+    path = files.folder("notebooks") / "scales.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    section = table.get(notebook, {}).get(scale)
+    return None if section is None else {"scale": scale, **section}
+
+
+def changed(notebook: str, text: str, found: Mapping) -> dict:
+    """Those of the parameters `found` that differ from their values at the scale `found["scale"]`.
+
+    At a scale that is not offered all of them count as changed, since nothing was fixed for it.
+    """
+    own = of_scale(notebook, found["scale"])
+    usual = _plain({} if own is None else {**literals(text), **own})
+    return {
+        name: value
+        for name, value in _plain(found).items()
+        if name not in usual or value != usual[name]
+    }
+
+
+def custom_folder(notebook: str, changes: Mapping) -> Path:
+    """Where a run with the `changed` parameters keeps its figures: every set of values its own."""
+    return files.folder("runs") / "custom" / f"{notebook}-{provenance.digest(changes)[:8]}"
+
+
+def _plain(values: Mapping) -> dict:
+    """As JSON has them, so that a tuple equals the list that another way of starting made of it."""
+    return json.loads(files.dumps(dict(values)))

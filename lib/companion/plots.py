@@ -1,4 +1,6 @@
-"""Style and the few figure pieces that notebooks share. Widths are inches; nothing here computes results."""
+"""Style and the few figure pieces that notebooks share. Widths are inches; nothing here computes
+results.
+"""
 
 import matplotlib as mpl
 import numpy as np
@@ -60,7 +62,9 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; axes come as a flat array."""
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; axes come as a flat
+    array.
+    """
     # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
     # global state.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
@@ -104,7 +108,9 @@ def magnitudes(ax, weights, label: str, smallest: float = 1e-6, bins: int = 60) 
 
 
 def rate_grid(ax, losses, chosen) -> None:
-    """Draw held-out losses {rule: {rate: loss}} over the rate; a ring marks the rate of `chosen` {rule: rate}."""
+    """Draw held-out losses {rule: {rate: loss}} over the rate; a ring marks the rate of `chosen`
+    {rule: rate}.
+    """
     for rule, trials in losses.items():
         ax.plot(trials.keys(), trials.values(), ".-", label=rule, color=COLOURS.get(rule))
         ax.plot(chosen[rule], trials[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
@@ -119,7 +125,9 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
 
 
 def toward_one(ax, smallest: float) -> None:
-    """Make `ax`, on which 1 - value is drawn, an axis of values 0.9, 0.99, ... that rises towards 1 - `smallest`."""
+    """Make `ax`, on which 1 - value is drawn, an axis of values 0.9, 0.99, ... that rises towards 1
+    - `smallest`.
+    """
     nines = range(1, 1 - int(np.floor(np.log10(smallest))))
     ax.set(yscale="log", ylim=(1, smallest))
     ax.set_yticks(
@@ -165,5 +173,7 @@ def legend(figure: Figure, ax) -> None:
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Write setting, data and scale below a figure, so that the picture says so wherever it is copied."""
+    """Write setting, data and scale below a figure, so that the picture says so wherever it is
+    copied.
+    """
     figure.supxlabel(text, fontsize="x-small", color="0.35")

@@ -1,4 +1,7 @@
-"""Save and load a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json."""
+"""Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json.
+
+A record that is there stays, and its picture with it, as long as a run reproduces it.
+"""
 
 import io
 import json
@@ -12,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lib import files, provenance
-from lib.companion import figure_text, parameters
+from lib.companion import drawn_data, figure_text, parameters
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -50,21 +53,54 @@ class Difference:
 
 
 def compare(new: Mapping, old: Mapping) -> list[Difference]:
-    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old` states."""
+    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old`
+    states.
+    """
     differences = []
     for name, row in old["numbers"].items():
-        value, expected, tolerance = (
-            new["numbers"].get(name, {}).get("value"),
-            row["value"],
-            row["tolerance"],
-        )
+        value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
         if value is None or expected is None:
             same = value is expected and name in new["numbers"]
         else:
-            same = abs(value - expected) <= tolerance
+            same = abs(value - expected) <= row["tolerance"]
         if not same:
-            differences.append(Difference(name, value, expected, tolerance))
+            differences.append(Difference(name, value, expected, row["tolerance"]))
     return differences
+
+
+def reproduces(new: Mapping, place: Path) -> bool:
+    """Whether the run that gave the record `new` reproduces the figure of the record at `place`.
+
+    It does where numbers agree within tolerance, claims ask and find the same, and parameters,
+    data, words and drawn data are those of before. A figure with a missing or damaged file is not
+    reproduced.
+    """
+    if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
+        return False
+    try:
+        old = files.read_object(place)
+        return (
+            all(new[key] == old.get(key) for key in _FIXED)
+            and _tolerances(new) == _tolerances(old)
+            and [_asked(claim) for claim in new["claims"]]
+            == [_asked(claim) for claim in old["claims"]]
+            and not compare(new, old)
+            and drawn_data.same(new["drawn"], old.get("drawn"))
+        )
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+_FIXED = "schema paper figure caption alt notebook scale parameters seeds data".split()
+
+
+def _tolerances(record: Mapping) -> dict[str, str]:
+    # In one digit, since one that is a share of its number moves a little with it.
+    return {name: f"{row['tolerance']:.0e}" for name, row in record["numbers"].items()}
+
+
+def _asked(claim: Mapping) -> tuple:
+    return tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
@@ -72,9 +108,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
     for name, number in numbers.items():
         if not isinstance(number, Number):
-            raise ValueError(
-                f"number {name!r} is {number!r}; give results.Number(value, tolerance)"
-            )
+            raise ValueError(f"number {name!r} is {number!r}; give record.Number(value, tolerance)")
         if number.value is not None and not math.isfinite(number.value):
             raise ValueError(
                 f"number {name!r} is {number.value}; give None for a run without a value"
@@ -91,7 +125,9 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 
 
 def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
-    """The figure as PNG and PDF; neither carries a date, so the same figure gives the same bytes."""
+    """The figure as PNG and PDF; neither carries a date, so the same figure gives the same
+    bytes.
+    """
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     png, pdf = io.BytesIO(), io.BytesIO()
     figure.savefig(
@@ -105,7 +141,8 @@ def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
 class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C"; an unknown scale raises ValueError.
+    `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
+    are not those of the scale. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -113,6 +150,7 @@ class Run:
     scale: str
     parameters: Mapping
     seeds: Sequence[int] = ()
+    changes: Mapping = field(default_factory=dict)
     _start: float = field(default_factory=time.monotonic, init=False, repr=False)
     _parts: dict = field(init=False, repr=False)
     _commit: str | None = field(default_factory=provenance.commit, init=False, repr=False)
@@ -124,7 +162,9 @@ class Run:
         object.__setattr__(self, "_parts", provenance.fingerprint(self.notebook, self.parameters))
 
     def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
-        """A folder under runs/ for finished parts of a long run; other code, parameters or `data` have another."""
+        """A folder under runs/ for finished parts of a long run; other code, parameters or `data`
+        have another.
+        """
         key = provenance.digest(self._parts | {"data": [dict(row) for row in data]})
         return files.folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
 
@@ -140,9 +180,9 @@ class Run:
         device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
-        """Write picture and record, each atomically and the record last; return the path of the
-        record.
+        """Write picture and record, all or nothing; return the path of the record.
 
+        What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
         `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source.
         Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
         source.
@@ -155,6 +195,7 @@ class Run:
             "commit": self._commit,
             "fingerprint": provenance.digest(self._parts | {"data": data}),
         }
+        png, pdf = _draw(figure, stamp)
         record = {
             "schema": 1,
             "slug": slug,
@@ -169,16 +210,24 @@ class Run:
             "data": data,
             "claims": [claim.as_dict() for claim in claims],
             "numbers": {name: asdict(value) for name, value in numbers.items()},
+            "drawn": drawn_data.summary(figure),
             "provenance": self._provenance(stamp, device, dtype),
         }
-        text = files.dumps(
-            record
-        )  # before anything is written: a record that is not valid JSON leaves no picture
-        png, pdf = _draw(figure, stamp)
+        content = {".png": png, ".pdf": pdf, ".json": files.dumps(record).encode()}
+        return self._keep(slug, content)
+
+    def _keep(self, slug: str, content: Mapping[str, bytes]) -> Path:
         base = files.folder("figures") / self.scale
-        for suffix, content in ((".png", png), (".pdf", pdf), (".json", text.encode())):
-            files.write(base / f"{slug}{suffix}", content)
-        return base / f"{slug}.json"
+        path = base / f"{slug}.json"
+        if self.changes:
+            names = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
+            print(f"Not the {self.scale} scale's own parameters ({names}); saved in {base}")
+        else:
+            latest = files.folder("runs") / "latest" / self.scale / path.name
+            files.write(latest, content[".json"])
+        if not reproduces(json.loads(content[".json"]), path):
+            files.write_all({path.with_suffix(end): data for end, data in content.items()})
+        return path
 
     def _provenance(self, stamp: Mapping, device: str, dtype: str) -> dict:
         return {
@@ -199,19 +248,20 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
     cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1.
+    With other values than the scale's own, whatever is saved goes below runs/custom/.
     Raises ValueError for a name that is not there, FileNotFoundError where there is no such
     notebook.
     """
-    text = (files.folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
-    found = parameters.values(text, variables)
-    return Run(notebook, paper, found["scale"], found, range(found["seeds"]))
-
-
-def load(slug: str, scale: str = "demo") -> dict:
-    """The record of a figure; FileNotFoundError, with the command that makes it, where there is none."""
-    path = files.folder("figures") / scale / f"{slug}.json"
-    if not path.exists():
+    path = files.folder("notebooks") / f"{notebook}.py"
+    if not path.is_file():
         raise FileNotFoundError(
-            f"no {scale} record of {slug}; `make figures SCALE={scale}` makes it"
+            f"there is no {path}, whose parameters cell says what the parameters of this run are; "
+            "set NOTEBOOKS_DIR to the folder of the notebooks' .py files"
         )
-    return json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    found = parameters.values(text, variables)
+    changes = parameters.changed(notebook, text, found)
+    run = Run(notebook, paper, found["scale"], found, range(found["seeds"]), changes)
+    place = parameters.custom_folder(notebook, changes) / "figures" if changes else None
+    files.redirect("figures", place)
+    return run

@@ -1,4 +1,6 @@
-"""Exponentials and logarithms of the compiled loops: of arrays, in vector registers, and of single numbers."""
+"""Exponentials and logarithms of the compiled loops: of arrays, in vector registers, and of single
+numbers.
+"""
 
 import math
 

@@ -12,11 +12,21 @@ import numba
 
 from lib.compiled import exponentials
 
-_REORDER = {
-    "reassoc",
-    "contract",
-    "nsz",
-}  # sums may be taken in any order, so that they fill vector registers
+# Sums may be taken in any order, so that they fill vector registers.
+_REORDER = {"reassoc", "contract", "nsz"}
+
+# Rows of the work space `lane` (WORK_ROWS, lanes): what `slopes` finds of each sample.
+LEVEL = 0  # score of the token with the largest logit
+ANCHOR = 1  # log weight of the largest token of another score, relative to that token
+MEAN_D = 2  # mean of score - LEVEL under the softmax, without the factor e^ANCHOR
+ANSWER = 3  # f = LEVEL + e^ANCHOR MEAN_D, the mean score
+TOP = 4  # the largest logit
+SMALL = 5  # e^ANCHOR
+OVER_Z = 6  # one over the sum of the weights
+REST = 7  # sum of the weights of other scores, later the logs to be exponentiated
+LOG_SLOPE = 8  # log |l'(f)|
+FACTOR = 9  # common factor of a sample's entries of c or push
+WORK_ROWS = 10
 
 
 @numba.njit(fastmath=_REORDER)
@@ -25,16 +35,16 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
     without its scale.
 
     margins (T-1, lanes), scores (T, lanes) of runs with n samples each; x, D, w (T, lanes) and lane
-    (10, lanes) are work space, of which `log_gap` reads what it needs. scales (2, runs) are the
-    logs taken out of c and push.
+    (WORK_ROWS, lanes) are work space, of which `log_gap` reads what it needs. scales (2, runs) are
+    the logs taken out of c and push.
     """
     T, lanes = scores.shape
-    level, anchor, mean_D, f, top = lane[0], lane[1], lane[2], lane[3], lane[4]
-    small, over_Z, rest, log_slope, factor = lane[5], lane[6], lane[7], lane[8], lane[9]
+    level, anchor, mean_D, f, top = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER], lane[TOP]
+    small, over_Z, rest = lane[SMALL], lane[OVER_Z], lane[REST]
+    log_slope, factor = lane[LOG_SLOPE], lane[FACTOR]
     logs, share = rest, 1.0 / n
-    for i in range(
-        lanes
-    ):  # the selected token's logit and score; token 0 is the reference, whose logit is 0
+    # The token with the largest logit, and its score. Token 0 is the reference, whose logit is 0.
+    for i in range(lanes):
         top[i], level[i] = 0.0, scores[0, i]
     for t in range(T - 1):
         for i in range(lanes):
@@ -42,7 +52,9 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
             larger = logit > top[i]
             level[i] = scores[t + 1, i] if larger else level[i]
             top[i] = logit if larger else top[i]
-    for i in range(lanes):  # log weight of the largest token of another score
+    # Log weight of the largest token of another score. It is factored out of all that is small, so
+    # that the direction of the gradient keeps its digits when the weights themselves underflow.
+    for i in range(lanes):
         D[0, i] = scores[0, i] - level[i]
         anchor[i] = -top[i] if D[0, i] != 0.0 else -math.inf
     for t in range(T - 1):
@@ -55,6 +67,7 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
     for t in range(T - 1):
         for i in range(lanes):
             x[t + 1, i] = -margins[t, i] - top[i] - (anchor[i] if D[t + 1, i] != 0.0 else 0.0)
+    # One call for all tokens of all samples: the exponential is most of the work here.
     exponentials.exp(x.reshape(-1), w.reshape(-1))
     exponentials.exp(anchor, small)
     for i in range(lanes):
@@ -78,6 +91,8 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
     else:
         for i in range(lanes):
             log_slope[i] = -f[i]
+    # c = |l'| p (f - score) / n. The log of its scale leaves first, since a step that is normalised
+    # never needs it.
     for i in range(lanes):
         logs[i] = log_slope[i] + anchor[i]
     _take_out_scales(logs, n, scales[0])
@@ -90,6 +105,7 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
             c[t, i] = (
                 factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
             )
+    # push = |l'| p / n, the head's gradient, with a scale of its own.
     for i in range(lanes):
         logs[i] = log_slope[i]
     _take_out_scales(logs, n, scales[1])
@@ -104,7 +120,7 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
 
 @numba.njit(forceinline=True)
 def _take_out_scales(logs, n, scales):
-    """Subtract from each run's lanes their largest value, unless that is -inf, and note it in scales (runs,)."""
+    """Subtract from each run's lanes their largest value, unless that is -inf; note it in scales."""
     for r in range(scales.size):
         own, largest = logs[r * n : r * n + n], -math.inf
         for i in range(n):
@@ -117,8 +133,8 @@ def _take_out_scales(logs, n, scales):
 
 @numba.njit
 def log_gap(first, n, scores, logistic, head_fixed, lane):
-    """log(L - L*), or log L when the head is trained (where L* = 0), of the run whose first lane is `first`."""
-    level, anchor, mean_D, f = lane[0], lane[1], lane[2], lane[3]
+    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained: L* = 0."""
+    level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]
     log_gap = -math.inf
     for i in range(first, first + n):
         best = scores[:, i].max()

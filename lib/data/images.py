@@ -1,7 +1,6 @@
-"""Real image sets as uint8 tensors, found in the fixed order of `lib.datasets`, every image checked row by row."""
+"""Real image sets as uint8 tensors, in the fixed order of `locate`, checked row by row."""
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,93 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib import seeds
-from lib.data import locate, stand_in_images
-from lib.data.locate import HubFile
+from lib.data import locate, parquet, sources, stand_in_images
 
 if TYPE_CHECKING:
     import torch
 
-
-@dataclass(frozen=True)
-class ImageSource:
-    """Where an image set lives on the hub and how its rows look; `shape` is (channels, height, width)."""
-
-    name: str
-    repository: str
-    revision: str
-    files: tuple[HubFile, ...]
-    rows: int
-    shape: tuple[int, int, int]
-    classes: int
-    image_column: str
-    label_column: str
-    embedded: stand_in_images.Embedded
-    splits: tuple[str, str] = ("train", "test")
-
-    @property
-    def command(self) -> str:
-        """The command that fetches the set on a connected machine."""
-        options = f"--repo-type dataset --revision {self.revision} --local-dir data/{self.name}"
-        return f"hf download {self.repository} {options}"
-
-    @property
-    def stand_in(self) -> str:
-        """What runs where the set is nowhere, in words."""
-        return self.embedded.about
-
-
-MNIST = ImageSource(
-    name="mnist",
-    repository="ylecun/mnist",
-    revision="77f3279092a1c1579b2250db8eafed0ad422088c",
-    files=(
-        HubFile(
-            "train",
-            "mnist/train-00000-of-00001.parquet",
-            "f2c01285a9f89399335b00ee4e8d499dc4e46db5e39c74903ce5618d895eb3bf",
-        ),
-        HubFile(
-            "test",
-            "mnist/test-00000-of-00001.parquet",
-            "d49fcf556ce25b002b302e318ce4a11098bbfe5d4499c3f35d7c72297c52374b",
-        ),
-    ),
-    rows=70_000,
-    shape=(1, 28, 28),
-    classes=10,
-    image_column="image",
-    label_column="label",
-    embedded=stand_in_images.DIGITS,
-)
-CIFAR10 = ImageSource(
-    name="cifar10",
-    repository="uoft-cs/cifar10",
-    revision="0b2714987fa478483af9968de7c934580d0bb9a2",
-    files=(
-        HubFile(
-            "train",
-            "plain_text/train-00000-of-00001.parquet",
-            "8428b53a88a11ac374111006708df51469e315a22ac6d66470afd9c78d2ae883",
-        ),
-        HubFile(
-            "test",
-            "plain_text/test-00000-of-00001.parquet",
-            "841389e6f2d64f28bf17310e430aebac20ec3ba611a3c5e231dc93c645ce84de",
-        ),
-    ),
-    rows=60_000,
-    shape=(3, 32, 32),
-    classes=10,
-    image_column="img",
-    label_column="label",
-    embedded=stand_in_images.PICTURES,
-)
-IMAGES = {source.name: source for source in (MNIST, CIFAR10)}
+IMAGES = sources.pinned("image", stand_in_images.STAND_INS)
+PIECE = 1000  # encoded images that are read from the mapped file at a time
 
 
 @dataclass(frozen=True)
 class Standardise:
-    """x ↦ (x / 255 - mean) / std per channel: uint8 (b, C, H, W) to float32; `mean`, `std` (C, 1, 1)."""
+    """x ↦ (x / 255 - mean) / std per channel, uint8 (b, C, H, W) to float32.
+
+    `mean`, `std` (C, 1, 1).
+    """
 
     mean: "torch.Tensor"
     std: "torch.Tensor"
@@ -126,7 +53,7 @@ class ImageSet:
         return len(self.labels)
 
     def standardise(self) -> Standardise:
-        """The map to mean 0 and variance 1 per channel, measured on this split; apply it to every split."""
+        """The map to mean 0 and variance 1 per channel, measured on this split, for every split."""
         import torch
 
         # From the 256 grey levels' counts: a float64 copy of 50,000 colour images would take 1.2
@@ -145,20 +72,19 @@ class ImageSet:
 
     def first(self, rows: int | None) -> "ImageSet":
         """The first `rows` images, all of them for None or more rows than there are."""
+        if rows is not None and rows < 1:
+            raise ValueError(f"rows must be 1 or more, got {rows}")
         return replace(self, images=self.images[:rows], labels=self.labels[:rows])
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["ImageSet", "ImageSet"]:
-        """Split at random into (all but `rows`, `rows`) images; the same `seed` gives the same split."""
+        """Split at random into (all but `rows`, `rows`) images, the same for the same `seed`."""
         if not 0 < rows < len(self):
             raise ValueError(
                 f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"
             )
         order = seeds.stream(seed, "split").permutation(len(self))
-        kept, held = order[rows:], order[:rows]
-        return tuple(
-            replace(self, images=self.images[part], labels=self.labels[part])
-            for part in (kept, held)
-        )
+        parts = order[rows:], order[:rows]
+        return tuple(replace(self, images=self.images[k], labels=self.labels[k]) for k in parts)
 
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
@@ -176,101 +102,69 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """
     import torch
 
-    source = locate.known(name, IMAGES, "image")
-    if split not in ("train", "test"):
-        raise ValueError(f'split must be "train" or "test", not {split!r}')
+    source = sources.known(name, split, IMAGES)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
     where, folder = locate.place(source, demo)
-    found = _identity(source, where, folder)
+    found = locate.identify(source, where, folder)
     if where == "demo":
-        pixels, labels = (values[:rows] for values in source.embedded.read(split))
+        (pixels,), labels = source.stand_in.read(split)
+        pixels, labels = pixels[:rows], labels[:rows]
     else:
-        pixels, labels = _read(source, locate.parquet_files(folder, split), rows)
+        stored = source.splits[split == "test"]
+        pixels, labels = _read(source, parquet.files(folder, stored), rows)
     known_by = {key: found[key] for key in ("name", "source", "revision", "rows")}
     return ImageSet(torch.from_numpy(pixels), torch.from_numpy(labels), source.classes, **known_by)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
     """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}; reads no
-    image.
+    image of a file.
 
-    `revision` is the first 16 hex digits of the SHA-256 of the local files, the hub's revision, or
-    what the stand-in says; a stand-in has its own name and says in `instead_of` what it stands for.
-    Raises as `load` does for a `DATA_DIR` or file that cannot be used.
+    See `locate.identify`. Raises as `load` does for a `DATA_DIR` or file that cannot be used.
     """
-    source = locate.known(name, IMAGES, "image")
-    return _identity(source, *locate.locate(source, demo))
-
-
-def _identity(source: ImageSource, where: str, folder: Path | None) -> dict:
-    if where == "demo":
-        return source.embedded.identity() | {"instead_of": source.name}
-    return locate.identify(source, where, folder)
+    source = sources.known(name, "train", IMAGES)
+    return locate.identify(source, *locate.locate(source, demo))
 
 
 def _read(
-    source: ImageSource, files: list[Path], rows: int | None
+    source: sources.Source, files: list[Path], rows: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the first `rows` rows of the parquet `files`."""
-    pixels, labels, left = [], [], rows
+    """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the first `rows` rows of the `files`."""
+    import pyarrow.compute as pc
+
+    left = sum(map(parquet.count, files))
+    left = left if rows is None else min(rows, left)
+    pixels, labels = np.empty((left, *source.shape), dtype=np.uint8), []
+    place = 0
     for path in files:
-        for first, table in _groups(source, path, left):
-            encoded = table[source.image_column].to_pylist()
-            pixels.append(
-                np.stack([_decode(source, path, first + k, row) for k, row in enumerate(encoded)])
-            )
-            labels.append(_labels(source, path, first, table[source.label_column].to_pylist()))
-            left = None if left is None else left - len(encoded)
-        if left == 0:
+        data = parquet.read(path, (*source.columns, source.label), image=source.columns[0])
+        data = data.select(range(min(len(data), left)))
+        numbers = data[:][source.label].to_pylist() if len(data) else []
+        labels.append(parquet.labels(path, numbers, source.classes))
+        row = 0
+        for table in data.iter(PIECE):
+            for encoded in pc.struct_field(table[source.columns[0]], "bytes").to_pylist():
+                pixels[place] = _decode(source, path, row, encoded)
+                place, row = place + 1, row + 1
+        left -= len(data)
+        if not left:
             break
-    return np.concatenate(pixels), np.concatenate(labels)
+    return pixels, np.concatenate(labels)
 
 
-def _groups(source: ImageSource, path: Path, rows: int | None) -> Iterator:
-    """(number of the first row, table) of each group of rows, up to `rows` rows; the encoded bytes
-    of one group at a time are all that lies in memory."""
-    import pyarrow as pa
-
-    wanted = [source.image_column, source.label_column]
-    with locate.open_parquet(path) as file:
-        schema = file.schema_arrow
-        if missing := [column for column in wanted if column not in schema.names]:
-            raise ValueError(
-                f"{path} lacks the column {', '.join(missing)}; it has {', '.join(schema.names)}"
-            )
-        kind = schema.field(source.image_column).type
-        if not (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0):
-            raise ValueError(
-                f"{path} cannot be read: {source.image_column} is {kind}, not a struct with bytes"
-            )
-        first = 0
-        for group in range(file.num_row_groups):
-            if rows is not None and first >= rows:
-                return
-            try:
-                table = file.read_row_group(group, wanted).slice(
-                    0, None if rows is None else rows - first
-                )
-            except (pa.ArrowException, OSError) as error:
-                raise ValueError(
-                    f"{path} cannot be read, perhaps it is damaged: fetch it again ({error})"
-                ) from error
-            yield first, table
-            first += len(table)
-
-
-def _decode(source: ImageSource, path: Path, row: int, encoded: dict | None) -> np.ndarray:
+def _decode(source: sources.Source, path: Path, row: int, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
     from PIL import Image, UnidentifiedImageError
 
     channels, height, width = source.shape
     try:
-        with Image.open(io.BytesIO((encoded or {}).get("bytes"))) as picture:
+        with Image.open(io.BytesIO(encoded)) as picture:
             found = len(picture.getbands())
             if found != channels:
                 raise ValueError(
-                    f"{path}, row {row}: the image has {found} channels ({picture.mode}), not {channels}"
+                    f"{path}, row {row}: the image has {found} channels ({picture.mode}),"
+                    f" not {channels}"
                 )
             pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
     except UnidentifiedImageError as error:
@@ -286,12 +180,3 @@ def _decode(source: ImageSource, path: Path, row: int, encoded: dict | None) -> 
         size = f"{pixels.shape[2]} x {pixels.shape[1]}"
         raise ValueError(f"{path}, row {row}: the image has {size} pixels, not {width} x {height}")
     return pixels
-
-
-def _labels(source: ImageSource, path: Path, first: int, labels: list) -> np.ndarray:
-    for row, label in enumerate(labels, first):
-        if not isinstance(label, int) or not 0 <= label < source.classes:
-            raise ValueError(
-                f"{path}, row {row}: label {label!r} is not one of 0 ... {source.classes - 1}"
-            )
-    return np.array(labels, dtype=np.int64)

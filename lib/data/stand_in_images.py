@@ -1,50 +1,33 @@
-"""Small image sets that need no file: scanned digits out of scikit-learn, and coloured shapes drawn here."""
-
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
+"""Small image sets that need no file: scikit-learn's scanned digits, and coloured shapes drawn
+here."""
 
 import numpy as np
 
 from lib import seeds
+from lib.data.sources import StandIn
 
 DIGITS_TEST_ROWS = 360
 PICTURES_TRAIN_ROWS, PICTURES_TEST_ROWS = 2000, 500
 SIDE = 32
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """A stand-in: `read(split)` gives pixels uint8 (N, C, H, W) and labels int64 (N,), the same every time."""
-
-    name: str
-    about: str
-    rows: int
-    read: Callable[[str], tuple[np.ndarray, np.ndarray]]
-    revision: Callable[[], str]
-
-    def identity(self) -> dict:
-        """{name, source: demo, revision, rows}, as a figure record holds it."""
-        return {"name": self.name, "source": "demo", "revision": self.revision(), "rows": self.rows}
-
-
-def _digits(split: str) -> tuple[np.ndarray, np.ndarray]:
+def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+    """Pixels uint8 (N, 1, 8, 8) and labels int64 (N,), each digit in one split."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     # The set has no split of its own; this one is fixed, whatever seed a run has.
     order = seeds.stream(0, "split").permutation(len(digits.target))
     rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
-    pixels = np.rint(digits.images[rows] * (255 / 16)).astype(
-        np.uint8
-    )  # (N, 8, 8), grey levels 0 ... 16 spread
-    return pixels[:, None], digits.target[rows].astype(np.int64)  # (N, 1, 8, 8), (N,)
+    grey = np.rint(digits.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
+    return (grey.astype(np.uint8)[:, None],), digits.target[rows].astype(np.int64)
 
 
-def _pictures(split: str) -> tuple[np.ndarray, np.ndarray]:
-    """One shape a picture at random place, size and colour: class = shape + 5 (stripes run upright)."""
+def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+    """Pixels uint8 (N, 3, SIDE, SIDE) and labels int64 (N,).
+
+    One shape a picture at random place, size and colour: class = shape + 5 (stripes run upright).
+    """
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = PICTURES_TEST_ROWS if split == "test" else PICTURES_TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)
@@ -52,45 +35,28 @@ def _pictures(split: str) -> tuple[np.ndarray, np.ndarray]:
     centre = rng.uniform(11, SIDE - 11, (rows, 2))
     back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
     grid = np.arange(SIDE) - centre[..., None]  # (rows, 2, SIDE)
-    y, x = grid[:, 0, :, None] / size[:, None, None], grid[:, 1, None, :] / size[:, None, None]
-    inside = np.select(
-        [(labels % 5 == k)[:, None, None] for k in range(5)], _shapes(y, x)
-    )  # (rows, SIDE, SIDE)
-    along = np.where(
-        (labels < 5)[:, None, None], *np.broadcast_arrays(grid[:, 0, :, None], grid[:, 1, None, :])
-    )
-    lit = inside * np.where((along + phase[:, None, None]) % 4 < 2, 1.0, 0.45)
-    pixels = (
-        back[:, :, None, None] + lit[:, None] * (front - back)[:, :, None, None]
-    )  # (rows, 3, SIDE, SIDE)
+    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (rows, SIDE, 1), (rows, 1, SIDE)
+    phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
+    shapes = _shapes(down / size, across / size)
+    chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
+    inside = np.select(chosen, shapes)  # (rows, SIDE, SIDE)
+    along = np.where(level, *np.broadcast_arrays(down, across))
+    lit = (inside * np.where((along + phase) % 4 < 2, 1.0, 0.45))[:, None]
+    back, front = back[:, :, None, None], front[:, :, None, None]
+    pixels = back + lit * (front - back)  # (rows, 3, SIDE, SIDE)
     pixels += rng.normal(0, 12, pixels.shape)
-    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8), labels.astype(np.int64)
+    return (np.clip(np.rint(pixels), 0, 255).astype(np.uint8),), labels.astype(np.int64)
 
 
 def _shapes(y: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
     """Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1."""
     radius, largest = np.hypot(y, x), np.maximum(abs(y), abs(x))
-    return [
-        radius < 1, largest < 0.85, (abs(x) < (y + 1) / 2) & (y < 0.8),
-        (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1), (radius < 1) & (radius > 0.55),
-    ]  # fmt: skip
+    triangle = (abs(x) < (y + 1) / 2) & (y < 0.8)
+    cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
+    return [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
 
 
-def _own_bytes() -> str:
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-
-
-DIGITS = Embedded(
-    name="digits",
-    about="scikit-learn's 8 x 8 digits",
-    rows=1797,
-    read=_digits,
-    revision=lambda: f"scikit-learn {version('scikit-learn')}",
-)
-PICTURES = Embedded(
-    name="demo pictures",
-    about="coloured shapes, generated here,",
-    rows=PICTURES_TRAIN_ROWS + PICTURES_TEST_ROWS,
-    read=_pictures,
-    revision=_own_bytes,
-)
+STAND_INS = {
+    "mnist": StandIn("digits", "scikit-learn's 8 x 8 digits", _digits),
+    "cifar10": StandIn("demo pictures", "coloured shapes, generated here,", _pictures),
+}

@@ -6,48 +6,45 @@ real.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from lib import seeds
+from lib.data.sources import StandIn
 
-PEOPLE = (
-    "teacher",
-    "farmer",
-    "doctor",
-    "painter",
-    "sailor",
-    "baker",
-    "singer",
-    "pilot",
-    "nurse",
-    "writer",
+TRAIN_ROWS, TEST_ROWS = 2000, 500
+Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
+
+PEOPLE = tuple("teacher farmer doctor painter sailor baker singer pilot nurse writer".split())
+PLACES = tuple("library garden market station kitchen harbour museum school theatre office".split())
+ACTS = (
+    *("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat"),
+    *("counts coins", "waters plants", "writes a song", "cleans a window", "sorts books"),
 )
-PLACES = (
-    "library",
-    "garden",
-    "market",
-    "station",
-    "kitchen",
-    "harbour",
-    "museum",
-    "school",
-    "theatre",
-    "office",
-)
-ACTS = ("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat", "counts coins",
-        "waters plants", "writes a song", "cleans a window", "sorts books")  # fmt: skip
 TIMES = ("in the morning", "at noon", "in the evening", "after lunch", "on Monday", "every day")
 
-TOPICS = ("the new bridge", "the bus timetable", "the school roof", "the town budget", "the parking rules",
-          "the river path", "the recycling plan", "the market hall", "the tram line", "the swimming pool")  # fmt: skip
-POLITE = ("I disagree with the report on {}, but the figures help.", "Thank you for the clear article on {}.",
-          "Could someone explain what {} will cost?", "My neighbours and I support {}.",
-          "Two more years for {} seem long to me.", "The council should publish the numbers for {}.")  # fmt: skip
-RUDE = ("Only a fool would like {}, and you are one.", "What a stupid thing to write about {}, you clown.",
-        "Anyone who wants {} is an idiot.", "Shut up about {}, nobody cares what losers think.",
-        "Your ridiculous opinion on {} is garbage, as always.", "You people who praise {} are pathetic.")  # fmt: skip
+TOPICS = (
+    *("the new bridge", "the bus timetable", "the school roof", "the town budget"),
+    *("the parking rules", "the river path", "the recycling plan", "the market hall"),
+    *("the tram line", "the swimming pool"),
+)
+POLITE = (
+    "I disagree with the report on {}, but the figures help.",
+    "Thank you for the clear article on {}.",
+    "Could someone explain what {} will cost?",
+    "My neighbours and I support {}.",
+    "Two more years for {} seem long to me.",
+    "The council should publish the numbers for {}.",
+)
+RUDE = (
+    "Only a fool would like {}, and you are one.",
+    "What a stupid thing to write about {}, you clown.",
+    "Anyone who wants {} is an idiot.",
+    "Shut up about {}, nobody cares what losers think.",
+    "Your ridiculous opinion on {} is garbage, as always.",
+    "You people who praise {} are pathetic.",
+)
 
 FILMS = ("film", "comedy", "drama", "thriller", "documentary", "western")
 PARTS = ("the acting", "the music", "the plot", "the dialogue", "the ending", "the camera work")
@@ -55,36 +52,27 @@ GOOD = ("moving", "brilliant", "charming", "gripping", "wonderful", "clever")
 BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
 
 
-@dataclass(frozen=True)
-class Generator:
-    """One generated set: `row(rng, label)` gives the sentences of a row, one label after the other."""
+def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
+    """The columns of "train" or "test" and their labels int64 (N,), every label equally often.
 
-    name: str
-    classes: int
-    row: Callable[[np.random.Generator, int], tuple[str, ...]]
-    train_rows: int = 2000
-    test_rows: int = 500
+    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of "test" is
+    in "train".
+    """
+    rng = seeds.stream(0, "data")
+    rows, labels = _draw(rng, TRAIN_ROWS, classes, make, set())
+    if split == "test":
+        rows, labels = _draw(rng, TEST_ROWS, classes, make, set(rows))
+    return list(zip(*rows, strict=True)), labels
 
-    def rows(self, split: str) -> tuple[list[tuple[str, ...]], np.ndarray]:
-        """The sentences of "train" or "test" and their labels int64 (N,), every label equally
-        often.
 
-        The same bytes every time. No row of "test" is in "train".
-        """
-        rng = seeds.stream(0, "data")
-        train, labels = self._draw(rng, self.train_rows, set())
-        if split == "train":
-            return train, labels
-        return self._draw(rng, self.test_rows, set(train))
-
-    def _draw(self, rng, count: int, taken: set) -> tuple[list[tuple[str, ...]], np.ndarray]:
-        rows, labels = [], np.arange(count) % self.classes
-        while len(rows) < count:
-            row = self.row(rng, int(labels[len(rows)]))
-            if row not in taken:
-                rows.append(row)
-        order = rng.permutation(count)
-        return [rows[k] for k in order], labels[order]
+def _draw(rng, count: int, classes: int, make: Row, taken: set):
+    rows, labels = [], np.arange(count) % classes
+    while len(rows) < count:
+        row = make(rng, int(labels[len(rows)]))
+        if row not in taken:
+            rows.append(row)
+    order = rng.permutation(count)
+    return [rows[k] for k in order], labels[order]
 
 
 def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
@@ -92,27 +80,19 @@ def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
 
 
 def _pair(rng, label: int) -> tuple[str, str]:
-    """Premise and hypothesis: 0 leaves something out, 1 adds something unsaid, 2 changes place or act."""
+    """Premise and hypothesis: 0 leaves something out, 1 adds something unsaid, 2 changes place or
+    act."""
     who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:
-        return premise, _pick(
-            rng, (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}.")
-        )
-    if label == 1:
-        return premise, _pick(
-            rng,
-            (
-                f"The {who} {act} with a friend.",
-                f"The tall {who} {act}.",
-                f"The {who} {act} and is happy.",
-            ),
-        )
-    other_place, other_act = _pick(rng, PLACES, where), _pick(rng, ACTS, act)
-    return premise, _pick(
-        rng,
-        (f"The {who} is in the {other_place}.", f"The {who} only {other_act}.", f"No {who} {act}."),
-    )
+        ends = (f"The {who} {act}.", f"A {who} is in the {where}.", f"The {who} {act} {when}.")
+    elif label == 1:
+        added = (f"The {who} {act} with a friend.", f"The tall {who} {act}.")
+        ends = (*added, f"The {who} {act} and is happy.")
+    else:
+        place, other = _pick(rng, PLACES, where), _pick(rng, ACTS, act)
+        ends = (f"The {who} is in the {place}.", f"The {who} only {other}.", f"No {who} {act}.")
+    return premise, _pick(rng, ends)
 
 
 def _comment(rng, label: int) -> tuple[str]:
@@ -133,6 +113,13 @@ def _review(rng, label: int) -> tuple[str]:
     return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
 
 
-PAIRS = Generator("demo pairs", 3, _pair)
-COMMENTS = Generator("demo comments", 2, _comment)
-REVIEWS = Generator("demo reviews", 2, _review)
+STAND_INS = {
+    name: StandIn(
+        called, f"{called}, generated from templates,", partial(_made, classes=classes, make=make)
+    )
+    for name, called, classes, make in (
+        ("multi_nli", "demo pairs", 3, _pair),
+        ("civil_comments", "demo comments", 2, _comment),
+        ("imdb", "demo reviews", 2, _review),
+    )
+}

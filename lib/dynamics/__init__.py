@@ -7,8 +7,9 @@ see the gradient's norm alone. Open `gradient_descent` first, then `rules`; `red
 are what they run on.
 """
 
-from lib.dynamics.gradient_descent import Start, gaussian_start, log_spaced, train, zero_start
+from lib.dynamics.gradient_descent import Start, gaussian_start, train, zero_start
 from lib.dynamics.history import History
+from lib.dynamics.recording import log_spaced
 from lib.dynamics.rules import GradientRule, custom, gd, ngd, polyak, step
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Train a token set with an update rule and record its history, exactly, at any horizon.
 
-Training happens in minimal coordinates (`lib.coordinates`) and in logarithms
+Training happens in minimal coordinates (`lib.attention.coordinates`) and in logarithms
 (`lib.attention.slopes`), so that an iteration's cost does not depend on the dimension d and
 directions stay exact when softmax weights are e^-30000.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
-from lib.dynamics.history import History, derive
+from lib.dynamics.history import History, Origin, derive
+from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
@@ -21,19 +22,12 @@ from lib.seeds import stream
 
 @dataclass(frozen=True)
 class Start:
-    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which never moves."""
+    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which
+    never moves.
+    """
 
     inside: np.ndarray
     outside: np.ndarray
-
-
-def log_spaced(steps: int, count: int = 100) -> np.ndarray:
-    """Iterations 0, 1, ..., steps to record: about `count` of them, evenly spaced in log(t), ascending."""
-    return np.unique(
-        np.concatenate(
-            [[0], np.geomspace(1, max(steps, 1), count).round().astype(int).clip(max=steps)]
-        )
-    )
 
 
 def zero_start(problem: coordinates.Minimal) -> Start:
@@ -84,65 +78,37 @@ def train(
     """
     problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
     attention.check_loss(loss)
-    if head not in ("fixed", "joint"):
-        raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
-    times = _times(record, steps)
+    check_head(head)
+    times = record_times(record, steps)
     start = _start(problem, start)
     targets = _check_targets(targets, start.inside.shape)
     head_targets = _check_targets(head_targets, problem.tokens.u.shape)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     reduced = reduce(problem.tokens, start.inside, head, loss)
     built_in = {name: rule for name, rule in named.items() if rule.law is None}
-    raws = (
-        dict(zip(built_in, run_compiled(reduced, list(built_in.values()), times), strict=True))
-        if built_in
-        else {}
-    )
-    histories = {}
-    for name, rule in named.items():
-        raw = raws[name] if name in raws else run_numpy(reduced, rule, times)
-        histories[name] = derive(
-            reduced,
-            raw,
-            times,
-            start.inside,
-            start.outside,
-            problem.tokens.u,
-            targets,
-            head_targets,
-        )
+    raws = {name: run_numpy(reduced, rule, times) for name, rule in named.items() if rule.law}
+    if built_in:
+        compiled = run_compiled(reduced, list(built_in.values()), times)
+        raws |= dict(zip(built_in, compiled, strict=True))
+    origin = Origin(start.inside, start.outside, problem.tokens.u)
+    histories = {
+        name: derive(reduced, raws[name], times, origin, targets, head_targets) for name in named
+    }
     return histories if isinstance(rules, Mapping) else histories[""]
 
 
-def _times(record, steps):
-    if int(steps) != steps or steps < 0:
-        raise ValueError(f"steps = {steps}; it must be a whole number, zero or more")
-    times = log_spaced(steps) if record is None else np.asarray(record)
-    if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
-        raise ValueError("record must be a list of whole numbers, at least one")
-    if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
-        raise ValueError(f"record must ascend within 0 ... {steps}, the number of steps")
-    return times
-
-
 def _start(problem, start):
-    runs, (_, d, r), (_, d_z, q) = (
-        len(problem.tokens.y),
-        problem.token_basis.shape,
-        problem.query_basis.shape,
-    )
     if start is None:
         return zero_start(problem)
-    if isinstance(start, Start):
-        if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
-            raise ValueError(
-                f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
-            )
-        return start
-    start = np.asarray(start, float)
-    if start.shape != (runs, d, d_z) or not np.isfinite(start).all():
-        raise ValueError(f"start has shape {start.shape}; it needs {(runs, d, d_z)}, all finite")
-    return Start(*problem.reduce(start))
+    runs, d, r = problem.token_basis.shape
+    _, d_z, q = problem.query_basis.shape
+    if not isinstance(start, Start):
+        return Start(*problem.reduce(checked_start(start, (runs, d, d_z))))
+    if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
+        raise ValueError(
+            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
+        )
+    return start
 
 
 def _check_targets(targets, shape):
@@ -152,9 +118,7 @@ def _check_targets(targets, shape):
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates"
             )
-        if (
-            not np.isfinite(target).all()
-            or not np.linalg.norm(target.reshape(len(target), -1), axis=1).all()
-        ):
+        sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
+        if not (np.isfinite(sizes).all() and sizes.all()):
             raise ValueError(f"target {name!r} must be finite and not zero")
     return targets

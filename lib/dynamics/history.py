@@ -6,13 +6,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.dynamics import kernel
+from lib.compiled import status
 from lib.dynamics.reduced import Raw, Reduced
 
-CHUNK = (
-    2**17
-)  # numbers held at a time while directions are measured: more would have to be fetched from the system
-STATUS = {kernel.COMPLETED: "completed", kernel.STALLED: "stalled", kernel.DIVERGED: "diverged"}
+CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
+LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where training began: W (runs, r, q), `outside` (runs,) the norm of W_0 off the span, u
+    (runs, r).
+    """
+
+    W: np.ndarray
+    outside: np.ndarray
+    u: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -64,47 +73,53 @@ class History:
         return self._head(slice(k, k + 1))[:, 0]
 
 
-def derive(problem: Reduced, raw: Raw, times, W_0, outside, u, targets, head_targets) -> History:
-    """The History of raw records at `times`; W_0 (runs, r, q), `outside` (runs,) the norm of its part off the span."""
+def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targets) -> History:
+    """The History of raw records at `times`; targets as in `train`."""
 
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
         runs, n, k, r = pulled.shape
-        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(
-            runs, n, k * r
-        )  # (runs, q, k r): one large product
+        # (runs, q, k r): one large product
+        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
-        return np.add(np.swapaxes(W_0, 1, 2)[:, None], moved, order="C")  # W^T, (runs, k, q, r)
+        return np.add(
+            np.swapaxes(origin.W, 1, 2)[:, None], moved, order="C"
+        )  # W^T, (runs, k, q, r)
 
     def head(part):
-        coefficients = raw.b[:, part].reshape(
-            len(u), -1, problem.signed[0, ..., 0].size
-        )  # (runs, k, nT)
-        return u[:, None] + coefficients @ problem.signed.reshape(
-            len(u), -1, u.shape[1]
-        )  # (runs, k, r)
+        runs, r = origin.u.shape
+        signed = problem.signed.reshape(runs, -1, r)  # (runs, nT, r)
+        coefficients = raw.b[:, part].reshape(runs, -1, signed.shape[1])  # (runs, k, nT)
+        return origin.u[:, None] + coefficients @ signed  # (runs, k, r)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
-        log_odds = np.logaddexp.reduce(
-            -raw.margins, -1
-        )  # of all other tokens against the opt token
+        # of all other tokens against the opt token
+        log_odds = np.logaddexp.reduce(-raw.margins, -1)
         log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
-    norm, error, alignment = _directions(weights, times.size, outside, flipped)
-    if problem.head_fixed:
-        empty = np.full_like(norm, np.nan)
-        head_norm, head_error, head_alignment = empty, {}, {}
-    else:
-        head_norm, head_error, head_alignment = _directions(
-            head, times.size, np.zeros(len(norm)), head_targets
-        )
-    log_gap, log_gradient, log_gradient_head, log_step, log_step_head = np.moveaxis(raw.logs, -1, 0)
-    descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
+    norm, error, alignment = _directions(weights, times.size, origin.outside, flipped)
+    head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
+    if not problem.head_fixed:
+        nothing = np.zeros(len(norm))
+        head_norm, head_error, head_alignment = _directions(head, times.size, nothing, head_targets)
     return History(
-        times, np.array([STATUS[code] for code in raw.status]), raw.ended, log_gap, log_gradient, log_step, norm,
-        raw.margins, log_miss, raw.scores[..., :1] - raw.scores[..., 1:], error, alignment, descent,
-        log_gradient_head, log_step_head, head_norm, head_error, head_alignment, weights, head,
-    )  # fmt: skip
+        iterations=times,
+        status=np.array(status.NAMES)[raw.status],
+        ended=raw.ended,
+        **dict(zip(LOGS, np.moveaxis(raw.logs, -1, 0), strict=True)),
+        norm=norm,
+        margins=raw.margins,
+        log_miss=log_miss,
+        score_gaps=raw.scores[..., :1] - raw.scores[..., 1:],
+        direction_error=error,
+        alignment=alignment,
+        descent={name: _descent(problem, raw, target) for name, target in targets.items()},
+        head_norm=head_norm,
+        head_direction_error=head_error,
+        head_alignment=head_alignment,
+        _weights=weights,
+        _head=head,
+    )
 
 
 def _directions(vectors, count, outside, targets):
@@ -118,38 +133,31 @@ def _directions(vectors, count, outside, targets):
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}
-    units = {name: v.reshape(runs, 1, -1) / np.linalg.norm(v.reshape(runs, 1, -1), axis=-1, keepdims=True)
-             for name, v in targets.items()}  # fmt: skip
+    flat = {name: v.reshape(runs, 1, -1) for name, v in targets.items()}
+    units = {name: v / np.linalg.norm(v, axis=-1, keepdims=True) for name, v in flat.items()}
     chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
     for first in range(0, count, chunk):
         part = slice(first, first + chunk)
         v = vectors(part)
         v = v.reshape(*v.shape[:2], -1)
         norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
-        scale = np.where(
-            norm[:, part] > 0, norm[:, part], np.nan
-        )  # the direction of zero is not defined
+        # the direction of zero is not defined
+        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
         for name, unit in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
-            error[name][:, part] = np.hypot(
-                np.linalg.norm(v / scale[..., None] - unit, axis=-1), outside / scale
-            )
+            apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
+            error[name][:, part] = np.hypot(apart, outside / scale)
     return norm, error, alignment
 
 
 def _descent(problem, raw, target):
     """<-grad_W L/||grad_W L||, V>/||V|| (runs, k) from the recorded margins and scores."""
     runs, count = raw.margins.shape[:2]
-    at = attention.slopes(
-        np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1), raw.scores, problem.loss
-    )
-    c = -at.pull[..., 1:].reshape(runs, count, -1)
-    toward = np.einsum(
-        "rntd,rde,rne->rnt", problem.delta, target, problem.z, optimize=True
-    ).reshape(runs, 1, -1)
-    length = (
-        np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c))
-        * np.linalg.norm(target, axis=(1, 2))[:, None]
-    )
+    logits = np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1)
+    c = -attention.slopes(logits, raw.scores, problem.loss).pull[..., 1:].reshape(runs, count, -1)
+    parts = problem.delta, target, problem.z
+    toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
+    size = np.linalg.norm(target, axis=(1, 2))[:, None]
+    length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c)) * size
     with np.errstate(invalid="ignore"):
         return (c * toward).sum(-1) / length

@@ -1,4 +1,4 @@
-"""The compiled training loop: `lib.attention.slopes` and `lib.rules.log_step`, several runs at a
+"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, several runs at a
 time, on all cores.
 
 State of a run, in the coordinates where training lives: margins g_m = delta_m^T W z_i (logit of the
@@ -6,8 +6,8 @@ reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_
 z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
 x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
 L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. That product (`lib.gram`) is the floor of an iteration's cost; everything else works on the lanes
-of `lib.lanes`.
+k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; everything else works on the lanes
+of `lib.compiled.softmax`.
 """
 
 import math
@@ -17,12 +17,11 @@ import numpy as np
 
 from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import rules
 
-COMPLETED, STALLED, DIVERGED = range(3)
-LONGEST = (
-    600.0  # log of the longest step, and of the largest slope of the loss, that counts as finite
-)
+# Columns of the table of rules, as `GradientRule.numbers` fills them.
+KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 SOURCES = stamp(__file__)
 _log_step = numba.njit(rules.log_step)
@@ -42,9 +41,23 @@ def _step(r, eta, c, momentum, move, value):
 
 @numba.njit
 def _train_group(
-    data, K, G, margins, scores, head_fixed, logistic, rule, times,
-    margins_at, scores_at, alpha_at, b_at, logs_at, status, ended,
-):  # fmt: skip
+    data,
+    K,
+    G,
+    margins,
+    scores,
+    head_fixed,
+    logistic,
+    rule,
+    times,
+    margins_at,
+    scores_at,
+    alpha_at,
+    b_at,
+    logs_at,
+    status,
+    ended,
+):
     """Train jobs side by side; fills their records, status and the iteration at which each ended.
 
     margins (jobs, n, T-1) and scores (jobs, n, T) at the start; K, G packed. rule (jobs, 6): kind,
@@ -58,7 +71,7 @@ def _train_group(
     g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)  # margins, and scores below, as lanes
     gamma, push = gram.zeros(T, width), gram.zeros(T, width)
     x, D = gram.zeros(T, width), gram.zeros(T, width)
-    w, lane = gram.zeros(T, width), gram.zeros(10, width)
+    w, lane = gram.zeros(T, width), gram.zeros(softmax.WORK_ROWS, width)
     flat_g, alpha = gram.zeros(jobs, m), gram.zeros(jobs, m)
     move, move_k = gram.zeros(jobs, m), gram.zeros(jobs, m)
     flat_gamma, b = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
@@ -74,22 +87,19 @@ def _train_group(
             softmax.gather(r, n, gamma, flat_gamma[r])
     alive, living, record = np.ones(jobs, np.bool_), jobs, 0
     for t in range(times[-1] + 1):
+        # One softmax for all runs of the group, then the rest run by run.
         recording = record < times.size and times[record] == t
         softmax.slopes(g, gamma, n, logistic, head_fixed, c, push, x, D, w, lane, scales)
         for r in range(jobs):
             if not alive[r]:
                 continue
-            kind, log_size, log_cap, decay, joint = (
-                rule[r, 0],
-                rule[r, 1],
-                rule[r, 2],
-                rule[r, 4],
-                rule[r, 5],
-            )
+            kind, log_size, log_cap = rule[r, KIND], rule[r, LOG_SIZE], rule[r, LOG_CAP]
+            decay, joint = rule[r, DECAY], rule[r, JOINT]
             together = head_fixed or joint != 0.0 or kind != rules.NGD
             log_gap = math.nan
             if recording or kind == rules.POLYAK:
                 log_gap = softmax.log_gap(r * n, n, gamma, logistic, head_fixed, lane)
+            # The product with the Gram matrix: the floor of an iteration's cost.
             softmax.gather(r, n, c, flat_c)
             gram.multiply(K, data[r], flat_c, k)
             square = gram.dot(flat_c, k)
@@ -100,14 +110,11 @@ def _train_group(
                 gram.multiply(G, data[r], flat_push, k_u)
                 log_norm_u = scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
-            log_eta = _log_step(
-                kind, log_size, log_cap, decay, t, log_gap, log_both if together else log_norm
-            )
-            log_eta_u = (
-                log_eta
-                if together
-                else _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
-            )
+            size = log_both if together else log_norm
+            log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, size)
+            log_eta_u = log_eta
+            if not together:
+                log_eta_u = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
 
             if recording:
                 softmax.by_sample(g, r * n, n, margins_at[r, record])
@@ -119,19 +126,17 @@ def _train_group(
                 if not head_fixed:
                     softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, b_at[r, record])
                 logs_at[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
-            length = (
-                log_eta + log_norm if log_norm > -math.inf else -math.inf
-            )  # 0/0 = 0: no gradient, no step
+            # 0/0 = 0: where there is no gradient there is no step.
+            length = log_eta + log_norm if log_norm > -math.inf else -math.inf
             length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
-            bounded = (
-                scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
-            )  # false for NaN
+            # Comparisons with NaN are false, so a NaN ends a run as diverged.
+            bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
             if log_both == -math.inf or not bounded:
                 status[r], ended[r] = (STALLED if log_both == -math.inf else DIVERGED), t
                 alive[r], living = False, living - 1
                 continue
 
-            momentum = rule[r, 3]
+            momentum = rule[r, MOMENTUM]
             eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
             _step(r, eta, flat_c, momentum, move, alpha)
             _step(r, eta, k, momentum, move_k, flat_g)
@@ -151,9 +156,23 @@ def _train_group(
 
 @numba.njit(parallel=True, cache=True)
 def train(
-    threads, data, K, G, margins, scores, head_fixed, logistic, rule, times,
-    margins_at, scores_at, alpha_at, b_at, logs_at, sources=SOURCES,
-):  # fmt: skip
+    threads,
+    data,
+    K,
+    G,
+    margins,
+    scores,
+    head_fixed,
+    logistic,
+    rule,
+    times,
+    margins_at,
+    scores_at,
+    alpha_at,
+    b_at,
+    logs_at,
+    sources=SOURCES,
+):
     """Train all jobs; job j runs on data set data[j] with rule[j]. Returns status and last
     iteration, (jobs,) each.
 
@@ -166,7 +185,21 @@ def train(
     for group in numba.prange(groups):
         j = slice(group * jobs // groups, (group + 1) * jobs // groups)
         _train_group(
-            data[j], K, G, margins[j], scores[j], head_fixed, logistic, rule[j], times,
-            margins_at[j], scores_at[j], alpha_at[j], b_at[j], logs_at[j], status[j], ended[j],
-        )  # fmt: skip
+            data[j],
+            K,
+            G,
+            margins[j],
+            scores[j],
+            head_fixed,
+            logistic,
+            rule[j],
+            times,
+            margins_at[j],
+            scores_at[j],
+            alpha_at[j],
+            b_at[j],
+            logs_at[j],
+            status[j],
+            ended[j],
+        )
     return status, ended

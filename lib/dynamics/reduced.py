@@ -1,7 +1,9 @@
-"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain numpy."""
+"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain
+numpy.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numba
 import numpy as np
@@ -10,7 +12,8 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.compiled import gram
-from lib.dynamics import kernel
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, GradientRule
 
 
@@ -39,29 +42,27 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     """The Reduced form of a token set in minimal coordinates, training from W_0 (runs, r, q)."""
     runs, n, T, r = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
-    order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
-    signed = tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
+    signed = coordinates.signed_opt_first(tokens)
     flat = signed.reshape(runs, n * T, r)
     G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
-    margins = (delta @ keys[..., None])[..., 0]
-    scores = (signed @ tokens.u[:, None, :, None])[..., 0]
     return Reduced(
-        delta,
-        signed,
-        tokens.z,
-        coordinates.gram(delta, tokens.z),
-        G,
-        margins,
-        scores,
-        head == "fixed",
-        loss,
+        delta=delta,
+        signed=signed,
+        z=tokens.z,
+        K=coordinates.gram(delta, tokens.z),
+        G=G,
+        margins=(delta @ keys[..., None])[..., 0],
+        scores=(signed @ tokens.u[:, None, :, None])[..., 0],
+        head_fixed=head == "fixed",
+        loss=loss,
     )
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records of runs: margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5)."""
+    """Raw records of runs: margins, alpha (runs, k, n, T-1); scores, b
+    (runs, k, n, T); logs (runs, k, 5)."""
 
     status: np.ndarray
     ended: np.ndarray
@@ -73,47 +74,45 @@ class Raw:
 
 
 def _empty(runs, n, T, k):
-    shapes = (
-        (runs, k, n, T - 1),
-        (runs, k, n, T),
-        (runs, k, n, T - 1),
-        (runs, k, n, T),
-        (runs, k, 5),
-    )
-    return Raw(
-        np.zeros(runs, int), np.zeros(runs, int), *(np.full(shape, np.nan) for shape in shapes)
+    others, every = (k, n, T - 1), (k, n, T)
+    return recording.unwritten(
+        COMPLETED, runs, margins=others, scores=every, alpha=others, b=every, logs=(k, 5)
     )
 
 
 def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray) -> list[Raw]:
     """Train every run with every rule by the compiled kernel, in parallel over all of them."""
     runs, n, T = problem.scores.shape
+    every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])
     raw = _empty(len(rules) * runs, n, T, times.size)
-    every = len(rules), 1, 1
-    raw.status[:], raw.ended[:] = kernel.train(
-        numba.get_num_threads(), np.tile(np.arange(runs), len(rules)),
-        gram.pack(problem.K, n), gram.pack(problem.G, n),
-        np.tile(problem.margins, every), np.tile(problem.scores, every),
-        problem.head_fixed, problem.loss == "logistic", np.repeat(numbers, runs, 0), times,
-        raw.margins, raw.scores, raw.alpha, raw.b, raw.logs,
-    )  # fmt: skip
+    raw["status"], raw["ended"] = kernel.train(
+        numba.get_num_threads(),
+        np.tile(np.arange(runs), len(rules)),
+        gram.pack(problem.K, n),
+        gram.pack(problem.G, n),
+        np.tile(problem.margins, every),
+        np.tile(problem.scores, every),
+        problem.head_fixed,
+        problem.loss == "logistic",
+        np.repeat(numbers, runs, 0),
+        times,
+        *(raw[name] for name in ("margins", "scores", "alpha", "b", "logs")),
+    )
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
-    return [Raw(*(getattr(raw, f.name)[part] for f in fields(Raw))) for part in split]
+    return [Raw(**{name: values[part] for name, values in raw.items()}) for part in split]
 
 
 def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
-    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom rules."""
+    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom
+    rules.
+    """
     runs, n, T = problem.scores.shape
-    raw = _empty(runs, n, T, times.size)
+    raw = Raw(**_empty(runs, n, T, times.size))
     g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()
     alpha, b = np.zeros_like(g), np.zeros_like(gamma)
-    move, move_k, move_u, move_u_k = (
-        np.zeros_like(g),
-        np.zeros_like(g),
-        np.zeros_like(gamma),
-        np.zeros_like(gamma),
-    )
+    move = move_k = np.zeros_like(g)
+    move_u = move_u_k = np.zeros_like(gamma)
     alive = np.ones(runs, bool)
     records = {int(t): k for k, t in enumerate(times)}
     raw.ended[:] = times[-1]
@@ -135,45 +134,31 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
         log_eta_u = log_eta if together else rule.log_step(t, log_gap, log_norm_u) + np.zeros(runs)
 
         if t in records:
-            values = (
-                g,
-                gamma,
-                alpha,
-                b,
-                np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1),
-            )
-            for store, value in zip(
-                (raw.margins, raw.scores, raw.alpha, raw.b, raw.logs), values, strict=True
-            ):
+            logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
+            now = {"margins": g, "scores": gamma, "alpha": alpha, "b": b, "logs": logs}
+            for name, value in now.items():
+                store = getattr(raw, name)
                 store[alive, records[t]] = value[alive].reshape(-1, *store.shape[2:])
-        with np.errstate(invalid="ignore"):
-            length = np.where(
-                log_norm > -np.inf, log_eta + log_norm, -np.inf
-            )  # 0/0 = 0: no gradient, no step
+        with np.errstate(invalid="ignore"):  # 0/0 = 0: no gradient, no step
+            length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
-        bounded = (
-            (at.log_push_scale < kernel.LONGEST)
-            & (length < kernel.LONGEST)
-            & (length_u < kernel.LONGEST)
-        )
-        for code, ends in ((kernel.STALLED, stalled), (kernel.DIVERGED, ~bounded & ~stalled)):
+        bounded = (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
+        for code, ends in ((STALLED, stalled), (DIVERGED, ~bounded & ~stalled)):
             raw.status[alive & ends], raw.ended[alive & ends] = code, t
             alive &= ~ends
         if not alive.any():
             break
 
-        moves = alive & (length > -np.inf)
-        eta = np.where(moves, np.exp(np.where(moves, log_eta + at.log_scale, 0.0)), 0.0)[:, None]
+        def step_size(log_size, moves):
+            return np.where(moves, np.exp(np.where(moves, log_size, 0.0)), 0.0)[:, None]
+
+        eta = step_size(log_eta + at.log_scale, alive & (length > -np.inf))
         move, move_k = rule.momentum * move + eta * c, rule.momentum * move_k + eta * k
         alpha, g = alpha + move, g + move_k
         if not problem.head_fixed:
-            eta = np.where(alive, np.exp(np.where(alive, log_eta_u + at.log_push_scale, 0.0)), 0.0)[
-                :, None
-            ]
-            move_u, move_u_k = (
-                rule.momentum * move_u + eta * push,
-                rule.momentum * move_u_k + eta * k_u,
-            )
+            eta = step_size(log_eta_u + at.log_push_scale, alive)
+            move_u = rule.momentum * move_u + eta * push
+            move_u_k = rule.momentum * move_u_k + eta * k_u
             b, gamma = b + move_u, gamma + move_u_k
     return raw

@@ -36,11 +36,10 @@ class GradientRule:
     def __post_init__(self):
         for name in ("step_size", "max_step"):
             value = getattr(self, name)
-            if not value > 0 or (name == "step_size" and value == inf):
-                raise ValueError(
-                    f"{name} = {value}; it must be positive"
-                    + (" and finite" if name == "step_size" else "")
-                )
+            finite = name == "step_size"
+            if not value > 0 or (finite and value == inf):
+                needs = "positive and finite" if finite else "positive"
+                raise ValueError(f"{name} = {value}; it must be {needs}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
@@ -50,19 +49,12 @@ class GradientRule:
         """log eta_t at iteration t, from log(L - L*) and log ||grad L||; scalars or arrays."""
         if self.law is not None:
             return self.law(t, log_gap, log_norm)
-        return log_step(self.kind, *self.numbers()[1:3], self.decay, t, log_gap, log_norm)
+        return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
         """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
-        log_cap = math.log(self.max_step) if self.max_step < inf else inf
-        return (
-            self.kind,
-            math.log(self.step_size),
-            log_cap,
-            self.momentum,
-            self.decay,
-            float(self.joint),
-        )
+        sizes = math.log(self.step_size), math.log(self.max_step)
+        return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 
 
 def gd(step_size: float, momentum: float = 0.0, decay: float = 0.0) -> GradientRule:
@@ -87,12 +79,16 @@ def ngd(
 
 
 def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind the factor 2."""
+    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind
+    the factor 2.
+    """
     return GradientRule(POLYAK, max_step=max_step)
 
 
 def custom(law: Callable) -> GradientRule:
-    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or arrays (runs,)."""
+    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or
+    arrays (runs,).
+    """
     return GradientRule(CUSTOM, law=law)
 
 
@@ -121,8 +117,7 @@ def step(rule: GradientRule, W, gradient, loss_gap, t, buffer=0.0):
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0
     log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
-    eta = np.where(
-        moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0
-    )  # 0/0 = 0: no gradient, no step
+    # 0/0 = 0: no gradient, no step
+    eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)
     buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
     return W - buffer, buffer

@@ -1,4 +1,6 @@
-"""The explorer's controls: a widget per part of a setting, a picture that follows them, and the same in words."""
+"""The explorer's controls: a widget per part of a setting, a picture that follows them, and the
+same in words.
+"""
 
 from html import escape
 
@@ -8,6 +10,7 @@ from lib.explorer import trajectory
 from lib.explorer.trajectory import Board, Setting
 
 LABELS = {"model": "data model", "rule": "update rule", "step_size": "step size"}
+WIDTH = 9 * trajectory.DPI  # shown at half the picture's pixels
 _STYLE = {"description_width": "6.5em"}
 
 
@@ -55,7 +58,7 @@ class Panel(widgets.VBox):
     def __init__(self, setting: Setting):
         self.controls = controls(setting)
         self.words = widgets.HTML()
-        self.picture = widgets.Image(format="png", layout={"max_width": "100%"})
+        self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=WIDTH)
         self.board = Board(trajectory.explore(setting))
         for widget in self.controls.values():
             widget.observe(self.show, names="value")

@@ -1,4 +1,6 @@
-"""One training run at a time, fast enough to watch while its setting is moved: what it computes and what it draws."""
+"""One training run at a time, fast enough to watch while its setting is moved: what it computes and
+what it draws.
+"""
 
 import io
 from collections.abc import Callable
@@ -34,9 +36,14 @@ RULES: dict[str, Callable[[float], GradientRule]] = {
 }
 
 
+DPI = 80  # of the picture as shown
+
+
 @dataclass(frozen=True)
 class Setting:
-    """What a reader may choose. Polyak's rule sets its own step size; an unknown name raises ValueError."""
+    """What a reader may choose. Polyak's rule sets its own step size; an unknown name raises
+    ValueError.
+    """
 
     model: str = "class means, orthogonal"
     n: int = 10
@@ -107,7 +114,8 @@ class Board:
 
     def __init__(self, trajectory: Trajectory):
         # Without a layout: one that adapts would be sought anew each time.
-        self.canvas = FigureCanvasAgg(Figure(figsize=(9, 5.4), dpi=80, layout="none"))
+        # Twice as many pixels as it is shown with: sharp on a screen of two pixels a point.
+        self.canvas = FigureCanvasAgg(Figure(figsize=(9, 5.4), dpi=2 * DPI, layout="none"))
         self.panels = self.canvas.figure.subplots(2, 2).ravel()
         loss, error, scores, path = self.panels
         loss.set(title="Loss gap, $\\log_{10}(L - L^*)$", xlabel="iteration $t$", xscale="log")

@@ -14,8 +14,8 @@ import numpy as np
 from lib import attention
 from lib.ambient import rows
 from lib.attention.tokens import TokenSet
-from lib.dynamics.gradient_descent import log_spaced
-from lib.dynamics.history import STATUS
+from lib.compiled import status
+from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.mirror import geometry
 from lib.mirror.geometry import check_exponent, to_mirror
 from lib.seeds import stream
@@ -94,7 +94,9 @@ class MirrorHistory:
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
-    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given coordinates."""
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given
+    coordinates.
+    """
     shape = tokens.shape[-1], tokens.z.shape[-1]
     return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
 
@@ -139,13 +141,15 @@ def train(
     order. Memory: n(T-1) d d_z numbers a run.
     """
     attention.check_loss(loss)
-    if head not in ("fixed", "joint"):
-        raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
+    check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
     problem = rows.rows(tokens, loss, head == "joint")
-    raws = rows.run_compiled(problem, list(named.values()), times, _start(tokens, start), tokens.u)
     shape = tokens.shape[-1], tokens.z.shape[-1]
+    whole = len(tokens.y), *shape
+    W_0 = np.zeros(whole) if start is None else checked_start(start, whole)
+    flat = W_0.reshape(len(W_0), -1)
+    raws = rows.run_compiled(problem, list(named.values()), times, flat, tokens.u)
     found = {
         name: _history(rule, own, raw, shape)
         for (name, rule), own, raw in zip(named.items(), times, raws, strict=True)
@@ -153,36 +157,28 @@ def train(
     return found if isinstance(rules, Mapping) else found[""]
 
 
-def _start(tokens, start):
-    shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
-    start = np.zeros(shape) if start is None else np.asarray(start, float)
-    if start.shape != shape or not np.isfinite(start).all():
-        raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
-    return start.reshape(shape[0], -1)
-
-
 def _times(steps, record):
-    if int(steps) != steps or steps < 0:
-        raise ValueError(f"steps = {steps}; it must be a whole number, zero or more")
-    if record is None:
-        return log_spaced(steps)
-    record = np.asarray(record)
-    if (
-        record.ndim != 1
-        or not np.issubdtype(record.dtype, np.integer)
-        or (np.diff(record) <= 0).any()
-    ):
-        raise ValueError("record must be a list of whole numbers, ascending")
-    record = record[record <= steps]
-    if record.size == 0 or record[0] < 0:
-        raise ValueError(f"record must begin within 0 ... {steps}, the number of steps")
-    return record
+    """`record` cut at each rule's steps."""
+    if record is not None and (kept := np.asarray(record)).ndim == 1:
+        if (np.diff(kept) <= 0).any():
+            raise ValueError("record must be a list of whole numbers, ascending")
+        record = kept[kept <= steps]
+    return record_times(record, steps)
 
 
 def _history(rule, times, raw, shape):
     log_gap, log_gradient, log_gradient_head = np.moveaxis(raw.logs, -1, 0)
     return MirrorHistory(
-        rule, times, raw.path.reshape(*raw.path.shape[:2], *shape), raw.head, geometry.norm(raw.path, rule.p),
-        geometry.norm(raw.head, rule.p), log_gap, log_gradient, log_gradient_head,
-        np.array([STATUS[code] for code in raw.status]), raw.ended, raw.rise,
-    )  # fmt: skip
+        rule=rule,
+        iterations=times,
+        W=raw.path.reshape(*raw.path.shape[:2], *shape),
+        v=raw.head,
+        norm=geometry.norm(raw.path, rule.p),
+        head_norm=geometry.norm(raw.head, rule.p),
+        log_gap=log_gap,
+        log_gradient=log_gradient,
+        log_gradient_head=log_gradient_head,
+        status=np.array(status.NAMES)[raw.status],
+        ended=raw.ended,
+        loss_rise=raw.rise,
+    )

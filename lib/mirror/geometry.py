@@ -7,7 +7,7 @@ entrywise, so arrays here are flat: the last axis holds the entries of W, all ot
 
 import numpy as np
 
-from lib.svm.lp import norm
+from lib.attention.coordinates import lp_norm as norm
 
 __all__ = [
     "bregman",
@@ -21,7 +21,9 @@ __all__ = [
 
 
 def check_exponent(p: float) -> float:
-    """p as a float; ValueError unless 1 < p < inf, where potential and mirror map are finite and one to one."""
+    """p as a float; ValueError unless 1 < p < inf, where potential and mirror map are finite and
+    one to one.
+    """
     if not 1 < p < np.inf:
         raise ValueError(
             f"p = {p}; it must be above 1 and finite: elsewhere the mirror map has no inverse"
@@ -40,7 +42,9 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
 
 
 def from_mirror(U: np.ndarray, p: float) -> np.ndarray:
-    """Its inverse, W = |U|^{1/(p-1)} sgn(U). Infinite where W leaves the range of float64, without a warning."""
+    """Its inverse, W = |U|^{1/(p-1)} sgn(U). Infinite where W leaves the range of float64, without
+    a warning.
+    """
     with np.errstate(over="ignore"):
         return np.sign(U) * np.abs(U) ** (1 / (check_exponent(p) - 1))
 

@@ -7,6 +7,6 @@ classifier.
 """
 
 from lib.networks.text import TextTransformer
-from lib.networks.vision import VisionTransformer, parameter_count
+from lib.networks.vision import VisionTransformer
 
-__all__ = ["TextTransformer", "VisionTransformer", "parameter_count"]
+__all__ = ["TextTransformer", "VisionTransformer"]

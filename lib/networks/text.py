@@ -36,15 +36,11 @@ class SelfAttention(nn.Module):
         return tokens.reshape(b, T, self.heads, d // self.heads).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """What the tokens `asking` (b, S, d) find in `tokens` (b, T, d), of which `present` (b, T) are there."""
-        q, k, v = (
-            self.split(self.query(asking)),
-            self.split(self.key(tokens)),
-            self.split(self.value(tokens)),
-        )
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=present[:, None, None]
-        )  # (b, h, S, d_h)
+        """What `asking` (b, S, d) find in those `tokens` (b, T, d) that are `present` (b, T)."""
+        parts = self.query(asking), self.key(tokens), self.value(tokens)
+        q, k, v = map(self.split, parts)
+        mask = present[:, None, None]  # (b, 1, 1, T)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (b, h, S, d_h)
         return self.merge(out.transpose(1, 2).flatten(2))  # (b, S, h, d_h) -> (b, S, d)
 
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
@@ -55,7 +51,7 @@ class SelfAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), the MLP with GELU."""
+    """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), with GELU."""
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float):
         super().__init__()
@@ -69,7 +65,7 @@ class EncoderBlock(nn.Module):
         self.mlp, self.dropout = nn.Sequential(*inner), nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """New values of the tokens `asking` (b, S, d), which are `tokens` (b, T, d) themselves or some of them."""
+        """New values of `asking` (b, S, d), which are the `tokens` (b, T, d) or some of them."""
         asking = self.attention_norm(asking + self.dropout(self.attention(asking, tokens, present)))
         return self.mlp_norm(asking + self.dropout(self.mlp(asking)))
 
@@ -127,9 +123,8 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        first = self.blocks[-1](
-            tokens[:, :1], tokens, present
-        )  # (b, 1, d): nothing reads the others any more
+        # (b, 1, d): nothing reads the others any more
+        first = self.blocks[-1](tokens[:, :1], tokens, present)
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
     @torch.no_grad()
@@ -143,16 +138,15 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            maps.append(
-                block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0]
-            )  # (b, h, T')
+            found = block.attention.weights(tokens[:, :1], tokens, present)  # (b, h, 1, T')
+            maps.append(found[:, :, 0])
             tokens = block(tokens, tokens, present)
         self.train(training)
         return torch.stack(maps, dim=1).to(ids.device)
 
 
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Binary cross-entropy of logits (b,) against labels (b,) in {0, 1}, in nats, summed over the batch (paper C)."""
+    """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper C)."""
     ids, labels = batch
     return F.binary_cross_entropy_with_logits(model(ids), labels.float(), reduction="sum")
 
@@ -174,14 +168,12 @@ def reviews_judge(
             logits, expected = model(rows.to(device)).float(), expected.to(device)  # (size,)
             loss += F.binary_cross_entropy_with_logits(logits, expected.float(), reduction="sum")
             correct += ((logits > 0) == (expected > 0)).sum()
-        return {
-            "test_loss": float(loss) / len(labels),
-            "test_accuracy": float(correct) / len(labels),
-        }
+        rows = len(labels)
+        return {"test_loss": float(loss) / rows, "test_accuracy": float(correct) / rows}
 
     return evaluate
 
 
 def attended(weights: Tensor) -> Tensor:
-    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis, from 1 to the number of tokens."""
+    """How many tokens attention uses: exp(-Σ_t a_t log a_t) over the last axis, from 1 to all."""
     return torch.special.entr(weights.float()).sum(-1).exp()

@@ -27,13 +27,11 @@ def shifted(images: Tensor, offset: int) -> Tensor:
 
 
 def patches(images: Tensor, patch: int) -> Tensor:
-    """Cut `images` (b, c, s, s) into rows of pixels, one per patch in reading order: (b, (s/p)², c p²)."""
+    """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c p²)."""
     b, c, s, _ = images.shape
     grid = s // patch
     cells = images.reshape(b, c, grid, patch, grid, patch)  # (b, c, row, p, column, p)
-    return cells.permute(0, 2, 4, 1, 3, 5).reshape(
-        b, grid * grid, c * patch * patch
-    )  # (b, (s/p)², c p²)
+    return cells.permute(0, 2, 4, 1, 3, 5).reshape(b, grid * grid, c * patch * patch)
 
 
 class ShiftedPatches(nn.Module):
@@ -62,10 +60,9 @@ class ShiftedPatches(nn.Module):
             raise ValueError(
                 f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
             )
-        copies = (
-            shifted(images, self.patch // 2) if self.shift else images
-        )  # (b, 5c, s, s), or (b, c, s, s)
-        rows = patches(copies, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
+        if self.shift:
+            images = shifted(images, self.patch // 2)  # (b, 5c, s, s)
+        rows = patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
 
@@ -99,26 +96,21 @@ class LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(M(q kᵀ / τ)) v for q, k, v of shape (b, h, T, d_h); the result has the same shape."""
+        """softmax(M(q kᵀ / τ)) v for q, k, v of shape (b, h, T, d_h), in the same shape."""
         T = q.shape[-2]
-        others = (
-            ~torch.eye(T, dtype=torch.bool, device=q.device) if self.mask_diagonal else None
-        )  # (T, T)
+        others = None
+        if self.mask_diagonal:
+            others = ~torch.eye(T, dtype=torch.bool, device=q.device)  # (T, T)
         # The fused kernel takes only a fixed scale, so the learned one goes into q.
-        return F.scaled_dot_product_attention(
-            q * torch.exp(-self.log_temperature), k, v, attn_mask=others, scale=1.0
-        )
+        q = q * torch.exp(-self.log_temperature)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
         b, T, d = tokens.shape
-        q, k, v = (
-            self.project(tokens)
-            .reshape(b, T, 3, self.heads, d // self.heads)
-            .permute(2, 0, 3, 1, 4)
-        )  # 3 x (b, h, T, d_h)
-        return self.merge(
-            self.attend(q, k, v).transpose(1, 2).reshape(b, T, d)
-        )  # (b, h, T, d_h) -> (b, T, d)
+        parts = self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
+        out = self.attend(q, k, v).transpose(1, 2)  # (b, T, h, d_h)
+        return self.merge(out.reshape(b, T, d))
 
 
 class Block(nn.Module):
@@ -154,13 +146,13 @@ class VisionTransformer(nn.Module):
     """The ViT for small data sets: shifted patches, class token, learned positions, blocks, head.
 
     Args:
-        size, patch, channels: images are (b, channels, size, size), cut into patches of patch x patch pixels.
+        size, patch, channels: images are (b, channels, size, size), in patches of patch x patch.
         classes: number of classes; `forward` returns logits (b, classes).
-        width, depth, heads, hidden: d, number of blocks, h, and the width of the MLP inside a block.
-        mask_diagonal, learn_temperature: the two parts of locality attention, see `LocalityAttention`.
+        width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
+        mask_diagonal, learn_temperature: the two parts of `LocalityAttention`.
         shift: shifted patches; with these three off this is the plain ViT.
-        dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a batch to have
-            one loss.
+        dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a
+            batch to have one loss.
 
     Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
     or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
@@ -192,13 +184,7 @@ class VisionTransformer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.tokens(images)  # (b, T - 1, d)
-        tokens = torch.cat(
-            [self.class_token.expand(len(images), -1, -1), tokens], dim=1
-        )  # (b, T, d), class token first
+        first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
+        tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
         tokens = self.blocks(self.dropout(tokens + self.positions))
         return self.head(tokens[:, 0])  # (b, classes)
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Number of trained scalars of `model`."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)

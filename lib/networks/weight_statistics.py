@@ -7,7 +7,7 @@ from torch import nn
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """The weight matrices of `model` by name, in order; tokens' and positions' tables among them, no vectors."""
+    """The weight matrices of `model` by name, in order; no vectors, but the embeddings' tables."""
     return {
         name: p.detach().cpu().numpy()
         for name, p in model.named_parameters()
@@ -16,7 +16,7 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def growth(histories: Sequence, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Norms ‖W‖_F over time, relative to the first, of the parameters `names`: {name: (runs, points)}."""
+    """Norms ‖W‖_F over time, relative to the first, of each of `names`: {name: (runs, points)}."""
     norms = {
         name: np.stack([history.weight_norms[name] for history in histories]) for name in names
     }

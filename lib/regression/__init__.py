@@ -18,7 +18,6 @@ from lib.regression.manifold import Manifold, spectral_start
 from lib.regression.problem import (
     Regression,
     empirical_gradients,
-    empirical_loss,
     excess_loss,
     gaussian_start,
     population_gradients,
@@ -36,7 +35,6 @@ __all__ = [
     "RegressionHistory",
     "descend",
     "empirical_gradients",
-    "empirical_loss",
     "excess_loss",
     "gaussian_start",
     "minibatches",

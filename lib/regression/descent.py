@@ -57,7 +57,9 @@ def sgd(step_size: float) -> PreconditionedRule:
 
 @dataclass(frozen=True)
 class Library:
-    """An optimiser from a library, on L^: `make(parameters)` returns a torch optimiser over a list of matrices."""
+    """An optimiser from a library, on L^: `make(parameters)` returns a torch optimiser over a list
+    of matrices.
+    """
 
     make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 
@@ -245,7 +247,9 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place: own rules as one formula, library optimisers on views of A and B."""
+    """Applies every rule's step in place: own rules as one formula, library optimisers on views of
+    A and B.
+    """
 
     def __init__(self, rules, A, B, covariance):
         self.A, self.B = A, B

@@ -12,14 +12,18 @@ from lib.compiled import exponentials
 from lib.compiled.cache import stamp
 
 BLOCK = 128  # queries of one piece of work
-SAFE = 300.0  # bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be found
+# bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be
+# found
+SAFE = 300.0
 PARALLEL = 200_000  # attention weights from which on several threads pay
 SOURCES = stamp(__file__)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
 def gradients(X, Y, A, B, set_of_run):
-    """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples set_of_run[r] of X, Y."""
+    """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples
+    set_of_run[r] of X, Y.
+    """
     sets, m, d = X.shape
     # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
     # taken at a time

@@ -72,7 +72,9 @@ class Manifold:
 
     @cached_property
     def _K(self):
-        """Minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R, K = (U D^{1/2}; V D^{1/2}); K^T K = 2 D."""
+        """Minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R, K = (U D^{1/2}; V D^{1/2});
+        K^T K = 2 D.
+        """
         U, D, V = self._svd
         return np.vstack([U, V]) * np.sqrt(D)
 
@@ -94,7 +96,9 @@ class Manifold:
         )
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is ||Z||."""
+        """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is
+        ||Z||.
+        """
         check_norm(norm)
         k = len(self.M)
         W = np.concatenate([Z[..., :k, :], self._root @ Z[..., k:, :]], -2)
@@ -118,7 +122,9 @@ class Manifold:
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) + constant."""
+        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) +
+        constant.
+        """
         P, C = self._inverse_root @ self._inverse_root, self._K.T @ W @ self._inverse_root
         D = 2 * self.singular_values
         d = len(D)
@@ -223,7 +229,9 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the norm of that name."""
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the norm of that
+    name.
+    """
     check_norm(norm)
     k = len(manifold.M)
     W = np.concatenate([gradient[..., :k, :], manifold._inverse_root @ gradient[..., k:, :]], -2)

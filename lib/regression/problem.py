@@ -19,9 +19,8 @@ from lib.regression import kernel
 
 BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in a core's cache
 DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
-SELF_MOMENT = (
-    1.0  # A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima
-)
+# A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima.
+SELF_MOMENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,9 @@ class Regression:
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d, largest_moment."""
+        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d,
+        largest_moment.
+        """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -120,7 +121,9 @@ class Regression:
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive definite."""
+    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive
+    definite.
+    """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(
             f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers"
@@ -203,7 +206,9 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T Sigma B."""
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T
+    Sigma B.
+    """
     SGS = Sigma @ (_T(A) @ A - _T(B) @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 
@@ -225,13 +230,6 @@ def predict(queries, X, A, B):
         out[..., first : first + rows.shape[-2], :] = part
         first += rows.shape[-2]
     return back(out)
-
-
-def empirical_loss(X, Y, A, B):
-    """L^(Z) = 1/(2m) sum_j ||y_j - f_Z(x_j)||^2 with the samples themselves as keys (paper B, Eq. 1), shape (...)."""
-    _check_layer(X, Y, A, B)
-    error = Y - predict(X, X, A, B)
-    return (error * error).sum((-1, -2)) / (2 * X.shape[-2])
 
 
 def empirical_gradients(X, Y, A, B):

@@ -1,5 +1,35 @@
 """The command `python -m lib.site`."""
 
-from lib.site.build import main
+import argparse
+from pathlib import Path
 
-raise SystemExit(main())
+from lib import files
+from lib.site import tables
+from lib.site.build import build
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the pages, or the Markdown tables; troubles are printed and stop nothing."""
+    about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
+    parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
+    parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
+    text = "where the pages go; default: runs/site, which is replaced"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=text)
+    asked = parser.parse_args(argv)
+    if asked.what == "tables":
+        tables.renew()
+        return 0
+    folder = asked.out or files.folder("runs") / "site"
+    ours = not folder.exists() or (folder / "index.html").exists()
+    if not ours and (not folder.is_dir() or any(folder.iterdir())):
+        parser.error(f"{folder} holds something else than a site; choose another folder")
+    for trouble in build(folder):
+        print(trouble)
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in found) / 1e6
+    print(f"{len(found)} files, {megabytes:.1f} MB; open {folder / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""The executed copies of the notebooks, by scale, and what speaks against them."""
+"""The notebooks as they ran, by scale, and what speaks against each run."""
 
 import json
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from lib.files import folder
 
 
 @dataclass(frozen=True)
-class Copy:
-    """One executed copy of a notebook: its file, its scale and in words what is wrong with it."""
+class ExecutedNotebook:
+    """One notebook with its outputs: its file, its scale and in words what is wrong with it."""
 
     notebook: str
     scale: str
@@ -25,23 +25,23 @@ class Copy:
         return f"{self.notebook}-{self.scale}"
 
 
-def copies() -> list[Copy]:
-    """Every notebook at every scale at which it was run: from runs/, at demo scale else the committed .ipynb."""
+def find() -> list[ExecutedNotebook]:
+    """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb."""
     found = []
     for source in sorted(folder("notebooks").glob("*.py")):
         for scale in record.SCALES:
             path = folder("runs") / scale / f"{source.stem}.ipynb"
             if path.exists():
-                found.append(
-                    Copy(source.stem, scale, path, False, tuple(_unfinished(path, source)))
-                )
+                troubles = tuple(_unfinished(path, source))
+                found.append(ExecutedNotebook(source.stem, scale, path, False, troubles))
             elif scale == "demo":
-                found.append(Copy(source.stem, scale, source.with_suffix(".ipynb"), True))
+                path = source.with_suffix(".ipynb")
+                found.append(ExecutedNotebook(source.stem, scale, path, True))
     return found
 
 
 def _unfinished(path: Path, source: Path) -> list[str]:
-    """What the marker beside an executed copy says against it."""
+    """What the marker beside an executed notebook says against it."""
     try:
         marker = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

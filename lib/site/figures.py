@@ -1,14 +1,15 @@
-"""The figures that there are to show, each with its record and what the README found, and their claims as one table."""
+"""The figures to show, each with its record and its sentence, and their claims as one table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion import ledger, record
+from lib.companion import ledger
 from lib.companion.claims import number
+from lib.companion.record import SCALES
 from lib.files import folder
-from lib.site import read_record, readme_table
-from lib.site.readme_table import Finding
+from lib.site import figure_index, read_record
+from lib.site.figure_index import Entry
 
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
@@ -22,22 +23,25 @@ PAPERS = {  # letter: (title, arXiv number)
     ),
 }
 SOURCES = {  # of data, as a reader would say it
-    "synthetic": "synthetic",
     "data_dir": "real",
     "data": "real",
     "hub": "real, from the hub",
     "demo": "small embedded stand-in",
 }
+COLUMNS = (  # of the ledger, behind paper and statement
+    *("kind", "setting", "measured quantity", "theory", "measured", "margin", "seeds", "catches"),
+    *("holds", "remark"),
+)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale; `record` holds every key of `records.KINDS`, empty where the file has nothing usable."""
+    """One figure at one scale; `record` is as `read_record.read` gives it."""
 
     slug: str
     scale: str
-    saved: Mapping
-    finding: Finding | None
+    record: Mapping
+    entry: Entry | None
     folder: Path
     troubles: tuple[str, ...] = ()
 
@@ -54,33 +58,33 @@ class Figure:
         return f"{words}, paper {self.record['paper']}" if self.record["paper"] else words
 
     @property
-    def claims(self) -> list[Mapping]:
-        """The claims that can be read."""
-        return self.record["claims"]
+    def sentence(self) -> str:
+        """What one sees in it, as Markdown: the sentence of the index, else the caption."""
+        if self.entry is None:
+            return self.record["caption"] or "Nothing is known of this figure."
+        text = figure_index.filled(self.entry.sentence, self.record)
+        return text[:1].upper() + text[1:] + "."
 
     @property
     def failing(self) -> list[Mapping]:
-        """Those of them that do not hold."""
-        return [claim for claim in self.claims if claim["holds"] is not True]
+        """The claims that do not hold."""
+        return [claim for claim in self.record["claims"] if claim["holds"] is not True]
 
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        words = {
-            str(row["source"]): SOURCES.get(row["source"], row["source"])
+        names = {
+            "synthetic"
+            if row["source"] == "synthetic"
+            else f"{row['name']} ({SOURCES.get(row['source'], row['source'])})": None
             for row in self.record["data"]
         }
-        names = [(row["name"], row["source"]) for row in self.record["data"]]
-        return list(
-            dict.fromkeys(
-                words[s] if s == "synthetic" else f"{name} ({words[s]})" for name, s in names
-            )
-        )
+        return list(names)
 
     @property
     def alt(self) -> str:
-        """The picture in words: its number, then what its panels and lines show, or else its caption."""
-        shows = self.record.get("alt") or self.record["caption"] or "no description in the record"
+        """The picture in words: its number, then its panels and lines, or else its caption."""
+        shows = self.record["alt"] or self.record["caption"] or "no description in the record"
         return f"{self.title}. {shows}"
 
     @property
@@ -91,84 +95,96 @@ class Figure:
 
 
 def figures() -> list[Figure]:
-    """Every figure there is or should be: those of the README in its order, then the rest by name.
+    """Every figure there is or should be, by paper: those of the index in its order, then the rest.
 
-    A figure is expected where there is a record, a picture or a row of the README.
+    A figure is expected where there is a record, a picture or an entry of the index.
     """
-    base, rows = folder("figures"), readme_table.read()
-    known = {(row.scale, row.slug): row for row in rows}
-    files = [
-        path
-        for scale in record.SCALES
-        for path in (base / scale).glob("*")
-        if path.suffix in (".json", ".png")
-    ]
-    places = [
-        *known,
-        *sorted({(path.parent.name, path.stem) for path in files if not path.name.startswith(".")}),
-    ]
-    order = {slug: place for place, (_, slug) in reversed(list(enumerate(places)))}
+    base = folder("figures")
+    entries = {(entry.scale, entry.slug): entry for entry in figure_index.entries(base)}
+    files = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
+    there = {(p.parent.name, p.stem) for p in files if p.suffix in (".json", ".png")}
+    slugs = [slug for _, slug in entries] + sorted(slug for _, slug in there)
+    order = {slug: place for place, slug in reversed(list(enumerate(slugs)))}
     found = [
-        _figure(base / scale, slug, known.get((scale, slug)))
-        for scale, slug in dict.fromkeys(places)
+        _figure(base / scale, slug, entries.get((scale, slug)))
+        for scale, slug in {**entries, **dict.fromkeys(there)}
     ]
-    return sorted(found, key=lambda figure: (figure.record["paper"] or "~", order[figure.slug]))
+    return sorted(found, key=lambda f: (f.record["paper"] or "~", order[f.slug], f.scale))
 
 
 def largest(shown: list[Figure]) -> list[Figure]:
     """Of each slug the figure of the largest scale, in the same order."""
-    best = {}
-    for figure in shown:
-        rank = record.SCALES.index(figure.scale)
-        if figure.slug not in best or rank > record.SCALES.index(best[figure.slug].scale):
-            best[figure.slug] = figure
+    best = {f.slug: f for f in sorted(shown, key=lambda f: SCALES.index(f.scale))}
     return [figure for figure in shown if best[figure.slug] is figure]
 
 
-def _figure(place: Path, slug: str, finding: Finding | None) -> Figure:
-    saved, troubles = read_record.read(place / f"{slug}.json")
+def _figure(place: Path, slug: str, entry: Entry | None) -> Figure:
+    record, troubles = read_record.read(place / f"{slug}.json")
     if not (place / f"{slug}.png").exists():
         troubles.append(f"There is no picture figures/{place.name}/{slug}.png.")
-    return Figure(slug, place.name, saved, finding, place, tuple(troubles))
+    return Figure(slug, place.name, record, entry, place, tuple(troubles))
 
 
 def statements(shown: list[Figure]) -> list[dict]:
-    """One row per checked claim of the figures, and per ledger row that cannot be checked, for one
-    table.
+    """One row by COLUMNS per claim of the figures, and per statement that cannot be checked.
 
-    A ledger beside a record (figures/<scale>/<slug>.md) says more of the same claims and takes
-    their place.
+    Of each paper, ledgers come first: records that hold the statements of their claims.
     """
     found = []
-    # Whole ledgers first: sorting is stable, so each paper's figures keep their order behind it.
-    for figure in sorted(
-        shown, key=lambda f: (f.record["paper"] or "~", not (f.folder / f"{f.slug}.md").exists())
-    ):
-        path = figure.folder / f"{figure.slug}.md"
-        rows = ledger.read(path.read_text(encoding="utf-8")) if path.exists() else []
-        for row in rows or [_row(claim, figure) for claim in figure.claims]:
-            found.append({**row, "paper": figure.record["paper"], "figure": figure})
-    return found
+    for figure in shown:
+        paper, rows = figure.record["paper"], _markdown_ledger(figure)
+        place = (paper or "~", not (rows or figure.record["statements"]))
+        for row in rows or [*_claims(figure), *_unchecked(figure)]:
+            found.append((place, {"paper": paper, "figure": figure} | row))
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+
+def _markdown_ledger(figure: Figure) -> list[dict]:
+    """The rows of a ledger whose record does not hold its statements yet."""
+    path, read = figure.folder / f"{figure.slug}.md", getattr(ledger, "read", None)
+    if read is None or figure.record["statements"] or not path.exists():
+        return []
+    return read(path.read_text(encoding="utf-8"))
+
+
+def _claims(figure: Figure) -> Iterator[dict]:
+    seeds = len(figure.record["seeds"])
+    for claim in figure.record["claims"]:
+        source = str(claim["source"]).removeprefix(f"paper {figure.record['paper']}, ")
+        name, margin = claim.get("number") or source, claim.get("margin")
+        yield {
+            "statement": name,
+            "says": figure.record["statements"].get(name, {}).get("says", ""),
+            "kind": claim.get("kind", ""),
+            "setting": claim.get("setting") or figure.scale,
+            "measured quantity": claim["statement"],
+            "theory": claim["bound"],
+            "measured": measured(claim),
+            "margin": number(margin) if isinstance(margin, int | float) else "",
+            "seeds": str(claim.get("seeds") or seeds or ""),
+            "catches": ", ".join(claim.get("catches") or ()),
+            "holds": verdict(claim),
+            "remark": claim.get("remark", ""),
+        }
+
+
+def _unchecked(figure: Figure) -> Iterator[dict]:
+    for name, statement in figure.record["statements"].items():
+        if why := statement.get("why"):
+            says = statement.get("says", "")
+            yield {"statement": name, "says": says, "holds": "not checked", "remark": why}
+
+
+def verdict(claim: Mapping) -> str:
+    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
+    powerless = claim.get("catches") == [] and bool(claim.get("fails_if"))
+    return "NO" if claim["holds"] is not True else "no power" if powerless else "yes"
 
 
 def measured(claim: Mapping) -> str:
-    """The measured value as text; of a failing claim with more digits, which show by how little it fails."""
+    """The measured value with its interval; a failing claim has more digits: by how little."""
     if claim["measured"] is None:
         return "not a number"
-    return number(claim["measured"]) if claim["holds"] is True else f"{claim['measured']:.7g}"
-
-
-def _row(claim: Mapping, figure: Figure) -> dict:
-    margin = claim.get("margin")
-    return {
-        "statement": str(claim["source"]).removeprefix(f"paper {figure.record['paper']}, "),
-        "says": "",
-        "setting": figure.scale,
-        "measured quantity": claim["statement"],
-        "theory": claim["bound"],
-        "measured": measured(claim),
-        "margin": number(margin) if isinstance(margin, int | float) else "",
-        "seeds": str(len(figure.record["seeds"]) or ""),
-        "holds": "yes" if claim["holds"] is True else "NO",
-        "remark": "",
-    }
+    text = number(claim["measured"]) if claim["holds"] is True else f"{claim['measured']:.7g}"
+    ends = [number(end) for end in claim.get("interval") or () if end is not None]
+    return f"{text} [{', '.join(ends)}]" if len(ends) == 2 else text

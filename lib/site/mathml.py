@@ -1,6 +1,7 @@
-"""Markdown and TeX as HTML that needs no script: formulas become MathML, which browsers draw by themselves."""
+"""Markdown and TeX as HTML that needs no script: formulas become MathML."""
 
 import re
+from functools import cache
 from html import escape
 
 from latex2mathml.converter import convert
@@ -10,23 +11,22 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 _REWRITTEN = {r"\arg": r"\operatorname{arg}"}
 
 
+@cache
 def mathml(formula: str, display: bool = False) -> str:
-    """The TeX `formula` as one <math> element; a formula that cannot be read stays readable as TeX."""
+    """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
     text = formula.strip()
     for unknown, known in _REWRITTEN.items():
         text = re.sub(re.escape(unknown) + "(?![A-Za-z])", lambda _, known=known: known, text)
     plain = f"<code>{escape(formula)}</code>"
     try:
         converted = convert(text, display="block" if display else "inline")
-    except (
-        Exception
-    ):  # the converter raises errors of many kinds, and a page must not fail for one formula
+    except Exception:  # of many kinds; a page must not fail for one formula
         return plain
     return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer of notebook text, with formulas as MathML and without links beside headings."""
+    """nbconvert's renderer with formulas as MathML and without links beside headings."""
 
     def __init__(self):
         super().__init__(escape=False, exclude_anchor_links=True)
@@ -35,7 +35,8 @@ class _Renderer(IPythonRenderer):
         return mathml(body)
 
     def block_math(self, body: str) -> str:
-        return f'<span class="formula" tabindex="0" role="region" aria-label="formula">{mathml(body, True)}</span>'
+        around = 'class="formula" tabindex="0" role="region" aria-label="formula"'
+        return f"<span {around}>{mathml(body, True)}</span>"
 
     def latex_environment(self, name: str, body: str) -> str:
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
@@ -47,5 +48,13 @@ def html(markdown: str) -> str:
 
 
 def inline(markdown: str) -> str:
-    """One paragraph of Markdown as HTML without the paragraph around it, for a heading or a cell of a table."""
+    """One paragraph of Markdown as HTML without the paragraph around it."""
     return html(markdown).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def formulas(text: str) -> str:
+    """Plain text as HTML, in which only what stands between two $ becomes a formula."""
+    parts = text.split("$")
+    if len(parts) % 2 == 0:  # a lone $
+        return escape(text)
+    return "".join(mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))

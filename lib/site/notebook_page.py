@@ -1,4 +1,4 @@
-"""An executed notebook as the body of a web page: nbconvert, with code folded, formulas as MathML and no script."""
+"""An executed notebook as the body of a web page: code folded, formulas as MathML, no script."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,20 +10,12 @@ import nbformat
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from lib.companion.colab_cell import is_door
+from lib.companion.colab_cell import installs
 from lib.companion.notebook_cells import without_widget
-from lib.site import mathml
+from lib.site import mathml, tables
 
-TEMPLATES = Path(__file__).parent / "templates"
-SHOWN = [
-    "text/html",
-    "text/markdown",
-    "image/svg+xml",
-    "text/latex",
-    "image/png",
-    "image/jpeg",
-    "text/plain",
-]
+SHOWN = "text/html text/markdown image/svg+xml text/latex image/png image/jpeg text/plain".split()
+ACTIVE = "script style link iframe object embed meta base form".split()
 
 
 @dataclass(frozen=True)
@@ -35,62 +27,57 @@ class Page:
     troubles: tuple[str, ...]
 
 
-def page(path: Path, figures: Mapping[str, str], links: Iterable[str]) -> Page:
+def page(path: Path, descriptions: Mapping[str, str], links: Iterable[str]) -> Page:
     """The notebook at `path`; a file that is no notebook gives an empty page that says so.
 
-    figures: alternative text by slug, for the picture that a cell draws when the slug stands in its
-    source. links: the pages beside this one, to which its links to other notebooks lead; other
+    descriptions: alternative text by slug, for the picture of a cell in whose source the slug
+    stands. links: the pages beside this one, to which its links to other notebooks lead; other
     links into the repository become plain text, since the site does not hold those files.
     """
     if not path.exists():
         return Page(path.stem, "", ("It was never run: there is no executed copy and no .ipynb.",))
     try:
         notebook = nbformat.read(path, as_version=4)
-        cells = notebook.cells = [cell for cell in notebook.cells if not is_door(cell)]
+        cells = notebook.cells = [cell for cell in notebook.cells if not installs(cell)]
     except Exception as error:  # nbformat raises errors of many kinds for a damaged file
         return Page(path.stem, "", (f"The executed copy cannot be read: {type(error).__name__}.",))
     troubles = failures(cells)
     for cell in cells:
         if cell.cell_type == "code":
-            _describe(cell, figures)
+            _describe(cell, descriptions)
             cell.outputs = [without_widget(output) for output in cell.outputs]
-    heading = re.search(
-        r"^# +(.+)", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE
-    )
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    heading = re.search(r"^# +(.+)", text, re.MULTILINE)
     body, _ = _exporter().from_notebook_node(notebook)
-    return Page(
-        heading[1] if heading else path.stem, _accessible(linked(body, links)), tuple(troubles)
-    )
+    soup = bs4.BeautifulSoup(body, features="html.parser")
+    _link(soup, list(links))
+    _strip(soup)
+    _make_accessible(soup)
+    return Page(heading[1] if heading else path.stem, str(soup), tuple(troubles))
 
 
 def failures(cells) -> list[str]:
     """Each cell that raised, and how many never ran though others did."""
     code = [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
-    found = []
-    for place, cell in enumerate(code, 1):
-        for output in cell.outputs:
-            if output.output_type == "error":
-                found.append(f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300])
-    waiting = sum(cell.execution_count is None for cell in code)
-    if waiting:
-        found.append(f"{waiting} of {len(code)} code cells did not run.")
-    return found
-
-
-def _describe(cell, figures):
-    drawn = [
-        text for slug, text in figures.items() if re.search(rf"""["']{slug}["']""", cell.source)
+    found = [
+        f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300]
+        for place, cell in enumerate(code, 1)
+        for output in cell.outputs
+        if output.output_type == "error"
     ]
+    waiting = sum(cell.execution_count is None for cell in code)
+    return found + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
+
+
+def _describe(cell, descriptions):
+    """Alternative text for the pictures: that of the one figure named, else the first line."""
+    quoted = [t for slug, t in descriptions.items() if re.search(f"[\"']{slug}[\"']", cell.source)]
+    first = next((line for line in cell.source.splitlines() if line.strip()), "")
+    begins = f"Picture drawn by the cell that begins: {first}"
+    text = quoted[0] if len(quoted) == 1 else begins
     for output in cell.outputs:
-        for kind in ("image/png", "image/jpeg"):
-            if kind in output.get("data", {}):
-                first = next((line for line in cell.source.splitlines() if line.strip()), "")
-                text = (
-                    drawn[0]
-                    if len(drawn) == 1
-                    else f"Picture drawn by the cell that begins: {first}"
-                )
-                output.metadata.setdefault(kind, {}).setdefault("alt", text)
+        for kind in {"image/png", "image/jpeg"} & output.get("data", {}).keys():
+            output.metadata.setdefault(kind, {}).setdefault("alt", text)
 
 
 def _exporter():
@@ -98,15 +85,14 @@ def _exporter():
     return HTMLExporter(
         config=config,
         template_name="basic",
-        template_file=str(TEMPLATES / "cells.html.j2"),
+        template_file=str(tables.TEMPLATES / "cells.html.j2"),
         filters={"markdown2html": mathml.html},
         exclude_output_prompt=True,
     )
 
 
-def linked(html: str, beside: Iterable[str]) -> str:
-    """The HTML with links to notebooks leading to the pages `beside` this one, and links to other files undone."""
-    soup = bs4.BeautifulSoup(html, features="html.parser")
+def _link(soup: bs4.BeautifulSoup, beside: list[str]) -> None:
+    """Links to notebooks lead to the pages `beside` this one; links to other files are undone."""
     for link in soup.find_all("a", href=True):
         if re.match(r"https?:|#|mailto:", link["href"]):
             continue
@@ -116,24 +102,23 @@ def linked(html: str, beside: Iterable[str]) -> str:
             link["href"] = f"{page}.html"
         else:
             link.unwrap()
-    return str(soup)
 
 
-def _accessible(html: str) -> str:
-    """Tables that scroll on a small screen, also by keyboard; a text for every picture; nothing that runs or loads."""
-    soup = bs4.BeautifulSoup(html, features="html.parser")
-    for element in soup.find_all(
-        ["script", "style", "link", "iframe", "object", "embed", "meta", "base", "form"]
-    ):
+def _strip(soup: bs4.BeautifulSoup) -> None:
+    """Nothing is left that runs or loads from elsewhere."""
+    for element in soup.find_all(ACTIVE):
         element.decompose()
     for element in soup.find_all(True):
         for name in [name for name in element.attrs if name.startswith("on")]:
             del element[name]
         if element.name != "a" and re.match(r"\s*(https?:)?//", element.get("src") or ""):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
+
+
+def _make_accessible(soup: bs4.BeautifulSoup) -> None:
+    """Tables scroll on a small screen, also by keyboard; every picture has a text."""
     for table in soup.find_all("table"):
         around = {"class": "wide", "tabindex": "0", "role": "region", "aria-label": "table"}
         table.wrap(soup.new_tag("div", attrs=around))
     for image in soup.select("img:not([alt])"):
         image["alt"] = "Picture without a description"
-    return str(soup)

@@ -1,5 +1,4 @@
-"""Figure records as readers get them: one that is missing, damaged or of another schema is never an
-error.
+"""Figure records as readers get them: a damaged one, or one of another schema, is no error.
 
 What can be read is kept, and the troubles say in words what cannot.
 """
@@ -20,13 +19,14 @@ KINDS = {  # what a record of today's schema holds
     "numbers": dict,
     "provenance": dict,
 }
-OF_CLAIM = ("id", "statement", "source", "measured", "bound", "holds")
+OPTIONAL = {"alt": str, "statements": dict}  # statements: of a ledger, {number: {says, why}}
+OF_CLAIM = {"id", "statement", "source", "measured", "bound", "holds"}
 
 
 def read(path: Path) -> tuple[dict, list[str]]:
-    """The record with every key of KINDS, and what is wrong with it."""
+    """The record with every key of KINDS and OPTIONAL, and what is wrong with it."""
     name = f"figures/{path.parent.name}/{path.name}"
-    empty = {key: kind() for key, kind in KINDS.items()}
+    empty = {key: kind() for key, kind in (KINDS | OPTIONAL).items()}
     if not path.exists():
         return empty, [f"There is no record {name}; running its notebook makes it."]
     try:
@@ -35,30 +35,22 @@ def read(path: Path) -> tuple[dict, list[str]]:
         return empty, [f"The record {name} cannot be read: {type(error).__name__}."]
     if not isinstance(held, dict):
         return empty, [f"The record {name} is not a record."]
-    record = {
-        key: held[key] if isinstance(held.get(key), kind) else kind() for key, kind in KINDS.items()
-    }
-    record["alt"] = held.get("alt") if isinstance(held.get("alt"), str) else ""
-    lacking = [key for key, kind in KINDS.items() if not isinstance(held.get(key), kind)]
-    troubles = []
+    sound = {key: held[key] for key in empty if isinstance(held.get(key), type(empty[key]))}
+    record, lacking = empty | sound, [key for key in KINDS if key not in sound]
     for key, readable in (("claims", _is_claim), ("data", _is_data)):
-        whole = [row for row in record[key] if readable(row)]
-        lacking += (
-            [f"{len(record[key]) - len(whole)} of {len(record[key])} {key}"]
-            if whole != record[key]
-            else []
-        )
-        record[key] = whole
-    whole = {name: row for name, row in record["numbers"].items() if _is_number(row)}
-    lacking += [name for name in record["numbers"] if name not in whole]
-    record["numbers"] = whole
-    if held.get("schema") != SCHEMA or lacking:
-        schema = f"schema {held.get('schema', 'none')}" + (
-            "" if held.get("schema") == SCHEMA else f", not {SCHEMA}"
-        )
-        gone = f"; missing or unreadable: {', '.join(lacking)}" if lacking else ""
-        troubles.append(f"The record {name} has {schema}{gone}.")
-    return record, troubles
+        rows = record[key]
+        record[key] = [row for row in rows if readable(row)]
+        if record[key] != rows:
+            lacking.append(f"{len(rows) - len(record[key])} of {len(rows)} {key}")
+    lacking += [key for key, row in record["numbers"].items() if not _is_number(row)]
+    record["numbers"] = {key: row for key, row in record["numbers"].items() if _is_number(row)}
+    return record, _troubles(name, held.get("schema", "none"), lacking)
+
+
+def _troubles(name, schema, lacking):
+    other = f", not {SCHEMA}" if schema != SCHEMA else ""
+    gone = f"; missing or unreadable: {', '.join(lacking)}" if lacking else ""
+    return [f"The record {name} has schema {schema}{other}{gone}."] if other or gone else []
 
 
 def _plain(value):
@@ -66,7 +58,7 @@ def _plain(value):
 
 
 def _is_claim(row):
-    return isinstance(row, dict) and all(key in row for key in OF_CLAIM) and _plain(row["measured"])
+    return isinstance(row, dict) and OF_CLAIM <= row.keys() and _plain(row["measured"])
 
 
 def _is_data(row):

@@ -1,49 +1,47 @@
-"""Least nuclear, spectral or l_inf norm with all margins at least 1, as a cone program for
+"""Least nuclear, spectral, l_1 or l_inf norm with all margins at least 1, as a cone program for
 Clarabel.
 
-None of the three is differentiable or strictly convex: the minimum is unique, its W need not be,
+None of the four is differentiable or strictly convex: the minimum is unique, its W need not be,
 and an interior-point method ends in the middle of the optimal set. What is handed over is the dual,
 max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min
 ||W|| Clarabel stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10. The solver is
 pinned and its tolerances are tight, since the rank of a nuclear-norm solution depends on them.
 """
 
+import contextlib
 import warnings
 
 import numpy as np
 
+from lib.svm.scaling import shortened
+
 TOLERANCE = 1e-10
-NORMS = "nuclear", "spectral", np.inf
+NORMS = "nuclear", "spectral", 1.0, np.inf
 
 
 def least_norm(
     A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): vec W of least `norm` with A vec(W) >= 1, A (m, d d_z), and its duals (m,), up to
-    scale.
+    scale; None where Clarabel fails.
 
     shape (d, d_z); `unit` is the size of some feasible W: the program is solved in units of it.
     """
-    import cvxpy as cp  # here, since its import takes longer than all solvers of the other norms together
+    import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 
+    dual_norm = {"nuclear": cp.sigma_max, "spectral": cp.normNuc, 1: cp.norm_inf, np.inf: cp.norm1}
     beta, S = cp.Variable(len(A), nonneg=True), cp.Variable(shape)
-    dual_size = {"nuclear": cp.sigma_max, "spectral": cp.normNuc, np.inf: cp.norm1}[norm](S)
-    pulled = cp.vec(S, order="C") == (A * unit).T @ beta
-    program = cp.Problem(cp.Maximize(cp.sum(beta)), [pulled, dual_size <= 1])
+    rows, asked = shortened(A * unit)
+    pulled = cp.vec(S, order="C") == rows.T @ beta
+    total = cp.sum(beta) if (asked == 1).all() else asked @ beta
+    program = cp.Problem(cp.Maximize(total), [pulled, dual_norm[norm](S) <= 1])
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Solution may be inaccurate"
-        )  # the caller judges, from w and beta
-        program.solve(
-            solver=cp.CLARABEL,
-            tol_gap_abs=TOLERANCE,
-            tol_gap_rel=TOLERANCE,
-            tol_feas=TOLERANCE,
-            max_iter=500,
-        )
+        # The caller judges, from w and beta.
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        accuracies = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE)
+        with contextlib.suppress(cp.error.SolverError):
+            program.solve(solver=cp.CLARABEL, max_iter=500, **accuracies)
     if beta.value is None:
-        raise RuntimeError(
-            f"Clarabel ended with {program.status} on the {norm} norm; solve it in the Frobenius norm"
-        )
+        return None
     w = pulled.dual_value  # cvxpy leaves its sign open for an equation
-    return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0)
+    return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0) * asked

@@ -7,14 +7,20 @@ conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constr
 that set, solve, exchange what is wrong.
 """
 
+import contextlib
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
-ACCURACY = (
-    1e-9  # largest relative duality gap and constraint violation of a returned Frobenius solution
+from lib.attention.coordinates import constraint_rows
+
+ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
+DEPENDENT = (
+    1e-10  # a combination of constraints this small, relative to its terms, proves Infeasible
 )
 
 
@@ -22,9 +28,10 @@ class Infeasible(ValueError):
     """No W (or v) reaches positive margins, whatever the norm.
 
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
-    one, and sum certificate_{i,t} (x_{i,s_i} - x_{i,t}) z_i^T = 0, for the head sum certificate_i
-    y_i x_{i,s_i} = 0, so that the constraints, summed with it, would say 0 >= 1. `residual` is the
-    norm of that sum relative to its largest term, `run` the run it happened in.
+    one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T for the tokens
+    and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1.
+    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all
+    <a_m, W> above residual ||a_m||. `run` is the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
@@ -36,39 +43,66 @@ class Infeasible(ValueError):
         ]
         more = f" and {len(terms) - 6} more" if len(terms) > 6 else ""
         super().__init__(
-            f"{problem} of run {run} is infeasible: this non-negative combination of its constraints is zero "
-            f"(relative residual {residual:.1e}): {', '.join(shares)}{more}. "
+            f"{problem} of run {run} is infeasible: this non-negative combination of its "
+            f"constraints is zero (relative residual {residual:.1e}): {', '.join(shares)}{more}. "
             "Select other tokens, or raise the dimension."
         )
 
 
-def solve(K, delta, z, problem, run, shape):
-    """The dual solution beta (m,) of one run, and the name of the method that found it.
+@dataclass(frozen=True)
+class Constraints:
+    """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
 
-    K (m, m) the Gram matrix of the m = n S constraints; delta (n, S, d) and z (n, d_z) their
-    factors; `problem`, `run` and the `shape` of a certificate are for messages. Raises Infeasible
-    with a Farkas certificate, and RuntimeError where no solution within ACCURACY was found.
+    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `scaling`);
+    `problem` and `run` are for messages.
     """
-    unknowns = min(delta.shape[-1], len(K)) * min(z.shape)  # of W within the spans of delta and z
-    if len(K) <= unknowns:
+
+    problem: str
+    run: int
+    shape: tuple[int, ...]
+    delta: np.ndarray
+    z: np.ndarray
+    stretch: np.ndarray
+
+    def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
+        """The error with the certificate x (m,) of the stretched rows, as one of the rows given."""
+        weights = x * self.stretch
+        certificate = (weights / weights.sum()).reshape(self.shape)
+        return Infeasible(self.problem, self.run, certificate, residual)
+
+
+def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str]:
+    """The dual solution beta (m,) of one run, the margins (m,) of its W, and the method's name.
+
+    K (m, m) is the Gram matrix of the constraints. Raises Infeasible with a Farkas certificate, and
+    RuntimeError where neither a solution within ACCURACY nor a proof that there is none was found.
+    """
+    delta, z = constraints.delta, constraints.z
+    length = np.sqrt(np.diag(K))  # ||a_m||
+    if not length.all():
+        zero = length == 0
+        raise constraints.infeasible(zero / zero.sum(), 0.0)
+    if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
         beta = block_pivoting(K)
-        if beta is not None and _accurate(K, beta):
-            return beta, "block principal pivoting"
-    beta, x = _proximal(K)
+        if _accurate(K, beta, constraints):
+            return beta, _margins(K, beta, constraints), "block principal pivoting"
+    beta, guess = _proximal(K, length, constraints)
     if beta is not None:
-        return beta, "proximal block principal pivoting"
-    x, residual = _null_combination(constraint_rows(*thin(delta, z)[:2]), x)
-    if residual < 1e-10:
-        raise Infeasible(problem, run, x.reshape(shape), residual)
+        return beta, _margins(K, beta, constraints), "proximal block principal pivoting"
+    unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
+    for find in (lambda: guess, lambda: _least_distance(unit_rows)):
+        x, residual = _null_combination(unit_rows, find())
+        if residual < DEPENDENT:
+            raise constraints.infeasible(x / length, residual)
+    beta = block_pivoting(K, support=x > 0)
+    if _accurate(K, beta, constraints):
+        return beta, _margins(K, beta, constraints), "least distance, block principal pivoting"
     raise RuntimeError(
-        f"{problem} of run {run}: no solution within {ACCURACY:.0e}, and no proof that there is none; its "
-        "constraints are nearly dependent. Rescale the tokens to a common norm, or select other tokens."
+        f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and "
+        "no proof that there is none. Its constraints have norms within a factor "
+        f"{length.max() / length.min():.0e}; scaled to norm 1 they leave no W of norm 1 a margin "
+        f"above {residual:.0e}. Rescale the tokens to a common norm, or select other tokens."
     )
-
-
-def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (n S, d d_z): margins = rows @ vec(W). delta (n, S, d), z (n, d_z)."""
-    return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
 
 
 def block_pivoting(
@@ -115,43 +149,61 @@ def block_pivoting(
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * m)[0]
 
 
-def _accurate(K, beta):
-    margins = K @ beta
+def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z); beta (m,), delta (n, S, d), z (n, d_z)."""
+    pulled = beta.reshape(len(z), 1, -1) @ delta  # (n, 1, d)
+    return pulled[:, 0].T @ z
+
+
+def _margins(K, beta, constraints):
+    """K beta (m,); where its terms are so much larger than it that digits are lost, those of W."""
+    length = np.sqrt(np.diag(K))
+    if np.finfo(float).eps * (length @ beta) * length.max() < ACCURACY / 100:
+        return K @ beta
+    pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
+    return np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
+
+
+def _accurate(K, beta, constraints):
+    """Whether beta (m,) proves itself: margins at least 1, and a gap, within ACCURACY."""
+    if beta is None:
+        return False
+    margins = _margins(K, beta, constraints)
     value = beta @ margins
-    closed = abs(beta.sum() - value) <= ACCURACY * value
-    return np.isfinite(value) and 1 - margins.min() <= ACCURACY and closed
+    if not (np.isfinite(value) and value > 0):
+        return False
+    closed = abs(constraints.stretch @ beta - value) <= ACCURACY * value
+    return 1 - (margins / constraints.stretch).min() <= ACCURACY and closed
 
 
-def _proximal(K):
+def _proximal(K, length, constraints):
     """(beta, x): the dual solution for any K, or None for it; and the x that it comes from.
 
-    x solves min_{x >= 0} ||A^T x||^2 / scale^2 + (1^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
-    which has a solution whether or not a w exists: with A A^T = K, beta = x / (scale^2 (1 - 1^T x))
-    if one does; otherwise A^T x = 0 and 1^T x = 1. Each step adds rho ||x - last||^2, which
-    vanishes as the steps converge and leaves no singular matrix.
+    With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
+    min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
+    which has a solution whether or not a W exists: if one does, beta = x / (1 - b^T x) up to units;
+    otherwise the sum is zero and b^T x = 1. Each step adds rho ||x - last||^2, which vanishes as
+    the steps converge and leaves no singular matrix.
     """
-    scale = np.sqrt(np.diag(K).max())
-    bounded = K / scale**2 + 1 if scale > 0 else np.ones_like(K)
+    b = length.min() / length
+    bounded = K / np.outer(length, length) + np.outer(b, b)
     diagonal = np.diag(bounded).copy()
     x, nearest = np.zeros(len(K)), bounded.sum(1)
-    support = nearest <= np.median(
-        nearest
-    )  # a first guess: what the sum of all constraints satisfies least
+    support = nearest <= np.median(nearest)  # a guess: what their sum satisfies least
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
-        new = block_pivoting(bounded, 1 + rho * x, support)
+        new = block_pivoting(bounded, b + rho * x, support)
         if new is None:
             break
         x, support = new, new > 0
-        slack = 1 - x.sum()
+        slack = 1 - b @ x
         if slack > 1e-13 and rho < 1e-6:
-            beta = x / (scale**2 * slack)
-            if _accurate(K, beta):
+            beta = x / (length.min() * length * slack)
+            if _accurate(K, beta, constraints):
                 return beta, x
-    beta = block_pivoting(
-        K, support=support
-    )  # 1 - 1^T x loses digits where W is large; its support is right
-    return (beta if beta is not None and _accurate(K, beta) else None), x
+    # 1 - b^T x loses digits where W is large; its support is right.
+    beta = block_pivoting(K, support=support)
+    return (beta if _accurate(K, beta, constraints) else None), x
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -166,22 +218,28 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     return flat.T.reshape(n, S, -1), queries.T, token_basis, query_basis
 
 
-def _null_combination(rows, x):
-    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x|| relative to its largest
-    term.
+def _least_distance(unit_rows):
+    """x >= 0 of the least ||sum x_m rows_m||^2 + (1^T x - 1)^2, by exchanges on the rows (m, D).
 
-    Entries that would turn negative are left out; where no such x is found, that norm is infinite.
+    Slower than `_proximal`, and exact to rounding where the Gram matrix has lost half the digits.
     """
-    support = np.flatnonzero(x > 0)
+    rows = np.vstack([unit_rows.T, np.ones(len(unit_rows))])
+    with contextlib.suppress(RuntimeError):  # no end within maxiter
+        return nnls(rows, np.eye(len(rows))[-1], maxiter=30 * len(unit_rows))[0]
+    return np.zeros(len(unit_rows))
+
+
+def _null_combination(unit_rows, x):
+    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm 1."""
+    if not x.any():
+        return x, np.inf
+    best, support = x / x.sum(), np.flatnonzero(x)
     while support.size:
-        inside = rows[support]
+        inside = unit_rows[support]
         weights = x[support] - np.linalg.lstsq(inside.T, x[support] @ inside, rcond=None)[0]
-        if weights.sum() < 0.5:  # the projection of a proof, which sums to one, hardly moves it
+        if weights.min() > 0:
+            best = np.zeros(len(x))
+            best[support] = weights / weights.sum()
             break
-        if weights.min() >= 0:
-            x = np.zeros(len(x))
-            x[support] = weights / weights.sum()
-            largest = (x[support] * np.linalg.norm(inside, axis=1)).max()
-            return x, np.linalg.norm(x[support] @ inside) / largest if largest > 0 else 0.0
-        support = support[weights > 0]
-    return x, np.inf
+        support = support[weights > 0]  # what would turn negative is left out
+    return best, np.linalg.norm(best @ unit_rows)

@@ -14,7 +14,9 @@ exponents are approached from 2.
 
 import numpy as np
 
+from lib.attention.coordinates import lp_norm as norm
 from lib.svm.frobenius import block_pivoting
+from lib.svm.scaling import shortened
 
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
 
@@ -28,22 +30,20 @@ def least_norm(
     Starts from a feasible w and from duals beta, such as those of the Frobenius SVM; returns the
     best found.
     """
-    unit = np.abs(w).max()
-    A, w, beta = (
-        A * unit,
-        w / unit,
-        beta / unit**2,
-    )  # entries of order one, whatever the units of the tokens
+    unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
+    A, asked = shortened(A * unit)
+    w, beta = w / unit, beta / unit**2 / asked
     exponent = max(p, p / (p - 1))
     stages = [*2 * 1.5 ** np.arange(1, np.log(exponent / 2) / np.log(1.5)), exponent]
     with np.errstate(all="ignore"):  # extreme exponents overflow; the caller checks the gap
         for stage in stages[:-1]:
-            w, beta = _newton(A, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2)
-        w, beta = _newton(A, p, w, beta, GOAL)
-    return w * unit, beta
+            w, beta = _newton(A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2)
+        w, beta = _newton(A, asked, p, w, beta, GOAL)
+    return w * unit, beta * asked
 
 
-def _newton(A, p, w, beta, goal):
+def _newton(A, asked, p, w, beta, goal):
+    # A w >= asked (m,), with duals beta
     q = p / (p - 1)
     best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
     least, patience = np.inf, 5
@@ -51,25 +51,25 @@ def _newton(A, p, w, beta, goal):
         # A conjugate pair (w, s), scaled to the least margin 1 (p > 2) or the best multiple of beta
         # (p <= 2).
         if p > 2:
-            margins = A @ w
+            margins = A @ w / asked
             w, margins = w / margins.min(), margins / margins.min()
             s = _power(w, p - 1)
         else:
             s = A.T @ beta
-            factor = (beta.sum() / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
+            factor = (asked @ beta / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
             s, beta = factor * s, factor * beta
             w = _power(s, q - 1)
-            margins = A @ w
+            margins = A @ w / asked
         primal = norm(w, p) / margins.min() if margins.min() > 0 else np.inf
         if primal < upper:
             best_w, upper = w / margins.min(), primal
         weights = _weights(w, p)
         centre = w - weights * s
-        new = _weighted(A, weights, 1 - A @ centre, beta)
+        new = _weighted(A, weights, asked - A @ centre, beta)
         if new is None:
             break
         pulled = A.T @ new
-        dual = new.sum() / norm(pulled, q)
+        dual = asked @ new / norm(pulled, q)
         if dual > lower:
             best_beta, lower = new, dual
         gap = 1 - lower / upper
@@ -79,10 +79,12 @@ def _newton(A, p, w, beta, goal):
             break
         if p > 2:
             step = centre + weights * pulled - w
-            a = _shorten(w, step, p, margins, A @ step, np.min)  # ||w|| at least margin 1
+            a = _shorten(w, step, p, margins, A @ step / asked, np.min)  # ||w|| at least margin 1
             w, beta = w + a * step, new
         else:
-            a = _shorten(s, pulled - s, q, beta, new - beta, np.sum)  # 1 / the lower bound
+            a = _shorten(
+                s, pulled - s, q, asked * beta, asked * (new - beta), np.sum
+            )  # 1 / the lower bound
             beta = beta + a * (new - beta)
         if a == 0:
             break
@@ -113,7 +115,7 @@ def _weighted(A, weights, b, beta):
 
 
 def _shorten(x, dx, exponent, y, dy, reduce):
-    """The first a of 1, 1/2, 1/4, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or zero."""
+    """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or 0."""
     start = norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
         # Flat to rounding long before its argument is exact: the last digits come from accepting
@@ -125,10 +127,3 @@ def _shorten(x, dx, exponent, y, dy, reduce):
 
 def _power(a, exponent):
     return np.sign(a) * np.abs(a) ** exponent
-
-
-def norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p over the last axis, without overflow or underflow at large p."""
-    largest = np.abs(w).max(-1, keepdims=True)
-    unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
-    return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)

@@ -6,6 +6,9 @@ In: a network, batches, an optimiser whose `step(closure)` states its constant. 
 `mirror_descent` hold the optimisers.
 """
 
+from lib.training import threads  # first: it must come before torch
+
+# isort: split
 from lib.training.loop import (
     Batches,
     Checkpoints,
@@ -32,5 +35,6 @@ __all__ = [
     "cross_entropy",
     "initialised",
     "running_mean",
+    "threads",
     "train",
 ]

@@ -1,4 +1,4 @@
-"""Random crops and flips of whole batches, on the device that holds them; nothing but torch is needed."""
+"""Random crops and flips of whole batches, on the device that holds them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, paddi
 
 @dataclass(frozen=True)
 class Resize:
-    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear; `size` None keeps s."""
+    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear.
+
+    `size` None keeps s.
+    """
 
     standardise: Callable[[Tensor], Tensor]
     size: int | None = None
@@ -37,9 +40,8 @@ class Resize:
         images = self.standardise(images)
         if self.size is None or self.size == images.shape[-1]:
             return images
-        return F.interpolate(
-            images, size=(self.size, self.size), mode="bilinear", align_corners=False
-        )
+        size = (self.size, self.size)
+        return F.interpolate(images, size=size, mode="bilinear", align_corners=False)
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,10 @@ class AugmentedBatches(Batches):
         return (images if self.transform is None else self.transform(images)), self.targets[rows]
 
     def _draw(self, step: int) -> list[np.ndarray]:
-        """Top, left and mirrored for this part's rows; drawn for the whole batch, so that parts make no difference."""
+        """Top, left and mirrored for this part's rows, drawn for the whole batch for every part."""
         key = int(seeds.stream(self.seed, "batches").integers(2**63))
-        rng = np.random.default_rng(
-            [key, step, 1]
-        )  # three numbers: no order of an epoch has this stream
+        # Three numbers, where the order of an epoch has two: no two draws share a stream.
+        rng = np.random.default_rng([key, step, 1])
         top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
         k, n = self.part
         return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]

@@ -1,4 +1,4 @@
-"""Shuffled mini-batches as a function of seed and step, so that a run can be taken up at any step."""
+"""Shuffled mini-batches as a function of seed and step, so that a run can go on from any step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Batches:
         targets: (N,).
         size: rows of a batch; more than N raises ValueError.
         seed: the run's integer seed.
-        transform: applied to the rows of `inputs` that a batch takes, for example `images.Standardise`.
+        transform: applied to the rows of `inputs` that a batch takes, as `images.Standardise`.
         part: (k, n) for the k-th of n equal parts of every batch; see `share`.
     """
 
@@ -38,11 +38,13 @@ class Batches:
     def __post_init__(self):
         if len(self.inputs) != len(self.targets):
             raise ValueError(
-                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}; they must agree"
+                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)};"
+                " they must agree"
             )
         if not 0 < self.size <= len(self.inputs):
             raise ValueError(
-                f"size must lie between 1 and the {len(self.inputs)} rows there are, got {self.size}"
+                f"size must lie between 1 and the {len(self.inputs)} rows there are,"
+                f" got {self.size}"
             )
         if self.size % self.part[1]:
             raise ValueError(
@@ -57,9 +59,8 @@ class Batches:
     def rows(self, step: int) -> Tensor:
         """Row numbers of batch `step` (from 0): (size,), or this part's (size / n,)."""
         epoch, place = divmod(step, self.per_epoch)
-        rows = _order(self.seed, epoch, len(self.inputs))[
-            place * self.size : (place + 1) * self.size
-        ]
+        order = _order(self.seed, epoch, len(self.inputs))
+        rows = order[place * self.size : (place + 1) * self.size]
         k, n = self.part
         return rows.reshape(n, -1)[k]  # (size,) -> (n, size / n) -> (size / n,)
 
@@ -74,7 +75,7 @@ class Batches:
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
     def share(self, k: int, n: int) -> "Batches":
-        """The k-th of n equal parts of every batch, for process k of n; ValueError if n does not divide size."""
+        """The k-th of n equal parts of every batch; ValueError if n does not divide `size`."""
         return replace(self, part=(k, n))
 
 

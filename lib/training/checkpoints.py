@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: written whole or not at all, and read back only by the same configuration."""
+"""Checkpoints of a training run: written whole or not at all, read back only by the same run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,10 @@ class Checkpoints:
 
     Args:
         path: one file, replaced at every checkpoint; a run that finds it goes on from there.
-        every: steps between checkpoints, 1 or more, else ValueError. The end of the run is saved too.
-        configuration: what tells this run from others beyond what `train` sees for itself (optimiser and
-            options, parameters and their shapes, batches, steps, seed): network, data, loss, the start's seed.
+        every: steps between checkpoints, 1 or more, else ValueError. The run's end is saved too.
+        configuration: what tells this run from others (network, data, loss, the start's seed)
+            beyond what `train` sees for itself (optimiser and options, parameters and their shapes,
+            batches, steps, seed).
     """
 
     path: Path
@@ -55,8 +56,8 @@ class Checkpoints:
             kept = "the one before it is kept" if self.path.exists() else "there is none yet"
             raise OSError(
                 cause.errno,
-                f"the checkpoint after step {step} could not be written to {self.path.parent} ({cause.strerror}; "
-                f"{_needed(content):.1f} MB); {kept}",
+                f"the checkpoint after step {step} could not be written to {self.path.parent}"
+                f" ({cause.strerror}; {_needed(content):.1f} MB); {kept}",
             ) from None
 
     def load(self, configuration: Mapping) -> tuple[int, dict] | None:
@@ -98,11 +99,8 @@ def flat(values: Mapping, above: str = "") -> dict[str, str]:
     """Nested mappings as {"outer.inner": text of the value}."""
     found = {}
     for key, value in values.items():
-        found |= (
-            flat(value, f"{above}{key}.")
-            if isinstance(value, Mapping)
-            else {f"{above}{key}": repr(value)}
-        )
+        name = f"{above}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: repr(value)}
     return found
 
 
@@ -110,11 +108,6 @@ def _needed(value) -> float:
     """Megabytes of the tensors in a nest of dicts and lists."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size() / 1e6
-    parts = (
-        value.values()
-        if isinstance(value, Mapping)
-        else value
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return sum(map(_needed, parts))
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return sum(map(_needed, value)) if isinstance(value, list | tuple) else 0.0

@@ -8,7 +8,6 @@ notebook.
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -294,10 +293,8 @@ def _drift(accelerator, model: nn.Module, done: int) -> float:
 
 
 def _accelerator(cpu: bool):
-    with warnings.catch_warnings():
-        # accelerate pulls in tqdm's notebook bar, which asks for a package that nothing here uses.
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        from accelerate import Accelerator
+    from accelerate import Accelerator
+
     return Accelerator(cpu=cpu)
 
 

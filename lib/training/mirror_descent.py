@@ -53,10 +53,10 @@ class MirrorDescent(torch.optim.Optimizer):
 
     Args:
         params: parameters or parameter groups; a group may carry its own `lr`, `p` and `normalize`.
-        lr: η, above 0. With `normalize` off its scale depends strongly on p; see the table of paper C.
+        lr: η, above 0. With `normalize` off its scale depends strongly on p; see paper C's table.
         p: any number above 1; 2 is SGD. Near 1 weights become sparse, large p levels them.
-        normalize: g / (‖g‖_q + ε) in place of g, 1/p + 1/q = 1, one norm per parameter group; ε is `EPS`. Put W
-            and v into groups of their own for the joint rule of paper C.
+        normalize: g / (‖g‖_q + ε) in place of g, 1/p + 1/q = 1, one norm per parameter group; ε is
+            `EPS`. Put W and v into groups of their own for the joint rule of paper C.
 
     Weights at exactly zero. For p < 2 the inverse map is flat at 0: a weight at 0 moves by |η
     g|^(1/(p-1)), which for p = 1.1 is the tenth power, and in float32 rounds to 0 again. Were U =
@@ -80,9 +80,8 @@ class MirrorDescent(torch.optim.Optimizer):
         if not (math.isfinite(lr) and lr > 0):
             raise ValueError(f"lr must be above 0 and finite, got {lr}")
         super().__init__(params, {"lr": lr, "p": p, "normalize": normalize})
-        self._versions: dict[
-            Tensor, int
-        ] = {}  # of each parameter when its mirrored weights were last true
+        # Of each parameter when its mirrored weights were last true.
+        self._versions: dict[Tensor, int] = {}
 
     def add_param_group(self, group: dict) -> None:
         p = group.get("p", self.defaults["p"])

@@ -99,6 +99,12 @@ def with_entry(value):
         (dict(opt=np.array([0, 1, 4])), "token indices 0 ... 3"),
         (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
         (dict(u=None), "give opt, or u"),
+        (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
+        (dict(X=1e160 * X), "X has largest entry .*e.160, whose square"),
+        (dict(X=1e-200 * X), "X has largest entry .*e-200, whose square"),
+        (dict(u=1e200 * u), "u has largest entry 1e.200"),
+        (dict(X=X + 1j), "X holds complex128 values; it needs real numbers"),
+        (dict(X=X.astype(str)), "X holds <U.* values; it needs real numbers"),
     ],
 )
 def test_bad_input_is_named(change, message):
@@ -113,12 +119,37 @@ def test_a_tie_for_the_opt_token_is_refused():
         tokens.token_set(repeated, y, u=y[1] * 10 * repeated[1, 0])
 
 
-@pytest.mark.parametrize("call", [
-    lambda: tokens.class_mean_tokens(0, noise=0.0),
-    lambda: tokens.class_mean_tokens(0, signal=float("nan")),
-    lambda: tokens.class_mean_tokens(0, d=2),
-    lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
-])  # fmt: skip
-def test_generators_refuse_impossible_settings(call):
-    with pytest.raises(ValueError):
-        call()
+IMPOSSIBLE = {
+    "noise = 0.0": lambda: tokens.class_mean_tokens(0, noise=0.0),
+    "signal = nan": lambda: tokens.class_mean_tokens(0, signal=float("nan")),
+    "d = 2": lambda: tokens.class_mean_tokens(0, d=2),
+    "n T = 60 exceeds d = 59": lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
+    "n = 0; it must be a whole number, at least 1": lambda: tokens.unit_tokens(0, n=0),
+    "T = 1": lambda: tokens.two_token_gaussian(0, T=1),
+    "d = 0": lambda: tokens.unit_tokens(0, d=0),
+    "seeds is empty": lambda: tokens.unit_tokens([]),
+    "seed = -1": lambda: tokens.unit_tokens(-1),
+    "seed = 0.5": lambda: tokens.unit_tokens(0.5),
+}
+
+
+@pytest.mark.parametrize("message", IMPOSSIBLE)
+def test_generators_refuse_impossible_settings(message):
+    with pytest.raises(ValueError, match=message):
+        IMPOSSIBLE[message]()
+
+
+def test_repr_says_sizes_and_norms_and_no_arrays():
+    shown = repr(tokens.class_mean_tokens(0, n=6, T=4, d=30, signal=2.5))
+    assert shown == (
+        "TokenSet(runs=1, n=6, T=4, d=30, d_z=30; largest ||x|| = 2.5, ||u|| = 1 ... 1)"
+    )
+
+
+def test_weights_are_the_softmax_of_the_logits_at_any_size():
+    data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
+    W = 1e5 * np.random.default_rng(0).standard_normal((2, 5, 5))
+    at = attention.slopes(attention.logits(data, W), attention.scores(data, data.u))
+    np.testing.assert_allclose(attention.weights(data, W), np.exp(at.log_weights), atol=1e-15)
+    even = attention.weights(data, 0 * W)
+    np.testing.assert_allclose(even, 1 / 4)

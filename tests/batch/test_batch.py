@@ -1,4 +1,6 @@
-"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures leave."""
+"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures
+leave.
+"""
 
 import dataclasses
 import json
@@ -18,8 +20,8 @@ import psutil
 import pytest
 
 from lib import files
+from lib.batch import command, compare, kernel, publish, staleness
 from lib.batch import job as jobs
-from lib.batch import plan, runner
 from lib.companion import colab_cell, parameters
 from lib.data import images, texts
 
@@ -86,11 +88,11 @@ class Repository:
         if shutil.which("git"):
             self.git("init", "--quiet")
 
-    def start(self, *arguments):
+    def start(self, *arguments, **settings):
         return subprocess.Popen(
             [sys.executable, "-m", "lib.batch", *arguments],
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | settings,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -99,8 +101,8 @@ class Repository:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
-    def batch(self, *arguments):
-        process = self.start(*arguments)
+    def batch(self, *arguments, **settings):
+        process = self.start(*arguments, **settings)
         output, _ = process.communicate(timeout=120)
         return SimpleNamespace(status=process.returncode, output=output, lines=output.splitlines())
 
@@ -122,10 +124,13 @@ class Repository:
             "-c",
             "commit.gpgsign=false",
         ]
-        subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True)
+        run = dict(cwd=self.root, check=True, capture_output=True, text=True)
+        return subprocess.run(["git", *who, *arguments], **run).stdout
 
     def commit_record(self, **changes):
-        """Commit the record of 01_good with `changes`, and leave the true one in the working tree."""
+        """Commit the record of 01_good with `changes`, and leave the true one in the working
+        tree.
+        """
         path = self.demo / "01_good.json"
         true = path.read_bytes()
         path.write_text(json.dumps(json.loads(true) | changes))
@@ -235,8 +240,9 @@ def test_dry_run_runs_nothing(repository, first):
 
 def test_touching_lib_reruns_and_says_which_modules(repository, edited):
     edited("lib/companion/claims.py", "import math", "import math  # edited")
-    edited("lib/dynamics/rules.py", "import", "import ")
-    assert repository.why() == "lib changed: companion/claims.py, dynamics/rules.py"
+    edited("lib/provenance.py", "import json", "import json  # edited")
+    edited("lib/dynamics/rules.py", "import", "import ")  # nothing that the notebook draws on
+    assert repository.why() == "lib changed: companion/claims.py, provenance.py"
 
 
 def test_changed_source_and_parameter_are_named(repository, edited):
@@ -289,7 +295,9 @@ def test_changed_data_are_named(monkeypatch, used, now, words):
     monkeypatch.setattr(
         texts if "instead_of" in used else images, "identity", lambda name, demo: now
     )
-    assert plan._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
+    assert (
+        staleness._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
+    )
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
@@ -326,8 +334,8 @@ def test_own_parameters_leave_figures_alone(repository, first):
     assert done.status == 0, done.output
     assert "01_good: custom parameters, not compared; held 0 of 1 claims, not few" in done.lines
     assert repository.files("figures", "runs/demo", "notebooks") == before
-    (folder,) = (repository.root / "runs" / "custom").iterdir()
-    assert folder.name.startswith("01_good-") and (folder / "01_good.ipynb").exists()
+    (copy,) = (repository.root / "runs" / "custom").glob("01_good-*/01_good.ipynb")
+    folder = copy.parent
     assert json.loads((folder / "figures" / "demo" / "01_good.json").read_text())["seeds"] == list(
         range(8)
     )
@@ -337,8 +345,8 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     path = repository.notebooks / "01_good.ipynb"
     assert repository.batch("01_good", "--store").status in (0, 1)
     stored = nbformat.read(path, 4)
-    assert [c.id for c in stored.cells] == ["cell-00", "door", "cell-01", "cell-02", "cell-03"]
-    stored.cells = [cell for cell in stored.cells if not colab_cell.is_door(cell)]
+    assert [c.id for c in stored.cells] == ["cell-00", "install", "cell-01", "cell-02", "cell-03"]
+    stored.cells = [cell for cell in stored.cells if not colab_cell.installs(cell)]
     source = jupytext.read(repository.notebooks / "01_good.py")
     assert [(c.cell_type, c.source, c.metadata) for c in stored.cells] == [
         (c.cell_type, c.source, c.metadata) for c in source.cells
@@ -403,12 +411,12 @@ def test_interrupted_batch_keeps_what_is_finished_and_nothing_else(repository, f
         output.append(line)
         if line.startswith("ok   01_good"):
             break
-    asleep = repository.runs / "03_hangs" / "figures" / "demo" / "03_hangs.json"
+    asleep = "03_hangs/run-*/figures/demo/03_hangs.json"
     for _ in range(300):
-        if asleep.exists():
+        if list(repository.runs.glob(asleep)):
             break
         time.sleep(0.1)
-    assert asleep.exists(), "the second notebook never got as far as its figure"
+    assert list(repository.runs.glob(asleep)), "the second notebook never got as far as its figure"
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
     os.killpg(process.pid, sent)
@@ -425,10 +433,22 @@ def test_interrupted_batch_keeps_what_is_finished_and_nothing_else(repository, f
     assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes only there")
+def test_a_path_that_the_c_locale_cannot_write_is_one_sentence(tmp_path):
+    place = tmp_path / "größe"
+    place.mkdir()
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = ENVIRONMENT | plain | {"RUNS_DIR": str(place), "PYTHONPATH": str(files.ROOT)}
+    command = [sys.executable, "-m", "lib.batch", "01", "--dry-run"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 2 and done.stdout == b""
+    assert done.stderr.count(b"\n") == 1 and b"set PYTHONUTF8=1" in done.stderr
+
+
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS_DIR", str(tmp_path))
-    return jobs.Job("01_good", "demo", {}, NOTEBOOK.format(name="01_good", last="pass"), {}, False)
+    return jobs.Job("01_good", "demo", {}, NOTEBOOK.format(name="01_good", last="pass"), {})
 
 
 def test_job_keeps_its_folders_on_a_worker_with_other_settings(job, tmp_path, monkeypatch):
@@ -452,13 +472,13 @@ def attempts(monkeypatch, *outcomes):
 
 def test_kernel_that_does_not_start_gets_one_more_try(job, monkeypatch):
     calls = attempts(monkeypatch, RuntimeError("Kernel died before replying to kernel_info"), None)
-    assert jobs.execute(job, threads=1, timeout=None)[1] is None
+    assert kernel.run(job, threads=1, timeout=None).error is None
     assert len(calls) == 2
 
 
 def test_notebook_that_raised_gets_no_second_try(job, monkeypatch):
     calls = attempts(monkeypatch, ValueError("broken\nand more"), None)
-    assert jobs.execute(job, threads=1, timeout=None)[1] == "ValueError: broken"
+    assert kernel.run(job, threads=1, timeout=None).error == "ValueError: broken"
     assert len(calls) == 1
 
 
@@ -466,8 +486,134 @@ def test_run_removes_the_marker_before_it_starts(job, monkeypatch):
     job.marker.parent.mkdir(parents=True)
     job.marker.write_text("{}")
     attempts(monkeypatch, ValueError("broken"))
-    jobs.execute(job, threads=1, timeout=None)
+    kernel.run(job, threads=1, timeout=None)
     assert not job.marker.exists()
+
+
+MARKER = "runs/demo/01_good.json"
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"source": 1, "lib": 2}'])
+def test_a_damaged_marker_is_named_and_mended_by_a_run(repository, first, text):
+    path = repository.root / MARKER
+    content = path.read_text()
+    path.write_text(text)
+    assert repository.why() == f"damaged: {MARKER}"
+    path.write_text(content)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@pytest.mark.parametrize("text", ["", '{"numbers": ', "[]", "null", "{}"])
+def test_a_damaged_committed_record_is_named(repository, first, text):
+    path = repository.demo / "01_good.json"
+    true = path.read_bytes()
+    path.write_text(text)
+    repository.git("add", "figures")
+    repository.git("commit", "--quiet", "--allow-empty", "-m", "record")
+    path.write_bytes(true)
+    done = repository.batch("01_good")
+    assert done.status == 1 and "Traceback" not in done.output
+    assert (
+        "01_good: the committed record is damaged, not compared; held 1 of 1 claims" in done.lines
+    )
+    repository.commit_record()
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_a_run_that_reproduces_everything_leaves_git_status_empty(repository, first):
+    repository.commit_record()
+    (repository.root / ".gitignore").write_text("runs/\n__pycache__/\n*.ipynb\n")
+    repository.git("add", ".")
+    repository.git("commit", "--quiet", "-m", "everything")
+    made = json.loads((repository.root / MARKER).read_text())["made"]["01_good"]
+    assert repository.batch("01_good", "--force").status == 0
+    assert repository.git("status", "--porcelain") == ""
+    again = json.loads((repository.root / MARKER).read_text())["made"]["01_good"]
+    assert again["commit"] != made["commit"]  # how the last run went is in runs/
+
+
+def test_two_batches_at_once_do_not_take_each_others_figures(repository, first):
+    one = repository.start("03_hangs", "--timeout", "20")
+    holder = repository.root / "runs" / "locks" / "demo" / "03_hangs.holder"
+    for _ in range(300):
+        if holder.exists() and json.loads(holder.read_text())["process"] == one.pid:
+            break
+        time.sleep(0.1)
+    other = repository.batch("01_good", "03_hangs", "--force")
+    (refused,) = [line for line in other.lines if line.startswith("FAIL 03_hangs")]
+    assert f"another batch runs it: process {one.pid} of " in refused and ", since 20" in refused
+    assert any(line.startswith("ok   01_good") for line in other.lines) and other.status == 1
+    assert "FAIL 03_hangs" in one.communicate(timeout=120)[0]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="mounts a small disk")
+def test_a_full_disk_is_a_failed_line_and_leaves_what_was_there(repository, first):
+    before = repository.files("figures")
+    other = repository.root / "small"
+    other.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", other]).returncode:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        done = repository.batch("01_good", "--force", FIGURES_DIR=str(other))
+        (line,) = [line for line in done.lines if line.startswith("FAIL 01_good")]
+        assert "not published, OSError" in line and "No space left" in line, line
+        assert done.status == 1 and "Traceback" not in done.output
+        assert not [path for path in other.rglob("*") if path.is_file()]
+    finally:
+        subprocess.run(["umount", other], check=True)
+    assert repository.files("figures") == before
+    repository.batch("01_good")
+
+
+def test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds(job, monkeypatch):
+    monkeypatch.setenv("FIGURES_DIR", str(job.runs_folder / "figures"))
+    job = dataclasses.replace(job, figures_folder=job.runs_folder / "figures")
+    outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
+    outcome.staged.mkdir(parents=True)
+    saved = {"data": [], "provenance": {}}
+    (outcome.staged / "one.json").write_text(json.dumps(saved))
+    (outcome.staged / "one.png").write_bytes(b"new")
+    job.figures.mkdir(parents=True)
+    (job.figures / "one.png").write_bytes(b"old")
+    (job.figures / "one.json").mkdir()  # so that nothing can take its place
+    done = publish.publish(outcome)
+    assert done.line.startswith("FAIL 01_good  1.0 s: not published, IsADirectoryError")
+    assert (job.figures / "one.png").read_bytes() == b"old" and not job.marker.exists()
+    (job.figures / "one.json").rmdir()
+    assert publish.publish(outcome).line == "ok   01_good  1.0 s"
+    assert sorted(path.name for path in job.figures.iterdir()) == ["one.json", "one.png"]
+    assert (job.figures / "one.png").read_bytes() == b"new" and job.marker.exists()
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        ["papermill", "-p", "seeds", "3", "01_good.py.ipynb", "out.ipynb"],
+        ["nbconvert", "--to", "notebook", "--execute", "--output", "out.ipynb", "changed.ipynb"],
+    ],
+    ids=lambda door: door[0],
+)
+def test_own_parameters_by_other_doors_leave_figures_alone(repository, first, door, tmp_path):
+    text = (repository.notebooks / "01_good.py").read_text()
+    jupytext.write(jupytext.reads(text, fmt="py:percent"), tmp_path / "01_good.py.ipynb")
+    changed = jupytext.reads(text.replace("seeds = 5", "seeds = 3"), fmt="py:percent")
+    jupytext.write(changed, tmp_path / "changed.ipynb")
+    before = repository.files("figures", "runs/demo")
+    environment = ENVIRONMENT | {"PYTHONPATH": str(repository.root)}
+    command = (
+        [sys.executable, "-m", *door]
+        if door[0] == "papermill"
+        else [sys.executable, "-m", "jupyter", *door]
+    )
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert repository.files("figures", "runs/demo") == before
+    said = (tmp_path / "out.ipynb").read_text()
+    assert "(seeds = 3); saved in" in said and "runs/custom/01_good-" in said
+    (record,) = [
+        path
+        for path in (repository.root / "runs" / "custom").rglob("01_good.json")
+        if json.loads(path.read_text())["parameters"]["seeds"] == 3
+    ]
 
 
 @pytest.mark.parametrize(
@@ -482,7 +628,7 @@ def test_run_removes_the_marker_before_it_starts(job, monkeypatch):
     ],
 )
 def test_setting_reads_literals_and_yaml(text, value):
-    assert runner.setting(f"step={text}") == ("step", value)
+    assert command.setting(f"step={text}") == ("step", value)
 
 
 @pytest.mark.parametrize(
@@ -504,15 +650,22 @@ def test_parameters_cell_is_found_once():
         parameters.literals("# %%\nseeds = 5\n")
 
 
-@pytest.mark.parametrize(("scale", "source", "expected"), [
-    ("desk", "demo", True), ("desk", "data_dir", False), ("desk", "synthetic", False), ("demo", "demo", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scale", "source", "expected"),
+    [
+        ("desk", "demo", True),
+        ("desk", "data_dir", False),
+        ("desk", "synthetic", False),
+        ("demo", "demo", False),
+    ],
+)
 def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, expected):
     job = dataclasses.replace(job, scale=scale)
-    staged = job.home / "figures" / scale
-    staged.mkdir(parents=True)
-    (staged / "one.json").write_text(json.dumps({"data": [{"name": "digits", "source": source}]}))
-    assert jobs.stand_in(job) is expected
+    outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
+    outcome.staged.mkdir(parents=True)
+    saved = json.dumps({"data": [{"name": "digits", "source": source}]})
+    (outcome.staged / "one.json").write_text(saved)
+    assert publish._stand_in(outcome) is expected
 
 
 def test_a_claim_that_held_and_fails_is_not_reproduced():
@@ -524,9 +677,9 @@ def test_a_claim_that_held_and_fails_is_not_reproduced():
             "claims": [{"id": "lemma", "holds": holds}],
         }
 
-    assert runner._reproduced(record(True), record(True)) == ("0 of 0 numbers reproduced", True)
-    assert runner._reproduced(record(False), record(False))[1]  # a finding stays a finding
-    assert runner._reproduced(record(False), record(True)) == (
+    assert compare._reproduced(record(True), record(True)) == ("0 of 0 numbers reproduced", True)
+    assert compare._reproduced(record(False), record(False))[1]  # a finding stays a finding
+    assert compare._reproduced(record(False), record(True)) == (
         "0 of 0 numbers reproduced; lemma held before",
         False,
     )

@@ -1,4 +1,6 @@
-"""A batch on a Dask cluster of separate processes: a worker dies in the middle, nothing is lost or done twice."""
+"""A batch on a Dask cluster of separate processes: a worker dies in the middle, nothing is lost or
+done twice.
+"""
 
 import json
 import os
@@ -62,7 +64,9 @@ def until(condition, seconds=60):
 
 
 class Cluster:
-    """A repository with three notebooks; a scheduler and two workers on loopback, each a process of its own."""
+    """A repository with three notebooks; a scheduler and two workers on loopback, each a process of
+    its own.
+    """
 
     def __init__(self, root):
         self.root, self.log, self.go, self.processes = root, root / "log", root / "go", []
@@ -81,8 +85,12 @@ class Cluster:
         with open(self.root / f"output{len(self.processes)}", "wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
-                cwd=self.root, env=self.environment, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+                cwd=self.root,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
         self.processes.append(process)
         return process
 

@@ -21,7 +21,8 @@ from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, gate, in_turns, seconds, threads
 
-EVERY = 100  # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+# both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
+EVERY = 100
 AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
 
 
@@ -53,7 +54,9 @@ def _memory(workload, limit):
 
 
 def _problem(data):
-    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one thread)."""
+    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one
+    thread).
+    """
     with threads(1):
         began = time.perf_counter()
         problem = coordinates.minimal(data)
@@ -87,7 +90,9 @@ def _floor(K, out, count):
 
 
 def floor(n, *grams) -> float:
-    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all cores."""
+    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all
+    cores.
+    """
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
     for K in (gram.pack(matrix, n) for matrix in grams):
         c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
@@ -256,7 +261,9 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against autograd."""
+    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against
+    autograd.
+    """
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
@@ -280,7 +287,9 @@ def minibatch_memory() -> Entry:
 
 
 def _optimizer_step(name, make):
-    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their norm."""
+    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their
+    norm.
+    """
     generator = torch.Generator().manual_seed(0)
     parameters = [
         torch.randn(shape, generator=generator).requires_grad_()
@@ -344,7 +353,8 @@ def _loop_step(name, make):
     )
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
     times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=11)
-    note = f"ViT of {networks.parameter_count(model) / 1e6:.2f} million parameters, batch 32; over SGD in the same loop"
+    count = sum(p.numel() for p in model.parameters()) / 1e6
+    note = f"ViT of {count:.2f} million parameters, batch 32; over SGD in the same loop"
     return times.entry(name, 1.03, note, "at most")
 
 
@@ -359,7 +369,9 @@ def polyak_loop() -> Entry:
 
 
 def image_loader() -> Entry:
-    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's training step on them."""
+    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's
+    training step on them.
+    """
     data = images.load("cifar10", "train", demo=True)
     loader = augmentation.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())
     model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)

@@ -1,4 +1,6 @@
-"""How a benchmark is timed, reference and ours in turns so that a busy machine slows both, and reported."""
+"""How a benchmark is timed, reference and ours in turns so that a busy machine slows both, and
+reported.
+"""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""lib.companion.record: the record's layout, the same bytes for the same figure, no half-written file, bad input."""
+"""lib.companion.record: the record's layout, the same bytes for the same figure, no half-written
+file, bad input.
+"""
 
 import hashlib
 import json
@@ -17,7 +19,9 @@ from lib.companion import claims, record
 @pytest.fixture(autouse=True)
 def figures(tmp_path, monkeypatch):
     monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "figures"))
-    return tmp_path / "figures"
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
+    yield tmp_path / "figures"
+    files.redirect("figures", None)
 
 
 def picture():
@@ -61,11 +65,24 @@ def test_run_takes_the_names_of_its_parameters_cell(tmp_path, monkeypatch):
 def test_record_has_the_layout_of_every_figure(figures):
     path = save()
     assert path == figures / "demo" / "fastrates_fig2.json"
-    saved = record.load("fastrates_fig2", scale="demo")
+    saved = json.loads(path.read_text(encoding="utf-8"))
     assert list(saved) == [
-        "schema", "slug", "paper", "figure", "caption", "alt", "notebook", "scale", "parameters", "seeds",
-        "data", "claims", "numbers", "provenance",
-    ]  # fmt: skip
+        "schema",
+        "slug",
+        "paper",
+        "figure",
+        "caption",
+        "alt",
+        "notebook",
+        "scale",
+        "parameters",
+        "seeds",
+        "data",
+        "claims",
+        "numbers",
+        "drawn",
+        "provenance",
+    ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert saved["parameters"] == {"seeds": 3}
     assert saved["alt"] == "One panel: margin against iteration. Lines and marks: alpha_opt."
@@ -76,9 +93,16 @@ def test_record_has_the_layout_of_every_figure(figures):
     assert saved["claims"][0]["measured"] is None and saved["claims"][0]["holds"] is False
     made = saved["provenance"]
     assert set(made) == {
-        "commit", "fingerprint", "versions", "device", "dtype", "threads", "seconds",
-        "peak_memory_mb", "date",
-    }  # fmt: skip
+        "commit",
+        "fingerprint",
+        "versions",
+        "device",
+        "dtype",
+        "threads",
+        "seconds",
+        "peak_memory_mb",
+        "date",
+    }
     assert made["versions"]["numpy"] == np.__version__
     assert made["seconds"] >= 0
 
@@ -97,7 +121,11 @@ def hashes(path):
 
 def test_same_figure_gives_the_same_bytes_twice():
     figure = picture()
-    assert hashes(save(figure=figure)) == hashes(save(figure=figure)) == hashes(save())
+    first = hashes(save(figure=figure))
+    assert [hashes(save(slug=name, figure=figure)) == first for name in ("a", "b")] == [False] * 2
+    for again in (figure, picture()):
+        save().unlink()  # else the figure would be kept as it is
+        assert hashes(save(figure=again)) == first
 
 
 def test_same_figure_gives_the_same_bytes_in_another_process(tmp_path):
@@ -115,7 +143,7 @@ def test_picture_carries_slug_commit_and_fingerprint():
     path = save()
     with Image.open(path.with_suffix(".png")) as image:
         stamp = json.loads(image.info["Description"])
-    made = record.load("fastrates_fig2")["provenance"]
+    made = json.loads(path.read_text(encoding="utf-8"))["provenance"]
     assert stamp == {key: made[key] for key in ("commit", "fingerprint")} | {
         "slug": "fastrates_fig2"
     }
@@ -135,9 +163,123 @@ def test_failure_while_writing_leaves_the_old_files_whole(figures, monkeypatch):
 
 def test_record_comes_last(monkeypatch):
     order = []
-    monkeypatch.setattr(record, "write", lambda path, content: order.append(path.suffix))
+    replace = os.replace
+    monkeypatch.setattr(
+        os, "replace", lambda source, target: (order.append(target), replace(source, target))
+    )
     save()
-    assert order == [".png", ".pdf", ".json"]
+    ends = [path.suffix for path in order if getattr(path, "stem", "") == "fastrates_fig2"]
+    assert ends[-3:] == [".png", ".pdf", ".json"]
+
+
+def stamped(path):
+    return {end: path.with_suffix(end).read_bytes() for end in (".png", ".pdf", ".json")}
+
+
+def at_another_commit(monkeypatch):
+    said = {"rev-parse": "0123456789ab\n", "status": ""}
+    monkeypatch.setattr(provenance, "git", lambda *arguments: said[arguments[0]])
+
+
+def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, tmp_path):
+    path = save()
+    before = stamped(path)
+    at_another_commit(monkeypatch)
+    number = record.Number(0.0225, 0.002)  # within the tolerance of 0.021
+    assert save(numbers={"error": number, "lost": record.Number(None, 0.0)}) == path
+    assert stamped(path) == before
+    latest = json.loads((tmp_path / "runs/latest/demo/fastrates_fig2.json").read_text())
+    assert latest["provenance"]["commit"] == "0123456789ab"
+    assert latest["numbers"]["error"]["value"] == 0.0225
+
+
+def moved(by):
+    figure = picture()
+    (line,) = figure.axes[0].lines
+    line.set_ydata(np.asarray(line.get_ydata()) + by)
+    return figure
+
+
+LOST = record.Number(None, 0.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(numbers={"error": record.Number(0.0235, 0.002), "lost": LOST}),
+        dict(numbers={"error": record.Number(0.021, 0.02), "lost": LOST}),
+        dict(numbers={"error": record.Number(0.021, 0.002)}),
+        dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", 0.5, 1.0)]),
+        dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 2.0)]),
+        dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
+        dict(caption="Ours: 3 seeds of our own."),
+        dict(figure=moved(0.5)),
+    ],
+)
+def test_what_is_not_reproduced_is_written_anew(changes, monkeypatch):
+    path = save()
+    before = stamped(path)
+    at_another_commit(monkeypatch)
+    save(**changes)
+    after = stamped(path)
+    # The picture carries the commit: it follows its record.
+    assert after[".json"] != before[".json"] and after[".png"] != before[".png"]
+    assert json.loads(after[".json"])["provenance"]["commit"] == "0123456789ab"
+
+
+def test_a_drawing_that_hardly_moves_stays():
+    path = save()
+    before = stamped(path)
+    save(figure=moved(1e-3))
+    assert stamped(path) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])
+def test_damaged_or_missing_files_are_written_anew(text):
+    path = save()
+    path.write_text(text)
+    assert json.loads(save().read_text())["slug"] == "fastrates_fig2"
+    path.with_suffix(".pdf").unlink()
+    assert save().with_suffix(".pdf").exists()
+
+
+CELL = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 5\nn, rates = 20, (1, 2)\n\n# %%\nm = 1\n'
+OWN = {"scale": "demo", "seeds": 5, "n": 20, "rates": [1, 2]}
+
+
+@pytest.fixture
+def notebooks(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
+    (tmp_path / "notebooks" / "01_x.py").write_text(CELL)
+    (tmp_path / "notebooks" / "scales.toml").write_text('["01_x".desk]\nseeds = 20\n')
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ({}, "figures/demo"),
+        ({"scale": "desk", "seeds": 20}, "figures/desk"),
+        ({"seeds": 3}, "runs/custom/01_x-*/figures/demo"),
+        ({"scale": "desk"}, "runs/custom/01_x-*/figures/desk"),
+        ({"scale": "paper"}, "runs/custom/01_x-*/figures/paper"),
+    ],
+)
+def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_path, capsys):
+    run = record.start("01_x", "A", OWN | given)
+    path = run.save(picture(), "one", "Figure 2", "A line.")
+    assert list(tmp_path.glob(f"{folder}/one.json")) == [path]
+    assert len(list(tmp_path.rglob("one.png"))) == 1
+    said = capsys.readouterr().out
+    assert (str(path.parent) in said) == ("custom" in folder), said
+    run = record.start("01_x", "A", OWN)  # back to the scale's own
+    assert run.save(picture(), "one", "Figure 2", "A line.").parent == tmp_path / "figures" / "demo"
+
+
+def test_without_the_notebooks_source_it_says_what_to_set(monkeypatch, tmp_path):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="01_x.py, .*; set NOTEBOOKS_DIR to the folder"):
+        record.start("01_x", "A", OWN)
 
 
 def test_works_without_git(monkeypatch):
@@ -159,9 +301,14 @@ def test_unknown_scale_names_the_known_ones():
 
 @pytest.mark.parametrize(
     "number",
-    [record.Number(float("nan"), 1.0), record.Number(float("inf"), 1.0), record.Number(1.0, float("nan")),
-     record.Number(1.0, -1.0), 3.0],
-)  # fmt: skip
+    [
+        record.Number(float("nan"), 1.0),
+        record.Number(float("inf"), 1.0),
+        record.Number(1.0, float("nan")),
+        record.Number(1.0, -1.0),
+        3.0,
+    ],
+)
 def test_bad_number_is_named(number, figures):
     with pytest.raises(ValueError, match="'error'"):
         save(numbers={"error": number})
@@ -174,11 +321,6 @@ def test_bad_number_is_named(number, figures):
 def test_data_need_name_and_source(row):
     with pytest.raises(ValueError, match="name and a source"):
         save(data=[row])
-
-
-def test_missing_record_says_how_to_make_it():
-    with pytest.raises(FileNotFoundError, match="make figures SCALE=desk"):
-        record.load("fastrates_fig2", scale="desk")
 
 
 def numbers(**values):
@@ -207,8 +349,10 @@ def test_compare_names_a_number_that_is_gone_and_accepts_one_without_value():
     assert record.compare(numbers(lost=lost, more=(1.0, 0.0)), numbers(lost=lost)) == []
 
 
-def test_fingerprint_sees_parameters_and_every_module():
-    one = provenance.fingerprint("01_x", {"seeds": 5})
-    assert provenance.digest(one) == provenance.digest(provenance.fingerprint("01_x", {"seeds": 5}))
-    assert provenance.digest(one) != provenance.digest(provenance.fingerprint("01_x", {"seeds": 6}))
-    assert {"companion/claims.py", "companion/record.py"} <= one["lib"].keys()
+def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(files.ROOT / "notebooks"))
+    one = provenance.fingerprint("01_fixed_decoder", {"seeds": 5})
+    for seeds in (5, 6):
+        other = provenance.fingerprint("01_fixed_decoder", {"seeds": seeds})
+        assert (provenance.digest(one) == provenance.digest(other)) == (seeds == 5)
+    assert {"companion/claims.py", "companion/record.py", "files.py"} <= one["lib"].keys()

@@ -1,4 +1,4 @@
-"""CIFAR-10 and its stand-in, bad images named by row, and random crops and flips on whole batches."""
+"""CIFAR-10 and its stand-in, bad images named by row, and random crops and flips of batches."""
 
 import io
 
@@ -21,7 +21,7 @@ def pictures(rows, seed=0, side=32):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A DATA_DIR with a small set laid out like CIFAR-10, train in two shards; the fixture is its cifar10/ folder."""
+    """The folder cifar10/ of a DATA_DIR: a small set laid out like CIFAR-10, train in two shards."""
     for k in (0, 1):
         shard = [png(p) for p in pictures(4, seed=k)]
         write_split(
@@ -148,6 +148,15 @@ def test_augmented_batches_depend_on_seed_and_step_alone():
     assert torch.equal(first.batch(2)[1], plain.batch(2)[1])
     assert not torch.equal(first.batch(2)[0], plain.batch(2)[0])
     assert isinstance(first.to("cpu"), augmentation.AugmentedBatches)
+
+
+def test_every_offset_of_a_crop_is_drawn():
+    data = images.load("cifar10", "train", demo=True, rows=60)
+    batches = augmentation.AugmentedBatches(data.images, data.labels, 60, 0)
+    top, left, mirrored = (np.concatenate(v) for v in zip(*map(batches._draw, range(20))))
+    for offsets in (top, left):
+        assert set(offsets.tolist()) == set(range(9))  # 0 ... 2 padding, both ends among them
+    assert 0.4 < mirrored.mean() < 0.6
 
 
 def test_parts_of_an_augmented_batch_make_the_whole():

@@ -1,6 +1,8 @@
 """Where image sets come from, and what happens when a place is named but broken."""
 
+import hashlib
 import io
+import itertools
 import os
 import shutil
 import socket
@@ -17,7 +19,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lib.data import images, locate
+from lib.data import hub, images, locate, parquet
 
 REAL = os.environ.get("DATA_DIR")
 
@@ -258,7 +260,7 @@ def test_offline_says_in_one_sentence_what_is_missing_and_what_runs(nowhere, mon
 
 
 def serve(answer: bytes | None):
-    """A local socket that accepts and sends `answer`, or accepts and stays silent: (address, stop)."""
+    """A local socket that accepts and sends `answer`, or stays silent for None: (address, stop)."""
     server = socket.create_server(("127.0.0.1", 0))
     held = []
 
@@ -306,46 +308,158 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
 def test_hub_that_answers(nowhere, monkeypatch, answer, reachable):
     address, stop = serve(answer)
     monkeypatch.setenv("HF_ENDPOINT", address)
-    assert locate.hub_reachable() is reachable
+    assert hub.reachable() is reachable
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert locate.hub_reachable() is False
+    assert hub.reachable() is False
     stop()
 
 
+def drip(first: bytes, rest: bytes, every: float):
+    """A local server that sends `first`, then a byte of `rest` at a time: (address, stop)."""
+    server, ended = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def send(connection):
+        try:
+            connection.recv(4096)
+            connection.sendall(first)
+            for byte in itertools.cycle(rest):
+                if ended.wait(every):
+                    return
+                connection.sendall(bytes([byte]))
+        except OSError:
+            return
+        finally:
+            connection.close()
+
+    def accept():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=send, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}", lambda: (ended.set(), server.close())
+
+
+def ended_within(seconds: float, work) -> bool:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+def test_a_hub_that_drips_its_headers_is_given_up(nowhere, monkeypatch):
+    """Each byte comes within the socket's timeout; only the whole wait is too long."""
+    address, stop = drip(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x", 0.05)
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    found = []
+    assert ended_within(10, lambda: found.append(hub.reachable(0.5))) and found == [False]
+    stop()
+
+
+def test_a_hub_that_answers_but_sends_no_file_is_given_up_once(nowhere, monkeypatch, capsys):
+    address, stop = serve(None)
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setattr(hub, "BYTE_SECONDS", 0.5)
+    monkeypatch.setitem(hub._ANSWERS, address, (time.monotonic(), True))
+    found = []
+    work = lambda: found.extend(images.load("mnist", split).source for split in ("train", "test"))
+    assert ended_within(20, work) and found == ["demo", "demo"]
+    stop()
+    said = capsys.readouterr().out
+    assert said.count("the download broke off (TimeoutError)") == 1
+    assert said.count("the hub gave no answer") == 1  # what the first look-up found is remembered
+
+
+def test_a_slow_download_that_moves_goes_on(nowhere, monkeypatch):
+    """One second in all, a piece each tenth: longer than the wait for a byte, but never silent."""
+
+    def slow(repository, name, tqdm_class, **_):
+        with tqdm_class(total=10, disable=True) as bar:
+            for _ in range(10):
+                time.sleep(0.1)
+                bar.update(1)
+        return name
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", slow)
+    monkeypatch.setattr(hub, "BYTE_SECONDS", 0.6)
+    assert hub.fetch("a/b", ["one"]) == [Path("one")]
+
+
+def test_a_set_in_the_hub_s_cache_needs_every_file(folder, monkeypatch):
+    paths = iter([str(folder / "train-00000-of-00001.parquet"), None])
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: next(paths))
+    assert locate._cached(images.IMAGES["mnist"]) is None
+
+
+def test_a_shard_without_numbers_is_named(folder):
+    path = folder / "train-00000-of-00001.parquet"
+    path.rename(folder / "train-a-of-b.parquet")
+    with pytest.raises(ValueError, match=r"train-a-of-b\.parquet: a shard's name ends in .*rename"):
+        images.load("mnist", "train")
+
+
+def test_a_cache_that_takes_no_file_is_replaced_and_said_once(folder, monkeypatch, capsys):
+    blocked = folder / "a file"
+    blocked.write_text("no folder")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(blocked))
+    parquet._cache.cache_clear()
+    try:
+        assert len(images.load("mnist", "train")) == 5 and len(images.load("mnist", "test")) == 3
+        said = capsys.readouterr().out
+        assert said.count("takes no files") == 1 and "HF_DATASETS_CACHE" in said
+        assert Path(parquet._cache()).is_dir()
+    finally:
+        parquet._cache.cache_clear()
+
+
+def test_a_disk_without_room_for_the_copy_is_one_sentence(folder, monkeypatch):
+    import datasets
+
+    def full(*_, **__):
+        raise datasets.exceptions.DatasetGenerationError() from OSError(28, "No space left")
+
+    monkeypatch.setattr(datasets.Dataset, "from_parquet", full)
+    with pytest.raises(OSError, match="could not be written to .*No space left.*with room"):
+        images.load("mnist", "train")
+
+
 def test_a_reachable_hub_is_used_and_checked(folder, nowhere, monkeypatch):
-    monkeypatch.setattr(locate, "hub_reachable", lambda: True)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
     assert images.identity("mnist") == {
-        "name": "mnist", "source": "hub", "revision": images.MNIST.revision, "rows": 70_000
+        "name": "mnist", "source": "hub", "revision": images.IMAGES["mnist"].revision, "rows": 70_000
     }  # fmt: skip
     monkeypatch.setattr(locate, "_download", lambda source: folder)
     test = images.load("mnist", "test")
-    assert (len(test), test.source, test.revision) == (3, "hub", images.MNIST.revision)
+    assert (len(test), test.source, test.revision) == (3, "hub", images.IMAGES["mnist"].revision)
     monkeypatch.undo()
     monkeypatch.setattr(
         "huggingface_hub.hf_hub_download",
         lambda *_, **__: str(folder / "test-00000-of-00001.parquet"),
     )
     with pytest.raises(ValueError, match="not the file that was pinned"):
-        locate._download(images.MNIST)
+        locate._download(images.IMAGES["mnist"])
 
 
 def test_a_download_that_breaks_off_falls_back(nowhere, monkeypatch, capsys):
     def broken(source):
         raise ConnectionError("reset")
 
-    monkeypatch.setattr(locate, "hub_reachable", lambda: True)
+    monkeypatch.setattr(hub, "reachable", lambda: True)
     monkeypatch.setattr(locate, "_download", broken)
     assert images.load("mnist", "test").source == "demo"
     assert "the download broke off (ConnectionError)" in capsys.readouterr().out
 
 
 def test_demo_leaves_the_hub_alone(nowhere, monkeypatch):
-    monkeypatch.setattr(locate, "hub_reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was asked"))
     assert images.identity("mnist", demo=True)["source"] == "demo"
 
 
 def test_importing_the_module_is_light():
-    heavy = {"torch", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
+    heavy = {"torch", "datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
     code = (
         f"import sys, lib.data.locate, lib.data.images; print(sorted({heavy} & set(sys.modules)))"
     )
@@ -364,6 +478,18 @@ def test_standardise_gives_zero_mean_and_unit_variance(nowhere):
     assert float(pixels.std()) == pytest.approx(1, rel=1e-6)
 
 
+def test_stand_ins_are_known_by_their_rows(nowhere):
+    for name in images.IMAGES:
+        found = images.identity(name, demo=True)
+        digest = hashlib.sha256()
+        for split in ("train", "test"):
+            part = images.load(name, split, demo=True)
+            for content in (part.images.numpy().tobytes(), part.labels.numpy().tobytes()):
+                digest.update(hashlib.sha256(content).digest())
+        assert found["revision"] == digest.hexdigest()[:16]
+    assert len({images.identity(name, demo=True)["revision"] for name in images.IMAGES}) == 2
+
+
 def test_hold_out_and_first(nowhere):
     train = images.load("mnist", "train", demo=True)
     kept, held = train.hold_out(100, seed=4)
@@ -371,6 +497,9 @@ def test_hold_out_and_first(nowhere):
     assert torch.equal(held.images, train.hold_out(100, seed=4)[1].images)
     assert not torch.equal(held.images, train.hold_out(100, seed=5)[1].images)
     assert sorted(torch.cat([kept.labels, held.labels]).tolist()) == sorted(train.labels.tolist())
+    for rows in (0, -2):
+        with pytest.raises(ValueError, match="rows must be 1 or more"):
+            train.first(rows)
     assert torch.equal(train.first(7).images, train.images[:7]) and len(train.first(None)) == len(
         train
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lib.data import locate, stand_in_texts, texts
+from lib.data import hub, locate, stand_in_texts, texts
 from tests.data.test_locate import serve
 
 REAL = os.environ.get("DATA_DIR")
@@ -58,6 +58,20 @@ def test_pairs_from_data_dir(home):
         "revision": test.revision,
         "rows": 4,
     }
+
+
+@pytest.mark.parametrize("name", texts.TEXTS)
+def test_train_and_test_are_read_from_their_own_files(home, name):
+    source = texts.TEXTS[name]
+    for k, split in enumerate(source.splits):
+        rows = {column: [f"{split} {column}"] for column in source.columns} | {source.label: [k]}
+        write(home / name, rows, (split,))
+    for k, split in enumerate(("train", "test")):
+        part = texts.load(name, split)
+        assert part.texts == [f"{source.splits[k]} {source.columns[0]}"]
+        assert part.labels.tolist() == [k]
+        if part.pairs:
+            assert part.pairs == [f"{source.splits[k]} hypothesis"]
 
 
 def test_a_comment_is_toxic_from_one_half_on(home):
@@ -156,8 +170,9 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
     address, stop = serve(None)
     monkeypatch.setenv("HF_ENDPOINT", address)
     begin = time.monotonic()
-    train = texts.load("multi_nli", "train")
+    assert not hub.reachable()
     assert time.monotonic() - begin < 5
+    train = texts.load("multi_nli", "train")  # asks no second time
     stop()
     assert train.source == "demo"
     said = capsys.readouterr().out
@@ -206,8 +221,15 @@ def test_samples_and_held_out_rows(nowhere):
     part = train.sample(30, seed=1)
     assert len(part) == len(part.texts) == len(part.pairs) == 30
     assert part.texts == train.sample(30, seed=1).texts != train.sample(30, seed=2).texts
+    place = {text: k for k, text in enumerate(zip(train.texts, train.pairs, strict=True))}
+    drawn = [place[row] for row in zip(part.texts, part.pairs, strict=True)]
+    assert max(drawn) > 1000 and drawn != sorted(drawn)  # no first rows, in no given order
+    for rows in (0, -1):
+        with pytest.raises(ValueError, match="rows must be 1 or more"):
+            train.sample(rows)
     assert train.sample(None) is train and train.sample(10**6) is train
     kept, held = train.hold_out(200, seed=3)
+    assert (len(kept), len(held)) == (1800, 200)
     together = sorted(zip(kept.texts + held.texts, kept.pairs + held.pairs, strict=True))
     assert together == sorted(zip(train.texts, train.pairs, strict=True))
     where = dict(
@@ -221,7 +243,7 @@ def test_samples_and_held_out_rows(nowhere):
 
 
 def test_importing_the_module_is_light():
-    heavy = {"torch", "pyarrow", "transformers", "huggingface_hub"}
+    heavy = {"torch", "datasets", "pyarrow", "transformers", "huggingface_hub"}
     code = f"import sys, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -234,6 +256,8 @@ def test_importing_the_module_is_light():
     ("name", "classes"), [("multi_nli", 3), ("civil_comments", 2), ("imdb", 2)]
 )
 def test_real_sets(name, classes):
-    for split in ("train", "test"):
+    rows = {"multi_nli": (40_256, 9_815), "civil_comments": (6_988, 1_000), "imdb": (25_000,) * 2}
+    for split, count in zip(("train", "test"), rows[name], strict=True):
         part = texts.load(name, split)
         assert set(part.labels.tolist()) == set(range(classes)) and part.source == "data_dir"
+        assert len(part) == count

@@ -1,4 +1,6 @@
-"""The explorer: what it shows is what training gives, its controls follow every move and never raise."""
+"""The explorer: what it shows is what training gives, its controls follow every move and never
+raise.
+"""
 
 import io
 import itertools

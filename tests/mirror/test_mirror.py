@@ -1,4 +1,6 @@
-"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient descent agree."""
+"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient
+descent agree.
+"""
 
 import mpmath
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from lib import dynamics, mirror, svm
 from lib.ambient import kernel, rows
 from lib.attention import tokens
+from lib.compiled.status import DIVERGED
 from lib.dynamics import rules
 from lib.mirror import geometry
 from lib.papers.c import section5
@@ -147,7 +150,7 @@ def test_step_size_too_large_is_reported_with_its_iteration():
         steps = np.diff(risen.log_gap[run])
         assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
     raw = twin(wild, 100)
-    assert raw.status.tolist() == [kernel.DIVERGED] * 3
+    assert raw.status.tolist() == [DIVERGED] * 3
     np.testing.assert_array_equal(raw.ended, found["wild"].ended)
 
 

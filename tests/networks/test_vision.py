@@ -11,7 +11,6 @@ from lib.networks.vision import (
     LocalityAttention,
     ShiftedPatches,
     VisionTransformer,
-    parameter_count,
     patches,
     shifted,
 )
@@ -113,10 +112,17 @@ def test_parameter_count_equals_the_sum_of_the_parts():
     attention = 3 * d * d + d * d + d + 1
     block = 2 * d + attention + 2 * d + d * hidden + hidden + hidden * d + d
     expected = 2 * pixels + pixels * d + d + d + (T + 1) * d + depth * block + 2 * d + 10 * d + 10
-    assert (
-        parameter_count(VisionTransformer(12, 4, width=d, depth=depth, heads=2, hidden=hidden))
-        == expected
-    )
+    model = VisionTransformer(12, 4, width=d, depth=depth, heads=2, hidden=hidden)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_the_head_reads_a_normalised_class_token():
+    """The logits do not change with the scale of what the blocks hand on."""
+    torch.manual_seed(0)
+    model = VisionTransformer(8, 4, width=16, depth=1, heads=2, hidden=8)
+    tokens = torch.randn(3, 5, 16)
+    seen = [model.head(scale * tokens[:, 0]) for scale in (1.0, 1000.0)]
+    torch.testing.assert_close(*seen, rtol=1e-3, atol=1e-3)
 
 
 def test_block_is_pre_norm_and_residual():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from lib import regression
-from lib.regression import kernel, manifold
+from lib.regression import kernel, manifold, problem
 
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
@@ -28,7 +28,9 @@ ERRORS = 5.0  # standard errors that a Monte Carlo mean may be off
 
 
 def off(estimates, expected):
-    """How far the mean of independent estimates (draws, ...) is from `expected`, in standard errors, at worst."""
+    """How far the mean of independent estimates (draws, ...) is from `expected`, in standard
+    errors, at worst.
+    """
     standard_error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return np.max(np.abs(estimates.mean(0) - expected) / standard_error)
 
@@ -45,9 +47,7 @@ def by_autograd(loss, *values):
 
 
 @pytest.mark.parametrize("m, d, k", [(1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8)])
-@pytest.mark.parametrize(
-    "scale", [0.3, 30.0]
-)  # the larger one needs the true maximum of the logits
+@pytest.mark.parametrize("scale", [0.3, 30.0])
 def test_closed_form_gradients_equal_autograd(m, d, k, scale):
     rng = np.random.default_rng(m)
     X, Y = rng.standard_normal((m, d)), rng.standard_normal((m, k))
@@ -62,8 +62,19 @@ def test_closed_form_gradients_equal_autograd(m, d, k, scale):
     ):
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=EXACT * max(np.abs(theirs).max(), 1e-3))
-    loss = plain_loss(*tensors).item()
-    np.testing.assert_allclose(regression.empirical_loss(X, Y, A, B), loss, rtol=EXACT)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e3, 1e4])
+def test_gradients_stay_finite_where_softmax_is_a_maximum(scale):
+    """The bound on the logits is then e^-745 and more above the largest, which has to be found."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 70, 4))
+    A, B = rng.standard_normal((2, 4, 4))
+    tensors = [torch.from_numpy(value) for value in (X, Y, A, scale * B)]
+    expected = by_autograd(lambda a, b: plain_loss(*tensors[:2], a, b), A, scale * B)
+    found = regression.empirical_gradients(X, Y, A, scale * B)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=scale * 1e-13 * np.abs(theirs).max())
 
 
 def test_gradients_of_many_runs_equal_those_of_each():
@@ -90,7 +101,7 @@ def test_chunks_and_threads_do_not_matter(monkeypatch):
     monkeypatch.setattr(kernel, "PARALLEL", 0)
     for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    monkeypatch.setattr(regression, "BLOCK", 1)
+    monkeypatch.setattr(problem, "BLOCK", 1)
     tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
     for ours, theirs in zip(regression.empirical_gradients(*tensors), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=EXACT)
@@ -229,7 +240,9 @@ def test_spectral_start_is_on_the_estimated_manifold_and_exact_without_error():
 
 
 def test_largest_moment_is_where_integrability_ends():
-    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the manifold's worst point."""
+    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the
+    manifold's worst point.
+    """
     _, _, V = SPACE._svd
     B = SPACE.point(V.T)[5:]
     S = PROBLEM.root @ B @ PROBLEM.root

@@ -141,6 +141,21 @@ def test_kill_9_in_the_middle(tmp_path):
     assert_same((models[0][0], record.load(tmp_path / "killed.npz")[0]), models[1])
 
 
+def test_dropout_is_drawn_afresh_at_every_step():
+    masks = []
+
+    def loss(model, batch):
+        masks.append(tuple(torch.nn.functional.dropout(torch.ones(64), 0.5).tolist()))
+        return cross_entropy(model, batch)
+
+    run(loss=loss)
+    assert len(set(masks)) == STEPS
+    first = masks.copy()
+    masks.clear()
+    run(loss=loss)
+    assert masks == first
+
+
 def test_remains_of_a_killed_writer_are_swept_away(tmp_path):
     (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
     run(tmp_path / "a.pt")

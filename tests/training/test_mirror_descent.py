@@ -75,6 +75,26 @@ def test_trains_an_attention_layer_as_the_exact_rule_does(p, normalize):
         np.testing.assert_allclose(found[k], exact, rtol=1e-9, atol=1e-12)
 
 
+def test_a_gradient_as_small_as_epsilon_is_halved_by_it():
+    """‖g‖_q = ε makes g / (‖g‖_q + ε) half as long; without ε every direction has length 1."""
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = MirrorDescent([weight], 1.0, 2, normalize=True)
+    weight.grad = torch.full_like(weight, np.finfo(float).eps)
+    optimizer.step()
+    assert weight.item() == pytest.approx(-0.5, rel=1e-12)
+
+
+def test_weights_in_half_precision_are_mirrored_in_single():
+    """A thousand steps of 2^-12 add up to the mirrored 1: bfloat16 alone would lose each of them."""
+    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
+    optimizer = MirrorDescent([weight], 2.0**-12, 3)
+    for _ in range(1024):
+        weight.grad = torch.full_like(weight, -1.0)
+        optimizer.step()
+    assert optimizer.state[weight]["mirror"].dtype == torch.float32
+    assert weight.item() == pytest.approx(1.25**0.5, rel=2.0**-8)
+
+
 def test_two_is_sgd_to_the_bit():
     ours, theirs = parameters(), parameters()
     first, second = MirrorDescent(ours, 0.1, 2), torch.optim.SGD(theirs, 0.1)

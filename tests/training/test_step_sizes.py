@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.training import gradient_norm as norm_kernel
+from lib.training import step_sizes
 from lib.training.step_sizes import (
     NormalizedSGD,
     StochasticPolyak,
@@ -136,6 +136,15 @@ def test_one_norm_over_all_groups_and_a_cap_per_group():
     optimizer.step()
     assert float(optimizer.last_gradient_norm) == 5.0
     assert (a.item(), b.item()) == pytest.approx((3.0 - 3.0 / 5, 4.0 - 0.01 * 4.0), rel=1e-15)
+
+
+def test_every_group_has_its_own_cap_and_the_largest_step_is_reported():
+    a, b = (torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in (3.0, 4.0))
+    optimizer = StochasticPolyak([{"params": [a]}, {"params": [b], "max_step": 0.01}], max_step=9.0)
+    optimizer.step(closure_of(lambda _: (0.5 * (a**2 + b**2)).sum(), None, optimizer))
+    free = 12.5 / (2 * 25)  # f / (2 |g|^2) with f = |g|^2 / 2
+    assert (a.item(), b.item()) == pytest.approx((3 * (1 - free), 4 * (1 - 0.01)), rel=1e-15)
+    assert float(optimizer.last_step_size) == pytest.approx(free, rel=1e-15)
 
 
 def test_parameters_of_two_precisions_share_one_norm():
@@ -302,19 +311,20 @@ def test_norm_of_large_tensors(scale):
 
 
 def test_norm_of_large_tensors_does_not_depend_on_threads():
-    tensors = [
-        torch.randn(size, generator=torch.Generator().manual_seed(size))
-        for size in (1_000_003, 70_000)
-    ]
-    sums = [norm_kernel.squares(tensors, threads) for threads in (1, 2)]
-    np.testing.assert_array_equal(*sums)
-    whole = [tensor.double().numpy() for tensor in tensors]
-    pieces = [
-        piece
-        for x in whole
-        for piece in np.split(x, range(norm_kernel.CHUNK, len(x), norm_kernel.CHUNK))
-    ]
-    np.testing.assert_allclose(sums[0], [(piece**2).sum() for piece in pieces], rtol=1e-7)
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(size, generator=generator) for size in (1_000_003, 70_000)]
+    before, norms = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            norms.append([step_sizes._row_norms(tensor) for tensor in tensors])
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *norms))
+    for tensor, found in zip(tensors, norms[0], strict=True):
+        rows = np.split(tensor.double().numpy(), range(step_sizes.ROW, len(tensor), step_sizes.ROW))
+        expected = [(row**2).sum() for row in rows] + [0.0] * (len(found) - len(rows))
+        np.testing.assert_allclose(found.numpy() ** 2, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -74,10 +74,7 @@ def _gram_root(tokens):
     """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
-    order = np.concatenate([tokens.opt[..., None], coordinates.others(tokens.opt, T)], -1)
-    signed = (
-        tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
-    ).reshape(runs, n * T, d)
+    signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
     logits, scores = n * (T - 1), n * T
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))
     root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(

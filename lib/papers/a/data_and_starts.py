@@ -91,9 +91,8 @@ def lemma4(
     runs that leave the bound.
     """
     _, n, T, _ = tokens.shape
-    logits = attention.logits(tokens, start.inside)
     c = std * bound_on_tokens(tokens) ** 2 * np.sqrt(2 * np.log(2 * n * T / delta))
-    weights = np.exp(logits - np.logaddexp.reduce(logits, -1)[..., None])
+    weights = attention.weights(tokens, start.inside)
     outside = np.abs(np.log(T * weights)).max((1, 2)) > 2 * c
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
     large = size > std * (dimension + np.sqrt(2 * np.log(1 / delta)))

@@ -20,22 +20,16 @@ def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, n
     """
     W = np.zeros((len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]))
     for _ in range(steps):
-        logits, weights = _weights(tokens, W)
+        weights = attention.weights(tokens, W)
         mixture = np.einsum("rnt,rntd->rnd", weights, tokens.X)
         scores = tokens.y[..., None] * np.einsum(
             "rntd,rnd->rnt", tokens.X, (mixture > 0).astype(float)
         )
-        pull = attention.slopes(logits, scores, "logistic").pull
+        pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
         size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
         W = W + step_size * down / np.where(size > 0, size, 1.0)
-    return W, _weights(tokens, W)[1]
-
-
-def _weights(tokens, W):
-    logits = attention.logits(tokens, W)
-    relative = np.exp(logits - logits.max(-1, keepdims=True))
-    return logits, relative / relative.sum(-1, keepdims=True)
+    return W, attention.weights(tokens, W)
 
 
 def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +53,14 @@ def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
     _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
     E = E[sizes > 1e-10 * sizes.max(initial=0)]
     A = rows[~chosen] - rows[~chosen] @ E.T @ E
-    beta, _ = frobenius.solve(
-        A @ A.T, A[:, None, :], np.ones((len(A), 1)), "multi-token SVM", 0, (len(A), 1)
+    ones = np.ones((len(A), 1))
+    constraints = frobenius.Constraints(
+        problem="multi-token SVM",
+        run=0,
+        shape=ones.shape,
+        delta=A[:, None],
+        z=ones,
+        stretch=ones[:, 0],
     )
+    beta, *_ = frobenius.solve(A @ A.T, constraints)
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E

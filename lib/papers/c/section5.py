@@ -114,28 +114,17 @@ def _in_range(values, count, reference):
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
     """Softmax weight of the selected tokens along a path: W (runs, k, d, d_z), selected (runs, n) -> (runs, k, n)."""
-    weights = []
-    for k in range(W.shape[1]):
-        logits = attention.logits(tokens, W[:, k])
-        relative = np.exp(logits - logits.max(-1, keepdims=True))
-        weights.append(
-            np.take_along_axis(relative / relative.sum(-1, keepdims=True), selected[..., None], -1)[
-                ..., 0
-            ]
-        )
-    return np.stack(weights, 1)
+    weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
+    at = selected[:, None, :, None]  # (runs, 1, n, 1)
+    return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
 
 
 def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray:
     """sigmoid(y_i f_i) along a path, (runs, k, n)."""
-    found = []
-    for k in range(history.iterations.size):
-        logits, scores = (
-            attention.logits(tokens, history.W[:, k]),
-            attention.scores(tokens, history.v[:, k]),
-        )
-        relative = np.exp(logits - logits.max(-1, keepdims=True))
-        found.append((relative * scores).sum(-1) / relative.sum(-1))
+    found = [
+        (attention.weights(tokens, W) * attention.scores(tokens, v)).sum(-1)
+        for W, v in zip(history.W.swapaxes(0, 1), history.v.swapaxes(0, 1), strict=True)
+    ]
     return 1 / (1 + np.exp(-np.stack(found, 1)))
 
 

@@ -114,8 +114,8 @@ def excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    above = (selected[..., 0] - limit) + (weights * (scores - selected)).sum(-1) / weights.sum(-1)
+    weights = attention.weights(tokens, W)
+    above = (selected[..., 0] - limit) + (weights * (scores - selected)).sum(-1)
     return np.log1p(np.expm1(-above) / (1 + np.exp(limit))).mean(-1)
 
 

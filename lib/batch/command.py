@@ -1,0 +1,210 @@
+"""The command `python -m lib.batch`: run notebooks headless, skip what is up to date, and compare
+new numbers with the committed ones.
+
+Notebooks run straight from their .py through papermill on Dask. Executed copies go to
+runs/<scale>/; figures are staged there too and reach figures/<scale>/ only when their notebook has
+succeeded.
+"""
+
+import argparse
+import ast
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files
+from lib.batch import compare, execute, publish
+from lib.batch.execute import Means
+from lib.batch.plan import Plan, UsageError, plan
+from lib.companion import record
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command line asks for."""
+
+    names: tuple[str, ...]
+    scale: str
+    settings: dict
+    means: Means
+    force: bool = False
+    dry_run: bool = False
+    store: bool = False
+    notebooks: Path | None = None
+
+
+def setting(text: str) -> tuple[str, object]:
+    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true and plain words
+    work.
+    """
+    key, equals, value = text.partition("=")
+    if not (equals and key.isidentifier()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form parameter=value")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        import yaml
+
+        try:
+            return key, yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise argparse.ArgumentTypeError(
+                f"{value!r} is neither a Python literal nor YAML"
+            ) from None
+
+
+def parse(argv: list[str] | None) -> Command:
+    """The command line; a mistake ends the process with status 2."""
+    args = _parser().parse_args(argv)
+    return Command(
+        names=tuple(args.names),
+        scale=args.scale,
+        settings=dict(args.settings),
+        means=Means(args.scheduler, args.workers, args.timeout),
+        force=args.force,
+        dry_run=args.dry_run,
+        store=args.store,
+        notebooks=args.notebooks,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Options that argparse knows, and what does not go together."""
+
+    def parse_args(self, argv):
+        args = super().parse_args(argv)
+        if args.store and (args.scale != "demo" or args.settings):
+            self.error(
+                "--store keeps the demo scale with its default parameters; "
+                "leave out --scale and --set"
+            )
+        if args.workers is not None and args.workers < 1:
+            self.error("--workers must be at least 1")
+        if args.timeout is not None and args.timeout <= 0:
+            self.error("--timeout must be positive")
+        return args
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m lib.batch", description="Run notebooks headless.")
+    add = parser.add_argument
+    add(
+        "names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default: all"
+    )
+    add("--scale", choices=record.SCALES, default="demo")
+    add(
+        "--set",
+        dest="settings",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="KEY=VALUE",
+        help="another value for a parameter; such figures go to runs/custom/",
+    )
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="a Dask scheduler; default: a cluster of this machine's cores",
+    )
+    add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
+    add(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="longest time for any one cell; default: none",
+    )
+    add("--force", action="store_true", help="run even what is up to date")
+    add("--dry-run", action="store_true", help="only say what would run, and why")
+    add(
+        "--store",
+        action="store_true",
+        help="write the demo outputs into the .ipynb beside each .py",
+    )
+    add(
+        "--notebooks", type=Path, metavar="DIR", help="folder of the notebooks; default: notebooks/"
+    )
+    return parser
+
+
+def batch(command: Command) -> int:
+    """Do what the command line asks and return the exit status."""
+    planned = plan(command.names, command.scale, command.settings, command.force, command.store)
+    print("\n".join(planned.lines()), flush=True)
+    if command.dry_run:
+        return 0
+    old = compare.committed(command.scale, [job.notebook for job in planned.todo])
+    failed = _carried_out(planned, command.means)
+    done = [job for job in planned.jobs if job.notebook not in failed]
+    if command.store:
+        failed += [job.notebook for job in done if not _stored(job)]
+    compared = compare.compare(done, old)
+    print("\n".join(compared.lines), end="\n" if compared.lines else "")
+    if compared.differing:
+        names = ", ".join(compared.differing)
+        print(f"Numbers or claims that are not reproduced: {names}.", file=sys.stderr)
+    if failed:
+        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
+    return 1 if failed or compared.differing else 0
+
+
+def _carried_out(planned: Plan, means: Means) -> list[str]:
+    """Execute and publish, with one line for each job as it ends; the notebooks that failed."""
+    from tqdm import tqdm
+
+    failed = []
+    for outcome in execute.execute(planned, means):
+        published = publish.publish(outcome)
+        failed += [outcome.job.notebook] if published.error else []
+        tqdm.write(published.line, file=sys.stdout)
+        sys.stdout.flush()
+    return failed
+
+
+def _stored(job) -> bool:
+    error = publish.store(job)
+    if error:
+        print(f"FAIL {job.notebook}: not stored, {error}")
+    return error is None
+
+
+def _make_paths_absolute(command: Command) -> None:
+    """Folders as the workers and their kernels see them, which work in another folder."""
+    if command.notebooks:
+        os.environ["NOTEBOOKS_DIR"] = str(command.notebooks.resolve())
+    if Path(os.environ.get("DATA_DIR") or "?").is_dir():
+        os.environ["DATA_DIR"] = os.path.abspath(os.environ["DATA_DIR"])
+
+
+def _check_paths() -> None:
+    for place in (files.ROOT, *map(files.folder, ("figures", "runs", "notebooks"))):
+        try:
+            str(place).encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"this Python cannot write the path {ascii(str(place))} (its file names are "
+                f"{sys.getfilesystemencoding()}); set PYTHONUTF8=1"
+            ) from None
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command `python -m lib.batch`; returns its exit status (2 usage, 130 interrupted)."""
+    for stream in (sys.stdout, sys.stderr):  # in the C locale they know no ± and no ‖
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    command = parse(argv)
+    _make_paths_absolute(command)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        _check_paths()
+        return batch(command)
+    except UsageError as error:
+        print(f"lib.batch: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        execute.stop()

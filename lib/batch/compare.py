@@ -1,0 +1,106 @@
+"""New numbers against the committed ones: a line per figure, and which notebooks do not
+reproduce.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files, provenance
+from lib.batch.job import Job
+from lib.companion import record
+from lib.files import folder
+
+Committed = Mapping[str, Mapping | None]  # by slug; None for a record that cannot be read
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A line per figure, and the notebooks with a number, or a claim that held, not reproduced."""
+
+    lines: tuple[str, ...]
+    differing: tuple[str, ...]
+
+
+def committed(scale: str, running: Iterable[str]) -> Committed:
+    """The committed records of a scale by slug; without git, what `running` notebooks made
+    before.
+    """
+    if provenance.git("rev-parse", "--git-dir") is None:
+        present = {
+            path.stem: _read(path.read_text(encoding="utf-8"))
+            for path in (folder("figures") / scale).glob("*.json")
+        }
+        return {
+            slug: saved
+            for slug, saved in present.items()
+            if saved is None or saved["notebook"] in running
+        }
+    listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/") or ""
+    names = [name for name in listing.split() if name.endswith(".json")]
+    return {Path(name).stem: _read(provenance.git("show", f"HEAD:./{name}")) for name in names}
+
+
+def compare(jobs: Iterable[Job], old: Committed) -> Comparison:
+    """What finished jobs published, beside what was committed."""
+    lines, differing = [], []
+    for job in jobs:
+        shown = [(slug, *_figure(job, slug, old)) for slug in _slugs(job)]
+        lines += [f"{slug}: {text}" for slug, text, _ in shown]
+        if not all(same for _, _, same in shown):
+            differing.append(job.notebook)
+    return Comparison(tuple(lines), tuple(differing))
+
+
+def _slugs(job: Job) -> list[str]:
+    if job.custom:
+        names = [path.name for path in job.figures.glob("*")]
+    elif job.marker.exists():  # it names what this run made; an older figure may lie beside it
+        names = files.read_object(job.marker)["figures"]
+    else:
+        names = []  # nothing was published
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+
+def _figure(job: Job, slug: str, old: Committed) -> tuple[str, bool]:
+    saved = files.read_object(job.figures / f"{slug}.json")
+    text, same = "custom parameters, not compared", True
+    if not job.custom:
+        text, same = _reproduced(saved, old[slug]) if slug in old else ("no committed record", True)
+    failed = [claim["id"] for claim in saved["claims"] if not claim["holds"]]
+    count = len(saved["claims"])
+    names = f", not {', '.join(failed)}" if failed else ""
+    return f"{text}; held {count - len(failed)} of {count} claims{names}", same
+
+
+def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
+    if old is None:
+        return "the committed record is damaged, not compared", False
+    if new["parameters"] != old["parameters"]:
+        return "parameters differ, not compared", True
+    if _kinds(new) != _kinds(old):
+        return "data differ, not compared", True
+    differences, count = record.compare(new, old), len(old["numbers"])
+    text = f"{count - len(differences)} of {count} numbers reproduced"
+    held = {claim["id"] for claim in new["claims"] if claim["holds"]}
+    lost = [
+        f"{claim['id']} held before"
+        for claim in old["claims"]
+        if claim["holds"] and claim["id"] not in held
+    ]
+    return "; ".join([text, *map(str, differences), *lost]), not (differences or lost)
+
+
+def _kinds(saved: Mapping) -> list[tuple[str, bool]]:
+    return [(row["name"], row["source"] == "demo") for row in saved["data"]]
+
+
+def _read(text: str | None) -> Mapping | None:
+    """A record, or None where the text is none."""
+    try:
+        saved = json.loads(text or "")
+    except ValueError:
+        return None
+    needed = {"notebook", "parameters", "data", "numbers", "claims"}
+    return saved if isinstance(saved, dict) and needed <= saved.keys() else None

@@ -1,0 +1,117 @@
+"""Run the jobs of a plan on Dask, each under its lock; their outcomes come as they end."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lib.batch import kernel, locks
+from lib.batch.job import Job, Outcome, in_words
+from lib.batch.plan import Plan, UsageError
+
+INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a plan is executed with: a Dask scheduler's address or this machine's cores, notebooks
+    at
+    a time, and the longest seconds for one cell."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+    timeout: float | None = None
+
+
+def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
+    """The outcomes of the jobs to run, in the order in which they end.
+
+    A job stays locked until the next outcome is asked for, so what is done with its figures is done
+    under the lock. Raises UsageError where no scheduler answers.
+    """
+    from dask.system import CPU_COUNT
+    from distributed import as_completed
+    from tqdm import tqdm
+
+    if not plan.todo:
+        return
+    workers = min(means.workers or CPU_COUNT, len(plan.todo))
+    threads = None if means.scheduler else max(1, CPU_COUNT // workers)
+    with contextlib.ExitStack() as stack:
+        try:
+            client = _connect(means.scheduler, workers, stack)
+            quiet = not sys.stderr.isatty()
+            bar = stack.enter_context(tqdm(total=len(plan.todo), leave=False, disable=quiet))
+            held, futures = {}, {}
+            for place, job in enumerate(plan.todo):
+                try:
+                    held[job.notebook] = locks.acquire(job)
+                except locks.Held as error:
+                    yield Outcome(job, 0.0, str(error))
+                    continue
+                except OSError as error:
+                    yield Outcome(job, 0.0, in_words(error))
+                    continue
+                stack.callback(held[job.notebook].release)
+                future = client.submit(
+                    kernel.run, job, threads, means.timeout, pure=False, priority=-place
+                )
+                futures[future] = job
+            for future in as_completed(futures):
+                outcome = _outcome(future, futures[future])
+                yield outcome
+                held[outcome.job.notebook].release()
+                bar.update()
+        except KeyboardInterrupt:
+            stop()
+
+
+def stop() -> None:
+    """End this process, its workers and their kernels at once, with status 130.
+
+    Kernels lie in sessions of their own and get no Ctrl-C; Dask would wait for running notebooks
+    and report each worker it misses.
+    """
+    import psutil
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+def _outcome(future, job: Job) -> Outcome:
+    if future.status == "finished":
+        return future.result()
+    return Outcome(job, 0.0, f"the worker was lost ({type(future.exception()).__name__})")
+
+
+def _connect(scheduler: str | None, workers: int, stack: contextlib.ExitStack):
+    import dask
+    from distributed import Client, LocalCluster
+
+    # A worker that died is not tried again: the notebook that took its memory would take the next
+    # one's too.
+    quiet = {"distributed.logging.distributed": "critical"}
+    dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
+    if scheduler:
+        try:
+            return stack.enter_context(Client(scheduler, timeout=10))
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"no Dask scheduler answers at {scheduler} ({type(error).__name__})"
+            ) from None
+    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
+    # this machine.
+    options = {
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+        "silence_logs": 60,
+    }
+    cluster = stack.enter_context(LocalCluster(n_workers=workers, processes=True, **options))
+    return stack.enter_context(Client(cluster))

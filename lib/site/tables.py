@@ -1,0 +1,87 @@
+"""The tables of README.md and REPRODUCING.md, made from figures/index.toml and the records.
+
+`python -m lib.site tables` makes each anew between its two marks. Their layout is in
+templates/NAME.md.j2.
+"""
+
+import json
+import math
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import jinja2
+
+from lib import files
+from lib.site import figure_index
+from lib.site.figure_index import Entry
+
+FIGURES = files.ROOT / "figures"
+FILES = ("README.md", "REPRODUCING.md")
+TEMPLATES = Path(__file__).parent / "templates"
+MARKED = re.compile(
+    r"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?=<!-- end -->)", re.S
+)
+
+
+def expected(value: float | None, tolerance: float | None) -> str:
+    """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell apart."""
+    if value is None:
+        return "no value"
+    if tolerance is None:
+        return f"{value:g}"
+    if tolerance == 0:
+        return f"{value:g} exactly"
+    places = 1 - math.floor(math.log10(tolerance))
+    return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
+
+
+def record_of(entry: Entry) -> dict:
+    """The record of a figure of the index.
+
+    FileNotFoundError, with the command that makes it, where there is none; ValueError where it
+    lacks a number that the entry quotes.
+    """
+    path = FIGURES / entry.scale / f"{entry.slug}.json"
+    if not path.exists():
+        advice = f"run {entry.notebook.command(entry.scale)}"
+        raise FileNotFoundError(
+            f"figures/index.toml names {path.name}, which is not there; {advice}"
+        )
+    record = json.loads(path.read_text(encoding="utf-8"))
+    known = figure_index.quantities(record)
+    quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
+    if lacking := [name for name, _ in quoted if name not in known]:
+        raise ValueError(f"{entry.slug} quotes {', '.join(lacking)}; its record has no such number")
+    return record
+
+
+def table(name: str) -> str:
+    """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    templates = jinja2.Environment(
+        loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False
+    )
+    templates.globals |= {"expected": expected, "filled": figure_index.filled}
+    notebooks = figure_index.read(FIGURES)
+    rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
+    return templates.get_template(f"{name}.md.j2").render(notebooks=notebooks, rows=rows).strip()
+
+
+def renewed(text: str) -> str:
+    """`text` with every marked table made anew; ValueError for a mark of no known table."""
+
+    def block(match):
+        try:
+            return f"{match[1]}\n{table(match[2])}\n\n"
+        except jinja2.TemplateNotFound:
+            raise ValueError(f"there is no table {match[2]!r}") from None
+
+    return MARKED.sub(block, text)
+
+
+def renew() -> None:
+    """Write README.md and REPRODUCING.md with their tables made anew."""
+    for name in FILES:
+        path = files.ROOT / name
+        files.write(path, renewed(path.read_text(encoding="utf-8")).encode())

@@ -1,0 +1,166 @@
+"""figures/index.toml and what is made from it: sentences, the tables of README, REPRODUCING."""
+
+import json
+import re
+
+import pytest
+
+from lib import files
+from lib.site import figure_index, tables
+
+INDEX = figure_index.read(tables.FIGURES)
+ENTRIES = figure_index.entries(tables.FIGURES)
+SENTENCES = [
+    (entry.slug, text)
+    for entry in ENTRIES
+    for text in (entry.sentence, entry.finding, entry.failure)
+    if text
+]
+# What may carry a digit though it is no measured number: names of statements, sets and exponents.
+NAMES = (
+    r"((Lemmas?|Theorems?|Algorithm|Figure) [\d-]+( and [\d-]+)?|CIFAR-10|float64|p = [\d., and]+)"
+)
+
+
+def record(claims=(), parameters=(), **numbers):
+    rows = {name: {"value": value, "tolerance": 0.01} for name, value in numbers.items()}
+    return {"numbers": rows, "parameters": dict(parameters), "claims": list(claims)}
+
+
+def index(folder, monkeypatch, text):
+    monkeypatch.setattr(tables, "FIGURES", folder)
+    (folder / "index.toml").write_text(text, encoding="utf-8")
+
+
+def test_a_sentence_has_the_numbers_of_the_record():
+    claim = {"id": "rate of $a$", "measured": 2.5, "holds": False}
+    held = record([claim], {"steps": 5000}, gap=0.0344, low=-7.126)
+    text = "off by {gap:.1%}, then {low:.2f} after {steps:,}, at {rate of $a$:.0f}, $W_{mm}$"
+    assert figure_index.filled(text, held) == "off by 3.4 %, then -7.13 after 5,000, at 2, $W_{mm}$"
+    assert figure_index.filled("{claims_that_hold:d} of {claims:d}", held) == "0 of 1"
+
+
+def test_a_number_that_the_record_lacks_is_named():
+    text = figure_index.filled("ends at {gap:.1f} and {low:.1f}", record(gap=None))
+    assert text == "ends at no value of gap and no value of low"
+
+
+def test_a_number_is_taken_before_a_parameter_of_the_same_name():
+    assert figure_index.filled("{n:d}", record(parameters={"n": 1}, n=2)) == "2"
+
+
+@pytest.mark.parametrize(
+    ("scale", "real", "command"),
+    [
+        ("demo", True, "make figures ARGS=06"),
+        ("desk", True, "make figures SCALE=desk ARGS=06 DATA_DIR=..."),
+        ("desk", False, "make figures SCALE=desk ARGS=06"),
+    ],
+)
+def test_the_command_follows_from_notebook_and_scale(scale, real, command):
+    assert figure_index.Notebook("06_x", "A", "?", {}, real).command(scale) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[01_x]\npaper = "A"\nquestion = "?"\n', "minutes"),
+        ('[01_x]\npaper = "A"\nquestion = "?"\nminutes = {}\ncolour = 1\n', "colour"),
+    ],
+)
+def test_a_bad_index_names_the_notebook_and_what_is_wrong(tmp_path, monkeypatch, text, said):
+    index(tmp_path, monkeypatch, text)
+    with pytest.raises(ValueError, match=rf"\[01_x\].*{said}"):
+        figure_index.read(tmp_path)
+
+
+def test_no_index_means_no_entries(tmp_path):
+    assert figure_index.read(tmp_path) == []
+
+
+def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
+    text = (
+        '[01_x]\npaper = "A"\nquestion = "?"\nminutes = {demo = 1}\n[[01_x.figure]]\nslug = "one"\n'
+    )
+    index(tmp_path, monkeypatch, text + 'scale = "demo"\nsentence = "ends at {gone:.1f}"\n')
+    with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
+        tables.table("figures")
+    files.write(tmp_path / "demo" / "one.json", json.dumps(record(gap=1)).encode())
+    with pytest.raises(ValueError, match="one quotes gone"):
+        tables.table("figures")
+
+
+def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale():
+    largest = {}
+    for scale in ("demo", "desk", "paper"):
+        largest |= {path.stem: scale for path in (files.ROOT / "figures" / scale).glob("*.json")}
+    assert {entry.slug: entry.scale for entry in ENTRIES} == largest
+    assert len(ENTRIES) == len(largest)
+    named = [notebook.name for notebook, _ in INDEX]
+    assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("*.py"))
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
+def test_an_entry_agrees_with_its_record(entry):
+    held = tables.record_of(entry)
+    assert held["notebook"] == entry.notebook.name and held["paper"] in entry.notebook.paper
+    real = any(row["source"] in ("data_dir", "data", "hub") for row in held["data"])
+    assert real <= entry.notebook.real_data and entry.scale in entry.notebook.minutes
+    assert entry.names and "no value" not in figure_index.filled(entry.sentence, held)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
+def test_a_figure_with_a_failing_claim_says_so(entry):
+    failing = [claim["id"] for claim in tables.record_of(entry)["claims"] if not claim["holds"]]
+    words = r"\*\*[^*]*(not|fails|only|alone)\b[^*]*\*\*"
+    assert bool(failing) == bool(re.search(words, entry.sentence)), failing
+
+
+@pytest.mark.parametrize(("slug", "text"), SENTENCES)
+def test_no_measured_number_is_typed_by_hand(slug, text):
+    plain = re.sub(r"\$[^$]*\$", "", figure_index.FIELD.sub("", text))
+    assert not re.search(r"\d", re.sub(NAMES, "", plain)), slug
+
+
+def test_the_check_for_typed_numbers_sees_one():
+    assert re.search(r"\d", re.sub(NAMES, "", "Lemma 5 holds in 19 draws"))
+    assert not re.search(r"\d", re.sub(NAMES, "", "Lemmas 4 and 12-30, p = 1.5, 2 and 3, CIFAR-10"))
+
+
+@pytest.mark.parametrize(
+    ("value", "tolerance", "words"),
+    [
+        (0.0243129, 1e-3, "0.0243 ± 0.001"),
+        (5163.2, 51.6, "5163 ± 52"),
+        (123, 0, "123 exactly"),
+        (None, 1, "no value"),
+        (0.5, None, "0.5"),
+    ],
+)
+def test_expected_values_are_as_exact_as_their_tolerance(value, tolerance, words):
+    assert tables.expected(value, tolerance) == words
+
+
+@pytest.mark.parametrize("name", tables.FILES)
+def test_the_tables_say_what_the_records_say(name):
+    text = (files.ROOT / name).read_text(encoding="utf-8")
+    assert tables.MARKED.search(text)
+    assert tables.renewed(text) == text, "run `python -m lib.site tables`"
+
+
+def test_the_table_of_figures_counts_claims_and_states_tolerances():
+    lines = {
+        entry.slug: line for entry, line in zip(ENTRIES, tables.table("figures").splitlines()[2:])
+    }
+    for entry in ENTRIES:
+        held = tables.record_of(entry)
+        claims = held["claims"]
+        assert f"| {sum(c['holds'] for c in claims)} of {len(claims)} |" in lines[entry.slug]
+        for name in set(entry.names) & held["numbers"].keys():
+            assert f"`{name}` {tables.expected(**held['numbers'][name])}" in lines[entry.slug]
+
+
+def test_a_mark_of_an_unknown_table_is_an_error():
+    with pytest.raises(ValueError, match="there is no table 'nosuch'"):
+        tables.renewed("<!-- nosuch, made by python -m lib.site tables -->\n<!-- end -->")
+    assert tables.renewed("no marks") == "no marks"

@@ -1,0 +1,166 @@
+"""Small max-margin problems of every awkward kind, each answer against a linear program.
+
+`python -m tests.svm.fuzz 20000` runs that many, prints what came of each kind and ends with
+status 1 if an answer is wrong or more than 1 in 2,000 are undecided. HiGHS finds the largest t
+with <a_m, W> >= t ||a_m|| for some |W_jk| <= 1: above FEASIBLE there is a W, below INFEASIBLE there
+is none, and between them it does not tell. Whatever the program says, a solution must keep its
+margins and an `Infeasible` its residual when both are computed again in 80-bit floats from the
+tokens alone.
+"""
+
+import sys
+from collections import Counter
+
+import numpy as np
+from scipy.optimize import linprog
+
+from lib import svm
+from lib.attention import tokens
+
+NORMS = ("frobenius", 1, 1.5, 1.75, 3, 5, np.inf, "nuclear", "spectral")
+FEASIBLE, INFEASIBLE = 1e-6, 1e-9
+
+
+def _plain(rng, X, z):
+    pass
+
+
+def _repeated(rng, X, z):
+    X[0, 1] = X[0, 0]
+
+
+def _repeated_to_rounding(rng, X, z):
+    X[0, 1] = np.nextafter(X[0, 0], rng.choice((-9.0, 9.0), X.shape[-1]))
+
+
+def _near(rng, X, z):
+    X[0, 1] = X[0, 0] + 10.0 ** rng.uniform(-12, -3) * rng.standard_normal(X.shape[-1])
+
+
+def _between(rng, X, z):
+    share = rng.uniform(0, 1)
+    X[0, 0] = share * X[0, 1] + (1 - share) * X[0, -1]
+
+
+def _integers(rng, X, z):
+    X[:], z[:] = rng.integers(-2, 3, X.shape), rng.integers(-2, 3, z.shape)
+
+
+def _samples_scaled(rng, X, z):
+    X *= 10.0 ** rng.uniform(-8, 8, (len(X), 1, 1))
+
+
+def _samples_and_queries_scaled(rng, X, z):
+    _samples_scaled(rng, X, z)
+    z *= 10.0 ** rng.uniform(-8, 8, (len(z), 1))
+
+
+def _all_scaled(rng, X, z):
+    X *= 10.0 ** rng.uniform(-140, 140)
+
+
+def _same_sample_twice(rng, X, z):
+    X[-1], z[-1] = X[0], z[0]
+
+
+def _collinear(rng, X, z):
+    X[:, -1] = X[:, 1] + rng.uniform(-2, 2) * (X[:, 1] - X[:, 0])
+
+
+KINDS = (
+    _plain,
+    _repeated,
+    _repeated_to_rounding,
+    _near,
+    _between,
+    _integers,
+    _samples_scaled,
+    _samples_and_queries_scaled,
+    _all_scaled,
+    _same_sample_twice,
+    _collinear,
+)
+BADLY_SCALED = (
+    1e4  # a problem may be refused if its constraints' norms lie further apart, and it says so
+)
+
+
+def instance(seed):
+    """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6 dimensions."""
+    rng = np.random.default_rng([seed, 1])
+    kind, norm = KINDS[seed % len(KINDS)], NORMS[rng.integers(len(NORMS))]
+    n, T, d, d_z = (int(rng.integers(low, 7)) for low in (1, 2, 1, 1))
+    X, z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d_z))
+    kind(rng, X, z)
+    return (
+        kind,
+        tokens.TokenSet(X[None], np.ones((1, n)), z[None], np.zeros((1, d)), np.zeros((1, n), int)),
+        norm,
+    )
+
+
+def rows_of(data):
+    """Every constraint as a row of 80-bit floats, (m, d d_z)."""
+    X, z = data.X[0].astype(np.longdouble), data.z[0].astype(np.longdouble)
+    delta = X[:, :1] - X[:, 1:]
+    return np.einsum("ntd,ne->ntde", delta, z).reshape(delta.shape[0] * delta.shape[1], -1)
+
+
+def largest_margin(rows):
+    """The largest t with <a_m, W> >= t max|a_m| for some |W_jk| <= 1, by linear programming."""
+    length = np.abs(rows).max(1, keepdims=True)
+    if not length.all():
+        return 0.0
+    unit = (rows / length).astype(float)
+    m, D = unit.shape
+    tight = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
+    bounds = [(-1, 1)] * D + [(0, 1)]
+    objective, constraints = [*np.zeros(D), -1.0], np.c_[-unit, np.ones(m)]
+    program = linprog(objective, constraints, np.zeros(m), bounds=bounds, options=tight)
+    return -program.fun if program.status == 0 else np.nan
+
+
+def verdict(seed):
+    """(kind, verdict, detail): "solved", "infeasible", "refused", "undecided" or "wrong"."""
+    kind, data, norm = instance(seed)
+    rows = rows_of(data)
+    t = largest_margin(rows)
+    name = kind.__name__[1:]
+    try:
+        solution = svm.token_svm(data, norm=norm)
+    except svm.Infeasible as error:
+        combination = error.certificate.ravel().astype(np.longdouble)
+        size = combination @ np.linalg.norm(rows.astype(float), axis=1) if rows.any() else 0
+        residual = np.sqrt(((combination @ rows) ** 2).sum())
+        proved = (combination >= 0).all() and residual <= 2e-10 * size
+        right = proved and not t > FEASIBLE
+        return name, "infeasible" if right else "wrong", f"t {t:.1e} residual {residual}"
+    except ValueError as error:
+        return name, "refused", str(error)
+    except RuntimeError as error:
+        length = np.linalg.norm(rows.astype(float), axis=1)
+        named = length.max() > BADLY_SCALED * length.min() and "within a factor" in str(error)
+        return name, "refused" if named else "undecided", f"t {t:.1e} {norm} {error}"
+    margins = rows @ solution.W[0].ravel().astype(np.longdouble)
+    right = margins.min() > 1 - 1e-6 and not t < INFEASIBLE
+    return name, "solved" if right else "wrong", f"t {t:.1e} {norm} margin {margins.min()}"
+
+
+def main(count):
+    """Prints the counts by kind, and what was wrong or undecided; the status to exit with."""
+    counts, total = Counter(), Counter()
+    for seed in range(count):
+        name, said, detail = verdict(seed)
+        counts[name, said] += 1
+        total[said] += 1
+        if said in ("wrong", "undecided"):
+            print(f"{seed} {name} {said}: {detail}", flush=True)
+    for kind in KINDS:
+        name = kind.__name__[1:]
+        print(f"{name:28}", {said: counts[name, said] for said in total if counts[name, said]})
+    print(f"{count} instances:", dict(total))
+    return int(total["wrong"] > 0 or total["undecided"] * 2000 > count)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,192 @@
+"""Token SVMs in awkward units, with repeated tokens, at the edge of having no solution; and what
+their record says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib import svm
+from lib.attention import tokens
+from lib.svm import frobenius
+from tests.svm import fuzz
+
+NORMS = ("frobenius", 1, 1.75, 3, np.inf, "nuclear", "spectral")
+
+
+def drawn(seed, n=3, T=4, d=5):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, T, d)), rng.standard_normal((n, d))
+
+
+def token_set(X, z):
+    return tokens.token_set(X, np.ones(len(X)), z=z, opt=np.zeros(len(X), int))
+
+
+def check_in_80_bits(data, solution):
+    """Margins of W, and the Frobenius duality gap, from the tokens alone."""
+    rows = fuzz.rows_of(data)
+    W, beta = (a[0].ravel().astype(np.longdouble) for a in (solution.W, solution.duals))
+    assert (rows @ W).min() >= 1 - 1e-9
+    pulled = beta @ rows
+    bound = beta.sum() / np.sqrt((pulled**2).sum())
+    assert (beta >= 0).all() and abs(1 - bound / np.sqrt((W**2).sum())) < 2e-9
+
+
+def test_fuzzed_problems_are_answered_rightly():
+    verdicts = [fuzz.verdict(seed)[1:] for seed in range(30 * len(fuzz.KINDS))]
+    said = [word for word, _ in verdicts]
+    assert not [v for v in verdicts if v[0] in ("wrong", "undecided")]
+    assert said.count("solved") > 150 and said.count("infeasible") > 100
+    refusals = [detail for word, detail in verdicts if word == "refused"]
+    assert 0 < len(refusals) < 0.1 * len(said)
+    assert all("norms" in r and "within a factor" in r for r in refusals)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_repeated_token_is_infeasible(norm, seed):
+    X, z = drawn(seed, n=1 + seed % 4, d=2 + seed)
+    X[-1, 2] = X[-1, 0]
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(token_set(X, z), norm=norm)
+    assert caught.value.residual == 0 and caught.value.certificate[-1, 1] == 1
+    assert caught.value.certificate.sum() == 1
+
+
+@pytest.mark.parametrize("distance", [1e-15, 1e-12, 1e-9, 1e-6])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_token_next_to_the_selected_one_is_no_proof(distance, seed):
+    X, z = drawn(seed, n=2)
+    X[0, 1] = X[0, 0] + distance * np.random.default_rng(seed).standard_normal(5)
+    data = token_set(X, z)
+    check_in_80_bits(data, svm.token_svm(data))
+
+
+@pytest.mark.parametrize("scales", [(1e8, 1e-8, 1), (1, 1e-8, 1e-8), (1e-3, 1e3, 1e8)])
+@pytest.mark.parametrize("queries", [False, True])
+def test_samples_of_different_units_in_one_problem(scales, queries):
+    X, z = drawn(0)
+    units = np.array(scales)
+    data = token_set(X * units[:, None, None], z * units[:, None] if queries else z)
+    check_in_80_bits(data, svm.token_svm(data))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("power", [-440, 440])
+def test_a_power_of_two_in_the_tokens_divides_w_exactly(norm, power):
+    X, z = drawn(1)
+    plain = svm.token_svm(token_set(X, z), norm=norm)
+    scaled = svm.token_svm(token_set(np.ldexp(X, power), z), norm=norm)
+    np.testing.assert_array_equal(scaled.objective, np.ldexp(plain.objective, -power))
+    np.testing.assert_array_equal(scaled.duals, np.ldexp(plain.duals, -2 * power))
+    np.testing.assert_array_equal(scaled.margins, plain.margins)
+    np.testing.assert_allclose(scaled.W, np.ldexp(plain.W, -power), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale, size", [(1e160, "1e-1(59|60)"), (1e-200, "1e(200|201)")])
+def test_a_solution_outside_the_floats_is_refused_as_a_scale(scale, size):
+    X, z = drawn(2)
+    with pytest.raises(ValueError, match=f"would have norm {size}.*That is only a scale") as caught:
+        svm.token_svm(token_set(scale * X, z))
+    assert not isinstance(caught.value, svm.Infeasible)
+    plain = svm.token_svm(token_set(X, z))
+    balanced = svm.token_svm(token_set(scale * X, z / scale))
+    np.testing.assert_allclose(balanced.W, plain.W, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e160])
+def test_no_scale_hides_that_there_is_no_solution(scale):
+    X, z = drawn(3)
+    X[0, 0] = (X[0, 1] + X[0, 3]) / 2
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(token_set(scale * X, scale * z if scale > 1e-250 else z))
+    np.testing.assert_allclose(caught.value.certificate[0], [0.5, 0, 0.5], atol=1e-9)
+
+
+def test_differences_that_overflow_are_named():
+    X, z = drawn(0)
+    X[0, :2, 0] = 1.5e308, -1.5e308
+    with pytest.raises(ValueError, match="differences of tokens overflow at 2e\\+308"):
+        svm.token_svm(token_set(X, z))
+
+
+def nearly_between(distance, seed=0):
+    """The selected token of sample 0 is `distance` off the segment between two others."""
+    X, z = drawn(seed)
+    X[0, 0] = (X[0, 1] + X[0, 3]) / 2 + distance * np.random.default_rng(9).standard_normal(5)
+    return token_set(X, z)
+
+
+@pytest.mark.parametrize("distance", [1e-2, 1e-3])
+def test_a_small_margin_is_a_solution_and_never_a_proof(distance, monkeypatch):
+    data = nearly_between(distance)
+    solution = svm.token_svm(data)
+    check_in_80_bits(data, solution)
+    assert 0.1 / distance < solution.objective[0] < 10 / distance
+    # With the solvers gone, nothing may take a combination of size ~ distance for zero.
+    monkeypatch.setattr(frobenius, "block_pivoting", lambda *_, **__: None)
+    with pytest.raises(RuntimeError, match="no proof that there is none"):
+        svm.token_svm(data)
+
+
+@pytest.mark.parametrize("distance, largest", [(0.0, 1e-15), (1e-12, 1e-10)])
+def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(distance, largest):
+    data = nearly_between(distance)
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data)
+    rows, weights = fuzz.rows_of(data), caught.value.certificate.ravel()
+    terms = weights @ np.linalg.norm(rows.astype(float), axis=1)
+    residual = np.sqrt(((weights.astype(np.longdouble) @ rows) ** 2).sum()) / terms
+    assert caught.value.residual < largest
+    assert caught.value.residual == pytest.approx(float(residual), rel=0.01, abs=1e-15)
+
+
+def test_l1_solutions_are_vertices_and_cost_the_least():
+    X, z = drawn(5)
+    data = token_set(X, z)
+    solution = svm.token_svm(data, norm=1)
+    W = np.abs(solution.W[0])
+    assert (W > 1e-6 * W.max()).sum() <= solution.duals.size  # no more entries than constraints
+    assert W.sum() == pytest.approx(solution.objective[0], rel=1e-12)
+    pulled = np.abs(solution.duals[0].ravel() @ fuzz.rows_of(data)).max()
+    assert solution.duals.sum() / pulled == pytest.approx(solution.objective[0], rel=1e-7)
+    assert solution.problem == "token SVM, l_1 norm" and solution.gap[0] < 1e-7
+
+
+def test_violation_is_that_of_the_smallest_margin():
+    solution = svm.token_svm(tokens.unit_tokens(range(3), n=4, T=4))
+    margins = solution.margins.copy()
+    margins[1, 2, 0] = 0.75
+    np.testing.assert_allclose(replace(solution, margins=margins).violation[1], 0.25)
+    above = replace(solution, margins=np.maximum(margins, 1.5))
+    np.testing.assert_array_equal(above.violation, np.zeros(3))
+
+
+def test_a_record_shows_the_numbers_that_matter():
+    solution = svm.token_svm(tokens.unit_tokens(range(3), n=4, T=5), norm="nuclear")
+    active = solution.support.sum((1, 2))
+    said, html = repr(solution), solution._repr_html_()
+    for fact in (
+        "MaxMargin(token SVM, nuclear norm: runs 3, constraints 4 x 4, norm ",
+        f"{solution.norm.min():.4g} to {solution.norm.max():.4g}",
+        f"active {active.min()} to {active.max()}",
+        f"gap at most {solution.gap.max():.1e}, violation at most {solution.violation.max():.1e}",
+        "solver Clarabel",
+    ):
+        assert fact in said
+    assert "array" not in said and len(said) < 250
+    assert html.count("<tr>") == 7 and f"{solution.gap.max():.1e}" in html
+    assert "runs 1, " in repr(svm.head_svm(tokens.gaussian_tokens(0, d=300)))
+
+
+def test_feasible_keeps_the_runs_with_a_solution():
+    X, z = drawn(0)
+    flat = X.copy()
+    flat[0, 0] = (flat[0, 1] + flat[0, 3]) / 2
+    both = [np.stack(pair) for pair in ((X, flat, X + 1), (z, z, 2 * z))]
+    data = tokens.token_set(both[0], np.ones((3, 3)), z=both[1], opt=np.zeros((3, 3), int))
+    kept = svm.feasible(data)
+    np.testing.assert_array_equal(kept.X, data.X[[0, 2]])
+    np.testing.assert_array_equal(kept.z, data.z[[0, 2]])
+    assert svm.feasible(data.run(1)) is None

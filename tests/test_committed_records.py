@@ -1,0 +1,25 @@
+"""Every committed record can be traced: it came from a clean tree, at a commit of this history."""
+
+import json
+
+import pytest
+
+from lib import files, provenance
+
+RECORDS = (provenance.git("ls-files", "figures/*.json") or "").split()
+
+if not RECORDS:
+    pytest.skip("no git here, or no committed records", allow_module_level=True)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_record_comes_from_a_commit_of_this_history(name):
+    if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
+        pytest.skip("a shallow clone does not have the history")
+    commit = json.loads((files.ROOT / name).read_text(encoding="utf-8"))["provenance"]["commit"]
+    again = "make it again from committed code"
+    assert commit and not commit.endswith("-dirty"), f"{commit} is no clean tree: {again}"
+    known = provenance.git("cat-file", "-e", f"{commit}^{{commit}}") is not None
+    assert known, f"there is no commit {commit}: {again}"
+    before = provenance.git("merge-base", "--is-ancestor", commit, "HEAD") is not None
+    assert before, f"{commit} is no commit before this one: {again}"

@@ -1,0 +1,94 @@
+"""The wheel alone, without its repository: what it contains, and notebook 01 running on it as on
+Colab.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+
+from lib import files
+from lib.companion import colab_cell
+
+OFFLINE = ("--no-index", "--no-deps", "--disable-pip-version-check", "--quiet")
+LEFT_OUT = ("_DIR", "PYTHONPATH")  # a repository's folders, which a user of the wheel has not
+
+
+def run(*command, folder):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(LEFT_OUT)}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from a copy, since setuptools leaves its work beside the sources."""
+    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("lib", "notebooks"):
+        left = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+        shutil.copytree(files.ROOT / name, copy / name, ignore=left)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(files.ROOT / name, copy)
+    build = ("wheel", ".", "--no-build-isolation", "--wheel-dir", out)
+    run(sys.executable, "-m", "pip", *build, *OFFLINE, folder=copy)
+    (path,) = out.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory):
+    """The interpreter of a fresh environment that has the wheel, and this one's other packages."""
+    place = tmp_path_factory.mktemp("fresh")
+    venv.create(place, with_pip=False, symlinks=os.name != "nt")
+    scripts = place / ("Scripts" if os.name == "nt" else "bin")
+    python = scripts / Path(sys.executable).name
+    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=place)
+    # A path named in a .pth file is searched, but an editable install's own .pth in it is not read.
+    borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (Path(own.strip()) / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
+    run(sys.executable, "-m", "pip", "--python", python, "install", wheel, *OFFLINE, folder=place)
+    return python
+
+
+def test_it_has_every_module_template_and_scale(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name.partition(".data/data/")[2] or name for name in archive.namelist()}
+    sources = [
+        path
+        for path in (files.ROOT / "lib").rglob("*")
+        if path.is_file() and path.suffix != ".pyc" and not path.name.startswith(".")
+    ]
+    assert len(sources) > 80
+    assert {path.relative_to(files.ROOT).as_posix() for path in sources} <= packed
+    notebooks = [path for path in (files.ROOT / "notebooks").glob("[0-9]*.py")]
+    names = {path.name for path in [*notebooks, files.ROOT / "notebooks" / "scales.toml"]}
+    assert {f"share/attention-dynamics/notebooks/{name}" for name in names} <= packed
+
+
+def test_it_is_used_without_the_repository(python, tmp_path):
+    code = "from lib import files; print(files.ROOT, files.in_repository(), files.folder('runs'))"
+    root, inside, runs = run(python, "-c", code, folder=tmp_path).split()
+    assert files.ROOT not in Path(root).parents and Path(root) != files.ROOT
+    assert (inside, runs) == ("False", str(tmp_path / "runs"))
+
+
+def test_notebook_runs_on_it_alone(python, tmp_path):
+    notebook = jupytext.read(files.ROOT / "notebooks" / "01_fixed_decoder.py")
+    notebook.cells = colab_cell.installing(notebook.cells)
+    nbformat.write(nbformat.from_dict(notebook), tmp_path / "01.ipynb")
+    small = ("-p", "seeds", "2", "-p", "steps", "100", "-p", "d", "60")
+    run(python, "-m", "papermill", "01.ipynb", "out.ipynb", *small, folder=tmp_path)
+    saved = sorted(path.stem for path in tmp_path.rglob("*.json"))
+    assert saved == ["fastrates_fig2", "fastrates_fig5"]
+    assert (tmp_path / "runs" / "custom") in next(tmp_path.rglob("fastrates_fig2.png")).parents
