@@ -208,3 +208,13 @@ def _curves(rows, arrays):
             group, key = name.split("/", 1)
             groups[group][key] = mine.pop(name)
         yield Curve(**row, **mine, **groups)
+
+
+def kept(name: str, needed: bool = False) -> Curves | None:
+    """The committed curves of the study `name`; None, with one printed sentence, where there are
+    none, or where they are `needed` the FileNotFoundError of `load`."""
+    path = files.ROOT / "figures" / "desk" / f"{name}.npz"
+    if needed or path.exists():
+        return load(path)
+    print(f"the study {name} has no committed curves yet: python -m lib.training study {name}")
+    return None

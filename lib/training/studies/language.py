@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from lib.data import texts
-from lib.networks import bert
+from lib.networks import bert, pretrained
 from lib.training import bert_evaluation
 from lib.training.study import Problem, Study
 
@@ -17,11 +17,13 @@ SHOWN = 500  # test rows at the points of a run; its end takes them all
 
 def classify(name: str, length: int, batch: int, layers: int | None) -> Problem:
     """A BERT classifier on the texts of `name` with at most `length` tokens; `layers` None is a small fresh one."""
-    weights = bert.weights(demo=layers is None)
+    weights = pretrained.weights(demo=layers is None)
     demo = layers is None
     sets = {split: texts.load(name, split, demo=demo) for split in ("train", "test")}
     if demo:  # a smoke test, also where the real set is at hand
-        sets = {split: part.sample(1500 if split == "train" else 200) for split, part in sets.items()}
+        sets = {
+            split: part.sample(1500 if split == "train" else 200) for split, part in sets.items()
+        }
     train = bert.tokenise(weights, sets["train"], length, whole=True)
     test = bert.tokenise(weights, sets["test"], 4 * length)  # every row; the longest are cut
     shown = bert_evaluation.judge(
