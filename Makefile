@@ -10,11 +10,12 @@ STAMP := $(VENV)/.installed
 # What a finished set-up depends on: the lock, the project file and the place (an editable install knows its path).
 STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
-.PHONY: help figures test bench site setup install lock notebooks clean
+.PHONY: help figures test bench mutate site setup install lock notebooks clean
 help:
 	@echo "make figures [SCALE=demo|desk|paper] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make bench                     speed, as ratios against plain references"
+	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
 	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
 	@echo "make notebooks                 refresh the committed .ipynb from the .py sources, with outputs"
 	@echo "make lock                      regenerate requirements.txt from pyproject.toml"
@@ -27,6 +28,9 @@ test: setup
 
 bench: setup
 	@$(PY) -m tests.benchmarks $(ARGS)
+
+mutate: setup
+	@$(PY) -m tests.mutations $(ARGS)
 
 site: setup
 	@$(PY) -m lib.site $(ARGS)

@@ -1,1 +1,3 @@
-"""Companion library to three papers on how a self-attention layer learns; lib/README.md is the map."""
+"""Companion library to three papers on how a self-attention layer learns; lib/README.md is the
+map.
+"""

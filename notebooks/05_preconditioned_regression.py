@@ -56,7 +56,7 @@ import numpy as np
 from lib import regression
 from lib.companion import claims, plots, record
 from lib.papers import fits
-from lib.papers.b import experiments, theorems
+from lib.papers.b import experiments, figures, measurements, theorems
 from lib.regression import descent
 
 run = record.start("05_preconditioned_regression", "B", globals())
@@ -87,7 +87,7 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # %% [markdown]
 # ## Algebra
 #
-# The closed forms against samples (in standard errors), the identities of the proof (to rounding), and the one-point
+# The closed forms against samples (in standard errors), and the one-point
 # bounds (3) and (4), at the worst perturbation that a search finds, not only at random ones. The paper's constants are
 # blank in the text at hand; ours are derived in `lib.manifold`. In the `left_right` norm the search attains our
 # convexity constant: it cannot be improved.
@@ -97,7 +97,6 @@ small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
 algebra = claims.Table([
     *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
     theorems.integrability_threshold(data.problems[0]),
-    *theorems.identities(data.problems),
     *theorems.one_point(regression.random_regression(0, 3, 5, signal, noise, floor), searches),
     theorems.descent_lemma(data.problems[0]),
 ])  # fmt: skip
@@ -146,9 +145,9 @@ conditions, times = experiments.conditioning(
 # The start lies off the manifold along its slowest mode, where a worst-case rate is met.
 
 # %%
-floors = experiments.scaling(small, sizes, oracle_steps, draws, range(seeds))
-distances = experiments.spectral_distances(small, start_sizes, repeats)
-bias = experiments.gradient_bias(small, sizes, 20 * draws, seeds)
+floors = measurements.scaling(small, sizes, oracle_steps, draws, range(seeds))
+distances = measurements.spectral_distances(small, start_sizes, repeats)
+bias = measurements.gradient_bias(small, sizes, 20 * draws, seeds)
 law = claims.Table(
     [*theorems.theorem_2(floors), *theorems.powers(start_sizes, distances, sizes, bias)]
 )
@@ -156,11 +155,11 @@ law
 
 # %%
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
-figure_1 = theorems.figure_1(excess, "spectral, P, R", "random")
-figure_2 = theorems.figure_2(excess, "random, P, R", "random")
+figure_1 = figures.figure_1(excess, "spectral, P, R", "random")
+figure_2 = figures.figure_2(excess, "random, P, R", "random")
 ablated = [
-    *theorems.ablation(excess, effects["P"], effects["R"]),
-    theorems.conditioning(times, steps),
+    *figures.ablation(excess, effects["P"], effects["R"]),
+    figures.conditioning(times, steps),
 ]
 ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
 compared = [

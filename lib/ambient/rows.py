@@ -1,4 +1,6 @@
-"""What rules that see the coordinates run on: a problem as rows, and the call of the compiled loop."""
+"""What rules that see the coordinates run on: a problem as rows, and the call of the compiled
+loop.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ import numpy as np
 
 from lib.ambient import kernel
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.tokens import TokenSet, check_sizes
 from lib.compiled.status import COMPLETED
 from lib.dynamics import recording
 
@@ -28,7 +30,8 @@ class Rows:
 
 
 def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
-    """The Rows of a token set."""
+    """The Rows of a token set; ValueError for sizes whose squares leave float64."""
+    check_sizes(tokens)
     runs, n, T, d = tokens.shape
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
@@ -88,6 +91,8 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
 
 
 def _token_first(rows, n):
-    """Rows (runs, n T, D), a sample's tokens together, with each token's samples together instead."""
+    """Rows (runs, n T, D), a sample's tokens together, with each token's samples together
+    instead.
+    """
     runs, _, D = rows.shape
     return np.ascontiguousarray(rows.reshape(runs, n, -1, D).swapaxes(1, 2)).reshape(rows.shape)

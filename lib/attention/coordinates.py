@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.tokens import TokenSet, check_sizes
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Minimal:
 
 def minimal(tokens: TokenSet) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may
-    be degenerate).
+    be degenerate). Raises ValueError for sizes whose squares leave float64.
     """
+    check_sizes(tokens)
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
@@ -58,13 +59,17 @@ def _basis(rows):
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs, n)."""
+    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs,
+    n).
+    """
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T, d)."""
+    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T,
+    d).
+    """
     rest = others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
     return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)

@@ -51,7 +51,8 @@ class TokenSet:
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
         for name in ("X", "z", "u"):
-            _check_values(name, getattr(self, name))
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
             raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
         if (
@@ -111,15 +112,18 @@ def _real(name, value):
     return value.astype(float)
 
 
-def _check_values(name, values):
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} holds NaN or infinite values")
-    largest = np.abs(values).max()
-    if largest and not SIZES[0] <= largest <= SIZES[1]:
-        raise ValueError(
-            f"{name} has largest entry {largest:.3g}, whose square leaves the range of float64; "
-            f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
-        )
+def check_sizes(tokens: TokenSet) -> None:
+    """ValueError where tokens, queries or head are so large or small that squares leave float64.
+
+    Whatever trains takes inner products of them. The SVM takes out the scale and needs no check.
+    """
+    for name in ("X", "z", "u"):
+        largest = np.abs(getattr(tokens, name)).max()
+        if largest and not SIZES[0] <= largest <= SIZES[1]:
+            raise ValueError(
+                f"{name} has largest entry {largest:.3g}, whose square leaves the range of float64; "
+                f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
+            )
 
 
 def _opt_tokens(tokens):

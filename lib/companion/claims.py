@@ -1,8 +1,17 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from html import escape
+
+import numpy as np
+
+KINDS = {  # what a claim is
+    "statement": "the paper's sentence with the paper's constants",
+    "form": "the paper's sentence, a constant of ours where the text lost it",
+    "finding": "ours, beyond the paper",
+}
+FEWEST_SEEDS = 20  # an interval from fewer is told as such
 
 
 VERDICTS = ("reproduced", "not reproduced", "undecided")
@@ -10,12 +19,19 @@ VERDICTS = ("reproduced", "not reproduced", "undecided")
 
 @dataclass(frozen=True)
 class Claim:
-    """One checked statement.
+    """One checked claim.
 
     `bound` is what theory asks of `measured`, as text with its relation ("≥ 0.11"); `holds` is the
     verdict; `margin` is how many times over the bound is met, 1 at the edge, infinite where no
-    multiple breaks it. A measured value that is not a number never holds. A claim about data that
-    may be too few says `verdict`, one of `VERDICTS`, and holds if that is the first.
+    multiple breaks it. A measured value that is not a number never holds. `kind` is one of KINDS,
+    read off `source` where it is not given. `interval` holds the ends of what the seeds gave.
+
+    A row of a ledger also has the `number` of its statement, its `setting` and number of `seeds`,
+    the families of wrong worlds in which it must fail (`fails_if`) and the smallest world of each
+    in which it was seen to (`catches`, None until `make falsify` has run it).
+
+    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
+    the first.
     """
 
     id: str
@@ -25,16 +41,43 @@ class Claim:
     bound: str
     holds: bool
     margin: float = math.nan
-    verdict: str | None = None
+    kind: str = ""
+    interval: tuple[float, float] | None = None
+    number: str = ""
+    setting: str = ""
+    seeds: int | None = None
+    remark: str = ""
+    fails_if: tuple[str, ...] = ()
+    catches: tuple[str, ...] | None = None
+    verdict: str = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "kind", self.kind or kind(self.source))
+        if self.kind not in KINDS:
+            raise ValueError(f"kind {self.kind!r}: choose one of {', '.join(KINDS)}")
 
     def as_dict(self) -> dict:
-        """The claim as a figure record stores it: a NaN or infinity becomes null, as JSON asks."""
-        row = asdict(self)
+        """The claim as a figure record stores it, without what it does not have.
+
+        A NaN or infinity becomes null, as JSON asks.
+        """
+        default = {field.name: field.default for field in fields(self)}
+        kept = {
+            name: value
+            for name, value in asdict(self).items()
+            if name == "margin" or default[name] is MISSING or value != default[name]
+        }
         for name in ("measured", "margin"):
-            row[name] = row[name] if math.isfinite(row[name]) else None
-        if self.verdict is None:
-            del row["verdict"]
-        return row
+            kept[name] = kept[name] if math.isfinite(kept[name]) else None
+        return kept
+
+
+def kind(source: str) -> str:
+    """The kind of claim that a source names: "(our constant)" or "(our reading)" marks a form."""
+    if any(word in source for word in ("our constant", "our reading", "our bound")):
+        return "form"
+    own = ("ours", "derived", "independent computation")
+    return "finding" if any(word in source for word in own) else "statement"
 
 
 def number(value: float) -> str:
@@ -42,63 +85,102 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def shown(claim: Claim) -> str:
+    """The measured value; of a failing claim with the digits that show by how little it fails."""
+    text = number(claim.measured) if claim.holds else f"{claim.measured:.7g}"
+    if claim.interval is None:
+        return text
+    few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
+    return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
+
+
 def _times(smaller: float, larger: float) -> float:
-    """How often `smaller` fits into `larger`, for smaller ≤ larger of one sign; 0 or infinity across zero."""
+    """How often `smaller` ≤ `larger` of one sign fits into it; 0 or infinity across zero."""
     if not smaller * larger > 0:
         return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
     return larger / smaller if larger > 0 else smaller / larger
 
 
-def at_most(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
-    """The claim measured ≤ bound."""
+def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
+    """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
-    return Claim(
-        id, statement, source, measured, f"≤ {number(bound)}", holds, _times(measured, float(bound))
-    )
+    times = _times(measured, float(bound))
+    return Claim(id, statement, source, measured, f"≤ {number(bound)}", holds, times, **more)
 
 
-def at_least(id: str, statement: str, source: str, measured: float, bound: float) -> Claim:
-    """The claim measured ≥ bound."""
+def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
+    """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
-    return Claim(
-        id, statement, source, measured, f"≥ {number(bound)}", holds, _times(float(bound), measured)
-    )
+    times = _times(float(bound), measured)
+    return Claim(id, statement, source, measured, f"≥ {number(bound)}", holds, times, **more)
 
 
 def close(
-    id: str, statement: str, source: str, measured: float, expected: float, tolerance: float
+    id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
     measured, off = float(measured), abs(float(measured) - expected)
     bound, holds = f"{number(expected)} ± {number(tolerance)}", bool(off <= tolerance)
-    return Claim(id, statement, source, measured, bound, holds, _times(off, float(tolerance)))
+    times = _times(off, float(tolerance))
+    return Claim(id, statement, source, measured, bound, holds, times, **more)
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean of `values` over seeds, less and plus two standard errors; NaN ends for one seed."""
+    values = np.asarray(values, float).ravel()
+    error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else math.nan
+    return float(values.mean() - 2 * error), float(values.mean() + 2 * error)
+
+
+def counts(claims) -> str:
+    """How many statements, forms and findings hold, in words; findings last."""
+    claims = list(claims)
+    parts = []
+    for name in KINDS:
+        own = [claim for claim in claims if claim.kind == name]
+        if own:
+            parts.append(f"{sum(c.holds for c in own)} of {len(own)} {name}s")
+    return ", ".join(parts)
 
 
 def judged(
-    id: str, statement: str, source: str, measured: float, bound: str, verdict: str
+    id: str,
+    statement: str,
+    source: str,
+    found: tuple[float, float, float],
+    bound: str,
+    verdict: str,
+    seeds: int,
 ) -> Claim:
-    """A claim whose `verdict` was found from an interval; ValueError for a word not in `VERDICTS`."""
+    """A claim whose `verdict` was read off an interval; `found` is (measured, low, high).
+
+    An end of the interval may be open, that is infinite. ValueError for a word not in VERDICTS.
+    """
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
-    holds = verdict == VERDICTS[0]
-    return Claim(id, statement, source, float(measured), bound, holds, verdict=verdict)
+    measured, *ends = map(float, found)
+    return Claim(
+        id,
+        statement,
+        source,
+        measured,
+        bound,
+        verdict == VERDICTS[0],
+        interval=tuple(ends) if all(map(math.isfinite, ends)) else None,
+        seeds=seeds,
+        verdict=verdict,
+    )
 
 
 class Table(tuple):
     """Claims as a table: HTML in a notebook, aligned text elsewhere."""
 
-    _columns = ("id", "statement", "source", "measured", "theory", "holds")
+    _columns = ("id", "kind", "statement", "source", "measured", "theory", "holds")
 
     def _rows(self):
         for c in self:
-            yield (
-                c.id,
-                c.statement,
-                c.source,
-                number(c.measured),
-                c.bound,
-                c.verdict or ("yes" if c.holds else "NO"),
-            )
+            verdict = c.verdict or ("yes" if c.holds else "NO")
+            yield c.id, c.kind, c.statement, c.source, shown(c), c.bound, verdict
 
     def __repr__(self) -> str:
         rows = [self._columns, *self._rows()]
@@ -110,18 +192,14 @@ class Table(tuple):
 
     def _repr_html_(self) -> str:
         def line(cells, tag):
-            return (
-                "<tr>"
-                + "".join(f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
-                + "</tr>"
-            )
+            cells = (f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
+            return f"<tr>{''.join(cells)}</tr>"
 
         body = "".join(line(row, "td") for row in self._rows())
         return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"
 
     def summary(self) -> str:
-        """One line that counts the claims and names those that fail."""
+        """One line that counts the claims that hold by kind and names those that fail."""
         failed = [c.id for c in self if not c.holds]
-        return f"{len(self) - len(failed)} of {len(self)} claims hold" + (
-            f"; not: {', '.join(failed)}" if failed else ""
-        )
+        text = f"{len(self) - len(failed)} of {len(self)} claims hold ({counts(self)})"
+        return text + (f"; not: {', '.join(failed)}" if failed else "")

@@ -177,13 +177,15 @@ class Run:
         claims: Iterable[Claim] = (),
         numbers: Mapping[str, Number] | None = None,
         data: Sequence[Mapping] = (),
+        statements: Mapping[str, Mapping] | None = None,
         device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
         What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source.
+        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
+        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
         Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
         source.
         """
@@ -213,6 +215,8 @@ class Run:
             "drawn": drawn_data.summary(figure),
             "provenance": self._provenance(stamp, device, dtype),
         }
+        if statements:
+            record["statements"] = dict(statements)
         content = {".png": png, ".pdf": pdf, ".json": files.dumps(record).encode()}
         return self._keep(slug, content)
 

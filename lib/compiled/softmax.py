@@ -120,7 +120,9 @@ def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, sca
 
 @numba.njit(forceinline=True)
 def _take_out_scales(logs, n, scales):
-    """Subtract from each run's lanes their largest value, unless that is -inf; note it in scales."""
+    """Subtract from each run's lanes their largest value, unless that is -inf; note it in
+    scales.
+    """
     for r in range(scales.size):
         own, largest = logs[r * n : r * n + n], -math.inf
         for i in range(n):
@@ -133,7 +135,9 @@ def _take_out_scales(logs, n, scales):
 
 @numba.njit
 def log_gap(first, n, scores, logistic, head_fixed, lane):
-    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained: L* = 0."""
+    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained: L* =
+    0.
+    """
     level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]
     log_gap = -math.inf
     for i in range(first, first + n):

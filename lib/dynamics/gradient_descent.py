@@ -106,7 +106,8 @@ def _start(problem, start):
         return Start(*problem.reduce(checked_start(start, (runs, d, d_z))))
     if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
         raise ValueError(
-            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside {(runs,)}"
+            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside "
+            f"{(runs,)}"
         )
     return start
 
@@ -116,7 +117,8 @@ def _check_targets(targets, shape):
     for name, target in targets.items():
         if target.shape != shape:
             raise ValueError(
-                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal coordinates"
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal "
+                f"coordinates"
             )
         sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(sizes).all() and sizes.all()):

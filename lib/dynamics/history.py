@@ -65,7 +65,9 @@ class History:
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them."""
+        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside
+        them.
+        """
         return np.swapaxes(self._weights(slice(k, k + 1))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:

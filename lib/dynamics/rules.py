@@ -52,7 +52,9 @@ class GradientRule:
         return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a rule."""
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a
+        rule.
+        """
         sizes = math.log(self.step_size), math.log(self.max_step)
         return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 

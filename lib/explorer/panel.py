@@ -53,7 +53,9 @@ def said(shown: trajectory.Trajectory) -> str:
 
 
 class Panel(widgets.VBox):
-    """Controls, picture and words together; `show` is called with every new value and never raises."""
+    """Controls, picture and words together; `show` is called with every new value and never
+    raises.
+    """
 
     def __init__(self, setting: Setting):
         self.controls = controls(setting)
@@ -69,7 +71,9 @@ class Panel(widgets.VBox):
         self.show()
 
     def show(self, _change=None) -> None:
-        """Train with the controls' values and redraw; where that cannot be done the words say why."""
+        """Train with the controls' values and redraw; where that cannot be done the words say
+        why.
+        """
         try:
             shown = trajectory.explore(
                 Setting(**{name: widget.value for name, widget in self.controls.items()})

@@ -95,7 +95,8 @@ def explore(setting: Setting) -> Trajectory:
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
         raise ValueError(
-            f"the run {history.status[0]} at iteration {history.ended[0]}, before anything was recorded"
+            f"the run {history.status[0]} at iteration {history.ended[0]}, before anything was "
+            f"recorded"
         )
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
     path = norm[:, None] * np.stack([along, np.sqrt(np.clip(1 - along**2, 0, None))], -1)  # (k, 2)

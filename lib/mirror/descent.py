@@ -112,7 +112,8 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         raise ValueError(
-            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are {logits[run, sample]}; "
+            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are "
+            f"{logits[run, sample]}; "
             "this W selects no token"
         )
     return logits.argmax(-1)

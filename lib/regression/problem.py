@@ -51,7 +51,8 @@ class Regression:
         (k, d), D = self.M.shape, np.linalg.svd(self.M, compute_uv=False)
         if d != len(self.Sigma):
             raise ValueError(
-                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma has"
+                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma "
+                f"has"
             )
         if k < d:
             raise ValueError(
@@ -130,7 +131,8 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
         )
     if not np.allclose(Sigma, Sigma.T, rtol=0, atol=1e-12 * np.abs(Sigma).max()):
         raise ValueError(
-            f"{name} is not symmetric: largest |Sigma - Sigma^T| is {np.abs(Sigma - Sigma.T).max():.3g}"
+            f"{name} is not symmetric: largest |Sigma - Sigma^T| is "
+            f"{np.abs(Sigma - Sigma.T).max():.3g}"
         )
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:

@@ -19,9 +19,7 @@ from scipy.optimize import nnls
 from lib.attention.coordinates import constraint_rows
 
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
-DEPENDENT = (
-    1e-10  # a combination of constraints this small, relative to its terms, proves Infeasible
-)
+DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
 
 
 class Infeasible(ValueError):
@@ -230,16 +228,16 @@ def _least_distance(unit_rows):
 
 
 def _null_combination(unit_rows, x):
-    """x >= 0 with 1^T x = 1, moved onto rows^T x = 0, and ||rows^T x||, the rows (m, D) of norm 1."""
+    """x >= 0 of sum 1, moved onto rows^T x = 0, and ||rows^T x||; rows (m, D) of norm 1."""
     if not x.any():
         return x, np.inf
-    best, support = x / x.sum(), np.flatnonzero(x)
+    tried, support = [x / x.sum()], np.flatnonzero(x)
     while support.size:
         inside = unit_rows[support]
         weights = x[support] - np.linalg.lstsq(inside.T, x[support] @ inside, rcond=None)[0]
         if weights.min() > 0:
-            best = np.zeros(len(x))
-            best[support] = weights / weights.sum()
+            tried.append(np.zeros(len(x)))
+            tried[1][support] = weights / weights.sum()
             break
         support = support[weights > 0]  # what would turn negative is left out
-    return best, np.linalg.norm(best @ unit_rows)
+    return min(((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1])

@@ -50,8 +50,7 @@ def token_svm(
         _known(norm, "norm", ("frobenius", "nuclear", "spectral")),
         _selection(tokens, selected),
     )
-    with np.errstate(over="ignore"):  # said by `scaled`
-        delta = coordinates.differences(tokens, selected)
+    delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))
 
 
@@ -99,7 +98,7 @@ def _solve(problem, delta, z, norm, shape):
     # One thread: at these sizes a second gains little, and on a busy machine the two wait for each
     # other.
     with _thread_pools().limit(limits=1, user_api="blas"):
-        units = scaled(problem, delta, z)
+        units = scaled(delta, z)
         K = coordinates.gram(units.delta, units.z)  # (runs, m, m), m = n S
         # The Frobenius solution comes first for every norm: it decides feasibility, and the others
         # start there.

@@ -86,7 +86,9 @@ class Curve:
         return running_mean(self.loss.astype(float), window)
 
     def steps_to(self, target: float, window: int) -> float:
-        """First step at which the running mean is ≤ `target`; infinite for a run that was censored."""
+        """First step at which the running mean is ≤ `target`; infinite for a run that was
+        censored.
+        """
         return float(steps_to_reach(self.loss.astype(float)[None], target, window)[0])
 
 
@@ -109,7 +111,9 @@ class Curves:
         return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
 
     def runs(self, rule: str) -> list[Curve]:
-        """The judged runs of `rule`, in the order of their seeds, of seeds that every rule has run."""
+        """The judged runs of `rule`, in the order of their seeds, of seeds that every rule has
+        run.
+        """
         kept = self.seeds()
         found = [c for c in self.curves if c.part == "curve" and c.rule == rule and c.seed in kept]
         return sorted(found, key=lambda curve: curve.seed)
@@ -132,7 +136,9 @@ class Curves:
         return sum(curve.seconds for curve in self.curves) / 3600
 
     def save(self, path: Path) -> None:
-        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST` bytes."""
+        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`
+        bytes.
+        """
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
             rows.append({key: getattr(curve, key) for key in _PLAIN})

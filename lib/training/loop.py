@@ -31,7 +31,9 @@ DRIFT = 1e-5  # largest difference between processes' weights, relative to the l
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back afterwards."""
+    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back
+    afterwards.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -95,18 +97,24 @@ def train(
             `batches.share(k, n)` each. `batches.seed` seeds dropout, afresh at every step.
         loss: (model, batch) to a scalar tensor, a mean over the rows.
         evaluate: the model in evaluation mode, without gradients, to named numbers.
-        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the norms of
+        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the
+        norms of
             the weights; the end is always added.
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
-        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the weights stay.
-        accumulate: work a batch off in this many equal parts, one after the other: the same gradient in a fraction
+        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the
+        weights stay.
+        accumulate: work a batch off in this many equal parts, one after the other: the same
+        gradient in a fraction
             of the memory. Only for a loss that is a mean over the rows.
-        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
+        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a
+        CPU the
             result then is, bit for bit, that of a run that was never interrupted.
-        stop: what `evaluate` found to whether the run ends there, early; the history says so and its rest is NaN.
+        stop: what `evaluate` found to whether the run ends there, early; the history says so and
+        its rest is NaN.
             "recent_loss" is among it, the mean loss of the last `RECENT` steps.
-        pause: the steps done to whether the run is saved to its checkpoint and left there, to go on at the next
+        pause: the steps done to whether the run is saved to its checkpoint and left there, to go on
+        at the next
             call; the history then says "paused after step k".
         walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
 
@@ -244,7 +252,9 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 
 def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
-    """What a checkpoint has to agree with: all that decides the result and that can be seen from here."""
+    """What a checkpoint has to agree with: all that decides the result and that can be seen from
+    here.
+    """
     changing = ("params", "steps", "skipped")  # of an option's group
     groups = [
         {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups
@@ -262,7 +272,9 @@ def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
 
 
 def _restore(accelerator, checkpoints, configuration, model, optimizer, record) -> int:
-    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done so far."""
+    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done
+    so far.
+    """
     found = checkpoints.load(configuration)
     done = found[0] if found else 0
     if accelerator.num_processes > 1:
@@ -279,7 +291,9 @@ def _restore(accelerator, checkpoints, configuration, model, optimizer, record) 
 
 
 def _drift(accelerator, model: nn.Module, done: int) -> float:
-    """Largest difference of a weight between this and any other process; RuntimeError above `DRIFT`."""
+    """Largest difference of a weight between this and any other process; RuntimeError above
+    `DRIFT`.
+    """
     if accelerator.num_processes == 1:
         return 0.0
     from accelerate.utils import broadcast

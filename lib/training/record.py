@@ -1,4 +1,6 @@
-"""What a training run did, step by step: the arrays while they grow, the history they become, its file."""
+"""What a training run did, step by step: the arrays while they grow, the history they become, its
+file.
+"""
 
 import io
 import json
@@ -48,7 +50,9 @@ class TrainingHistory:
     walked: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, path: Path, about: Mapping) -> None:
-        """Write the history, and `about` (plain values: what was trained and how), to an .npz, atomically."""
+        """Write the history, and `about` (plain values: what was trained and how), to an .npz,
+        atomically.
+        """
         arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
         if self.drift is not None:
             arrays["drift"] = self.drift
@@ -75,7 +79,9 @@ def load(path: Path) -> tuple[TrainingHistory, dict]:
 
 
 class Record:
-    """The arrays of a history while it grows; per-step values stay on the device until they are asked for."""
+    """The arrays of a history while it grows; per-step values stay on the device until they are
+    asked for.
+    """
 
     def __init__(self, steps: int, points: list[int], device: torch.device, layers: list[str]):
         self.loss, self.step_size, self.norm = torch.full((3, steps), math.nan, device=device)
@@ -131,7 +137,9 @@ class Record:
     def observe(
         self, done: int, network: nn.Module, evaluate: Callable | None, drift: Callable[[], float]
     ) -> None:
-        """A record after `done` steps, unless there is one: weight norms, `drift()` and what `evaluate` finds."""
+        """A record after `done` steps, unless there is one: weight norms, `drift()` and what
+        `evaluate` finds.
+        """
         place = self.points.index(done)
         if not np.isnan(self.drift[place]):
             return
@@ -174,7 +182,9 @@ class Record:
         self.start = time.perf_counter() - state["elapsed"]
 
     def found(self, done: int) -> dict[str, float]:
-        """What `evaluate` returned after `done` steps, and the mean loss of the last `RECENT` of them."""
+        """What `evaluate` returned after `done` steps, and the mean loss of the last `RECENT` of
+        them.
+        """
         place = self.points.index(done)
         recent = float(self.loss[max(0, done - RECENT) : done].mean())  # NaN before the first step
         return {name: float(values[place]) for name, values in self.metrics.items()} | {
@@ -211,7 +221,9 @@ class Record:
 
 
 def at_end(values: np.ndarray) -> np.ndarray:
-    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end, early or not."""
+    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end,
+    early or not.
+    """
     present = ~np.isnan(values)
     place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
     return values[np.arange(len(values)), place]
@@ -231,7 +243,9 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
-    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or inf."""
+    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or
+    inf.
+    """
     reached = running_mean(loss, window) <= target
     reached[..., : window - 1] = False  # a mean over fewer entries is noisier
     return np.where(reached.any(-1), reached.argmax(-1) + 1.0, np.inf)

@@ -19,7 +19,9 @@ def train(study: Study) -> Curves:
 
 
 def learns(curves: Curves) -> Claim:
-    """That the loss falls under the best rule: last running mean over the first loss, worst seed."""
+    """That the loss falls under the best rule: last running mean over the first loss, worst
+    seed.
+    """
     window = curves.configuration["window"]
     falls = {
         rule: max(run.smooth(window)[-1] / run.loss[0] for run in curves.runs(rule))
@@ -30,7 +32,9 @@ def learns(curves: Curves) -> Claim:
 
 
 def numbers(curves: Curves, tolerance: float = 0.15) -> dict[str, Number]:
-    """Last over first loss of every rule, within a `tolerance` that leaves room for another processor."""
+    """Last over first loss of every rule, within a `tolerance` that leaves room for another
+    processor.
+    """
     window = curves.configuration["window"]
     return {
         f"{rule.lower().replace('.', '_')}_loss_ratio": finite(

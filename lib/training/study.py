@@ -138,9 +138,11 @@ class Runner:
         self.folder = Path(folder) / f"{study.name}-{digest(study.name, self.configuration)}"
 
     def run(self, only: Sequence[str] = (), backwards: bool = False) -> Curves:
-        """Trials, then curves; the curves so far. Raises OutOfTime, ValueError where every rate of a rule diverged.
+        """Trials, then curves; the curves so far. Raises OutOfTime, ValueError where every rate of
+        a rule diverged.
 
-        `only` some of the rules, and the seeds `backwards`: so several processes share one study, each run being
+        `only` some of the rules, and the seeds `backwards`: so several processes share one study,
+        each run being
         worked on by one of them.
         """
         rates, cap = {}, self.study.cap
@@ -158,7 +160,8 @@ class Runner:
         return self.collected()
 
     def choose(self, rule: str, cap: float | None) -> float:
-        """The rate of `rule`: half dropped at a quarter, the best of the rest at the horizon, the grid extended
+        """The rate of `rule`: half dropped at a quarter, the best of the rest at the horizon, the
+        grid extended
         while the best rate is at its edge."""
         rates = sorted(self.study.rates[rule])
         early = {
@@ -203,7 +206,9 @@ class Runner:
     def one(
         self, part: str, rule: str, rate: float, cap: float | None, seed: int, quarter: bool = False
     ) -> Curve:
-        """One run, from its file where it is finished, else from its checkpoint on; with `quarter` up to there."""
+        """One run, from its file where it is finished, else from its checkpoint on; with `quarter`
+        up to there.
+        """
         cap = cap if rule == "SNGD" else None
         who = {"part": part, "rule": rule, "rate": rate, "cap": cap, "seed": seed}
         name = "-".join(str(value) for value in who.values() if value is not None)
@@ -213,7 +218,9 @@ class Runner:
             return found or self.work(who, whole, quarter)
 
     def finished(self, whole: Path, quarter: bool) -> Curve | None:
-        """The run that was saved as `whole`, or with `quarter` up to there; None if it is still to do."""
+        """The run that was saved as `whole`, or with `quarter` up to there; None if it is still to
+        do.
+        """
         for path in (whole, _early(whole)) if quarter else (whole,):
             if path.exists():
                 return load(path, self.configuration).curves[0]

@@ -55,7 +55,9 @@ def run(chosen: argparse.Namespace) -> list[Curves]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; exit status 3 where time ran out, 1 with one sentence for what a user can mend."""
+    """Run the command line; exit status 3 where time ran out, 1 with one sentence for what a user
+    can mend.
+    """
     sys.stdout.reconfigure(line_buffering=True)
     try:
         run(options(arguments))

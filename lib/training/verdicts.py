@@ -81,7 +81,8 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """ "Needs fewer steps": reproduced if the whole interval lies below 1; not, if it lies above 1 or
+    """ "Needs fewer steps": reproduced if the whole interval lies below 1; not, if it lies above 1
+    or
     within `SAME`."""
     if ratio.high < 1:
         return REPRODUCED
@@ -89,7 +90,8 @@ def faster(ratio: Interval) -> str:
 
 
 def slower(ratio: Interval) -> str:
-    """ "Needs more steps": reproduced if the whole interval lies above 1; not, if it lies below 1 or
+    """ "Needs more steps": reproduced if the whole interval lies above 1; not, if it lies below 1
+    or
     within `SAME`."""
     if ratio.low > 1:
         return REPRODUCED
@@ -97,7 +99,8 @@ def slower(ratio: Interval) -> str:
 
 
 def no_gain(ratio: Interval) -> str:
-    """ "No significant gain in speed": reproduced if the interval lies within `SAME` or above 1; not,
+    """ "No significant gain in speed": reproduced if the interval lies within `SAME` or above 1;
+    not,
     if it lies below 0.8."""
     if _within(ratio) or ratio.low >= 1:
         return REPRODUCED
@@ -105,7 +108,9 @@ def no_gain(ratio: Interval) -> str:
 
 
 def above(difference: Interval, bound: float = 0.0) -> str:
-    """ "Larger": reproduced if the interval lies above `bound`, not if it lies below, else undecided."""
+    """ "Larger": reproduced if the interval lies above `bound`, not if it lies below, else
+    undecided.
+    """
     if difference.low > bound:
         return REPRODUCED
     return NOT_REPRODUCED if difference.high <= bound else UNDECIDED

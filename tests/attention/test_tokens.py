@@ -4,8 +4,9 @@ import sys
 import numpy as np
 import pytest
 
-from lib import attention
+from lib import attention, dynamics, mirror
 from lib.attention import tokens
+from lib.dynamics import rules
 from lib.seeds import stream
 
 GENERATORS = {
@@ -27,7 +28,8 @@ def test_a_seed_draws_the_same_data_alone_and_in_company(name):
 
 def test_same_seed_gives_the_same_bytes_in_another_process():
     program = (
-        "import hashlib; from lib.attention import tokens; from lib.dynamics import gradient_descent as dynamics, rules;"
+        "import hashlib; from lib.attention import tokens; from lib.dynamics import "
+        "gradient_descent as dynamics, rules;"
         "data = tokens.class_mean_tokens([0, 1], n=5, T=4, d=20);"
         "history = dynamics.train(data, rules.ngd(0.1), 50);"
         "print(hashlib.sha256(data.X.tobytes() + history.margins.tobytes()).hexdigest())"
@@ -100,9 +102,6 @@ def with_entry(value):
         (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
-        (dict(X=1e160 * X), "X has largest entry .*e.160, whose square"),
-        (dict(X=1e-200 * X), "X has largest entry .*e-200, whose square"),
-        (dict(u=1e200 * u), "u has largest entry 1e.200"),
         (dict(X=X + 1j), "X holds complex128 values; it needs real numbers"),
         (dict(X=X.astype(str)), "X holds <U.* values; it needs real numbers"),
     ],
@@ -110,6 +109,22 @@ def with_entry(value):
 def test_bad_input_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         tokens.token_set(**{"X": X, "y": y, "u": u, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(X=1e160 * X), "X has largest entry .*e.160, whose square"),
+        (dict(X=1e-200 * X), "X has largest entry .*e-200, whose square"),
+        (dict(u=1e200 * u), "u has largest entry 1e.200"),
+    ],
+)
+def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(change, message):
+    data = tokens.token_set(**{"X": X, "y": y, "u": u, "opt": np.zeros(3, int), **change})
+    for train in (dynamics.train, mirror.train):
+        rule = rules.gd(0.1) if train is dynamics.train else mirror.MirrorRule(2.0)
+        with pytest.raises(ValueError, match=message):
+            train(data, rule, 1)
 
 
 def test_a_tie_for_the_opt_token_is_refused():

@@ -1,4 +1,6 @@
-"""The rows of the report: what is measured, against which reference, and the bar it has to reach."""
+"""The rows of the report: what is measured, against which reference, and the bar it has to
+reach.
+"""
 
 import os
 import subprocess
@@ -138,9 +140,11 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     least = floor(reduced.y.shape[1], *grams)
     return times.entry(
         name, bar,
-        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram matrices "
+        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram "
+        f"matrices "
         f"({least * 1e6:.2f} us); "
-        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every {EVERY}; "
+        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every "
+        f"{EVERY}; "
         f"basis and W_mm apart: {setup * 1e3:.3g} ms",
     )  # fmt: skip
 
@@ -160,7 +164,9 @@ def ngd_runs() -> Entry:
 
 
 def ngd_joint() -> Entry:
-    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2, d=1000."""
+    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2,
+    d=1000.
+    """
     data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
     return _training("ngd_joint", 300, data, 0.1, 10_000, 100, "joint")
 

@@ -12,7 +12,9 @@ from lib.attention.tokens import TokenSet
 
 
 class Model:
-    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i) with the exponential loss."""
+    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i) with the exponential
+    loss.
+    """
 
     def __init__(self, tokens: TokenSet, run: int = 0):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u

@@ -33,6 +33,6 @@ def test_table_shows_every_claim_and_names_the_failing():
     table = claims.Table(
         [claims.at_most("good", "x < y", "p", 0.5, 1.0), claims.at_most("bad", "s", "p", 2.0, 1.0)]
     )
-    assert table.summary() == "1 of 2 claims hold; not: bad"
+    assert table.summary() == "1 of 2 claims hold (1 of 2 statements); not: bad"
     assert "x &lt; y" in table._repr_html_()
     assert repr(table).splitlines()[2].endswith("NO")

@@ -21,7 +21,9 @@ def pictures(rows, seed=0, side=32):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder cifar10/ of a DATA_DIR: a small set laid out like CIFAR-10, train in two shards."""
+    """The folder cifar10/ of a DATA_DIR: a small set laid out like CIFAR-10, train in two
+    shards.
+    """
     for k in (0, 1):
         shard = [png(p) for p in pictures(4, seed=k)]
         write_split(

@@ -181,8 +181,8 @@ def test_silent_hub_is_given_up_in_under_five_seconds(nowhere, monkeypatch, caps
         and "demo pairs, generated from templates, run instead" in said
     )
     assert (
-        "hf download nyu-mll/multi_nli --repo-type dataset --revision da70db2af9d09693783c3320c4249840212ee221"
-        in said
+        "hf download nyu-mll/multi_nli --repo-type dataset --revision "
+        "da70db2af9d09693783c3320c4249840212ee221" in said
     )
 
 

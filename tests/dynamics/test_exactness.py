@@ -1,4 +1,6 @@
-"""The engine against 60-digit arithmetic in ambient coordinates, far beyond the range of float64."""
+"""The engine against 60-digit arithmetic in ambient coordinates, far beyond the range of
+float64.
+"""
 
 import mpmath as mp
 import numpy as np
@@ -35,7 +37,9 @@ def zeros(rows, columns):
 
 
 class Oracle:
-    """Paper A's model written down in ambient coordinates with mpmath, one sample after the other."""
+    """Paper A's model written down in ambient coordinates with mpmath, one sample after the
+    other.
+    """
 
     def __init__(self, data, fixed):
         self.X, self.z = ([mp.mpf(float(v)) for v in a.ravel()] for a in (data.X[0], data.z[0]))

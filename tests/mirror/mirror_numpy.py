@@ -1,4 +1,6 @@
-"""Mirror descent once more in plain numpy: the twin of the compiled loop in `lib.ambient.kernel`."""
+"""Mirror descent once more in plain numpy: the twin of the compiled loop in
+`lib.ambient.kernel`.
+"""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""Weights and where they come from, texts as tensors, the classifier, and what is measured on it."""
+"""Weights and where they come from, texts as tensors, the classifier, and what is measured on
+it.
+"""
 
 import json
 import math

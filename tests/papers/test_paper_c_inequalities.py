@@ -63,7 +63,9 @@ def test_lemma26(abc, p):
 
 
 def stepped(seed, p, eta, size):
-    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)), W and gradient flat."""
+    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)), W and gradient
+    flat.
+    """
     data = tokens.unit_tokens(seed, n=3, T=3, d=3)
     W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
     loss, gradient, _ = attention.gradients(data, W, data.u, "logistic")

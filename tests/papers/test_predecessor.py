@@ -1,4 +1,6 @@
-"""Keys and queries, several tokens and the regularisation path against autograd, finite differences and their SVMs."""
+"""Keys and queries, several tokens and the regularisation path against autograd, finite
+differences and their SVMs.
+"""
 
 import numpy as np
 import pytest

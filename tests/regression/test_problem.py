@@ -161,6 +161,14 @@ def test_regulariser_is_the_norm_of_the_imbalance(seed):
     )
 
 
+def test_optimal_loss_is_what_the_noise_of_k_labels_leaves():
+    noisy = regression.random_regression(0, d=3, k=5, noise=0.4)
+    assert noisy.optimal_loss == pytest.approx(5 * 0.4**2 / 2)
+    X, Y = noisy.sample(20_000, np.random.default_rng(0))
+    left = ((Y - X @ noisy.M.T) ** 2).sum(1) / 2
+    assert abs(left.mean() - noisy.optimal_loss) < 5 * left.std() / np.sqrt(len(left))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_every_point_of_the_manifold_is_a_global_minimum(seed):
     Z = SPACE.point(ortho_group.rvs(3, random_state=seed))

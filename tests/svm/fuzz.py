@@ -56,7 +56,7 @@ def _samples_and_queries_scaled(rng, X, z):
 
 
 def _all_scaled(rng, X, z):
-    X *= 10.0 ** rng.uniform(-140, 140)
+    X *= 10.0 ** rng.uniform(-95, 95)
 
 
 def _same_sample_twice(rng, X, z):

@@ -73,7 +73,7 @@ def test_samples_of_different_units_in_one_problem(scales, queries):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("power", [-440, 440])
+@pytest.mark.parametrize("power", [-300, 300])
 def test_a_power_of_two_in_the_tokens_divides_w_exactly(norm, power):
     X, z = drawn(1)
     plain = svm.token_svm(token_set(X, z), norm=norm)
@@ -84,31 +84,24 @@ def test_a_power_of_two_in_the_tokens_divides_w_exactly(norm, power):
     np.testing.assert_allclose(scaled.W, np.ldexp(plain.W, -power), rtol=1e-12)
 
 
-@pytest.mark.parametrize("scale, size", [(1e160, "1e-1(59|60)"), (1e-200, "1e(200|201)")])
+@pytest.mark.parametrize("scale, size", [(1e90, "1e-1(79|80)"), (1e-90, "1e(180|181)")])
 def test_a_solution_outside_the_floats_is_refused_as_a_scale(scale, size):
     X, z = drawn(2)
     with pytest.raises(ValueError, match=f"would have norm {size}.*That is only a scale") as caught:
-        svm.token_svm(token_set(scale * X, z))
+        svm.token_svm(token_set(scale * X, scale * z))
     assert not isinstance(caught.value, svm.Infeasible)
     plain = svm.token_svm(token_set(X, z))
     balanced = svm.token_svm(token_set(scale * X, z / scale))
     np.testing.assert_allclose(balanced.W, plain.W, rtol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e160])
+@pytest.mark.parametrize("scale", [1e-95, 1e95])
 def test_no_scale_hides_that_there_is_no_solution(scale):
     X, z = drawn(3)
     X[0, 0] = (X[0, 1] + X[0, 3]) / 2
     with pytest.raises(svm.Infeasible) as caught:
-        svm.token_svm(token_set(scale * X, scale * z if scale > 1e-250 else z))
+        svm.token_svm(token_set(scale * X, scale * z))
     np.testing.assert_allclose(caught.value.certificate[0], [0.5, 0, 0.5], atol=1e-9)
-
-
-def test_differences_that_overflow_are_named():
-    X, z = drawn(0)
-    X[0, :2, 0] = 1.5e308, -1.5e308
-    with pytest.raises(ValueError, match="differences of tokens overflow at 2e\\+308"):
-        svm.token_svm(token_set(X, z))
 
 
 def nearly_between(distance, seed=0):
@@ -140,6 +133,11 @@ def test_residual_is_the_size_of_the_combination_over_that_of_its_terms(distance
     residual = np.sqrt(((weights.astype(np.longdouble) @ rows) ** 2).sum()) / terms
     assert caught.value.residual < largest
     assert caught.value.residual == pytest.approx(float(residual), rel=0.01, abs=1e-15)
+
+
+def test_a_proof_that_cannot_be_improved_is_kept():
+    # Two of its constraints are opposite up to 4e-15: too little to solve, enough to be worsened.
+    assert fuzz.verdict(14887)[1] == "infeasible"
 
 
 def test_l1_solutions_are_vertices_and_cost_the_least():

@@ -1,4 +1,6 @@
-"""A run that is killed, at any moment, goes on to the same bits; a checkpoint that does not fit is refused."""
+"""A run that is killed, at any moment, goes on to the same bits; a checkpoint that does not fit
+is refused.
+"""
 
 import errno
 import os

@@ -1,4 +1,6 @@
-"""Rules compared: who reaches a loss first, which rate a grid chooses, and that a stopped comparison goes on."""
+"""Rules compared: who reaches a loss first, which rate a grid chooses, and that a stopped
+comparison goes on.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""Two processes that share every batch: the same weights in both, and those of one process up to rounding."""
+"""Two processes that share every batch: the same weights in both, and those of one process up
+to rounding.
+"""
 
 import subprocess
 import sys

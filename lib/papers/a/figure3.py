@@ -11,13 +11,37 @@ from lib.svm.max_margin import MaxMargin
 # One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
 # = 0.3, as computed independently of this library: {iteration: values}.
 REFERENCE = {
-    100: {"log L": -3.74, "||W||": 3.03, "||u||": 3.43, "error of W": 0.132, "error of u": 0.102,
-          "margin": 0.959, "loss ratio": 1.27, "score gap": 3.3},
-    1000: {"log L": -9.13, "||W||": 7.83, "||u||": 8.23, "error of W": 0.050, "error of u": 0.043,
-           "margin": 0.990, "loss ratio": 1.27, "score gap": 8.3},
-    5000: {"log L": -16.2, "||W||": 14.2, "||u||": 14.6, "error of W": 0.028, "error of u": 0.024,
-           "margin": 0.994, "loss ratio": 1.27, "score gap": 14.9},
-}  # fmt: skip
+    100: {
+        "log L": -3.74,
+        "||W||": 3.03,
+        "||u||": 3.43,
+        "error of W": 0.132,
+        "error of u": 0.102,
+        "margin": 0.959,
+        "loss ratio": 1.27,
+        "score gap": 3.3,
+    },
+    1000: {
+        "log L": -9.13,
+        "||W||": 7.83,
+        "||u||": 8.23,
+        "error of W": 0.050,
+        "error of u": 0.043,
+        "margin": 0.990,
+        "loss ratio": 1.27,
+        "score gap": 8.3,
+    },
+    5000: {
+        "log L": -16.2,
+        "||W||": 14.2,
+        "||u||": 14.6,
+        "error of W": 0.028,
+        "error of u": 0.024,
+        "margin": 0.994,
+        "loss ratio": 1.27,
+        "score gap": 14.9,
+    },
+}
 
 
 def at(history: History, t: int) -> int:
@@ -75,10 +99,15 @@ def slower_than_others(histories: dict[str, History], rule: str, others) -> list
     }
     source = "paper A, Section 5.1"
     return [
-        at_most(f"slowest.{name}", f"last {name} of {rule} over the next slowest rule's", source,
-                (value(own) / np.min([value(h) for h in rest], axis=0)).max(), 1.0)
+        at_most(
+            f"slowest.{name}",
+            f"last {name} of {rule} over the next slowest rule's",
+            source,
+            (value(own) / np.min([value(h) for h in rest], axis=0)).max(),
+            1.0,
+        )
         for name, value in series.items()
-    ]  # fmt: skip
+    ]
 
 
 def ahead(
@@ -100,7 +129,12 @@ def ahead(
     }
     source = "paper A, Section 5.1"
     return [
-        at_least(f"ahead.{name}", f"{name} of {names[0]} over that of {names[1]}, smallest", source,
-                 (value(fast)[:, late] / value(slow)[:, late]).min(), 1.0)
+        at_least(
+            f"ahead.{name}",
+            f"{name} of {names[0]} over that of {names[1]}, smallest",
+            source,
+            (value(fast)[:, late] / value(slow)[:, late]).min(),
+            1.0,
+        )
         for name, value in series.items()
-    ]  # fmt: skip
+    ]

@@ -27,7 +27,7 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
         )
     d = tokens.shape[-1]
     at = tokens.opt[..., None, None]
-    added = np.stack([stream(seed, "start").standard_normal(d) for seed in seeds])
+    added = np.stack([stream(seed, "draws").standard_normal(d) for seed in seeds])
     for run, opt_tokens in enumerate(np.take_along_axis(tokens.X, at, 2)[:, :, 0]):
         added[run] -= np.linalg.pinv(opt_tokens, rcond=1e-9) @ (opt_tokens @ added[run])
     scores = np.abs(attention.scores(tokens, added))
@@ -54,7 +54,7 @@ def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
     """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it
-    (`paper_a.reached`).
+    (`fixed_head.reached`).
 
     Besides: "feasible", the fraction of runs with a W_mm; the others are NaN where that is zero.
     """

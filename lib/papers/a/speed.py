@@ -40,16 +40,22 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 
 def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) -> Claim:
-    """The claim `word` ("faster", "slower", "no_gain" of `verdicts`) on `rule` at the last target."""
+    """The claim `word` ("faster", "slower", "no_gain" of `verdicts`) on `rule` at the last
+    target.
+    """
     target = targets(curves)[-1]
     name, said = f"{claim}.{rule.lower()}", word.__name__.replace("_", " ")
     count = len(curves.seeds())
     if count < FEWEST:
         text = f"{rule} {said}: {count} of {FEWEST} seeds that a verdict needs have run"
-        return claims.judged(name, text, source, np.nan, WORDS[word], UNDECIDED)
+        return claims.judged(name, text, source, UNKNOWN, WORDS[word], UNDECIDED, count)
     found = ratio(curves, rule, target)
     text = f"{rule} {said}: steps to loss {target:g} over SGD's, {count} seeds, {found}"
-    return claims.judged(name, text, source, found.median, WORDS[word], word(found))
+    ends = (found.median, found.low, found.high)
+    return claims.judged(name, text, source, ends, WORDS[word], word(found), count)
+
+
+UNKNOWN = (np.nan,) * 3  # measured, low, high
 
 
 WORDS = {
@@ -60,7 +66,9 @@ WORDS = {
 
 
 def step_error(run: Curve) -> float:
-    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3, from its own loss and ‖g‖."""
+    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3, from its own
+    loss and ‖g‖.
+    """
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
         expected = np.minimum(run.rate / norm, run.cap)
@@ -122,11 +130,13 @@ def growing(curves: Curves, rule: str, source: str) -> Claim:
     name, smallest = f"fig7.growth.{rule.lower()}", np.min(list(found.values()), axis=0) - 1
     if len(smallest) < FEWEST:
         text = f"{rule}: every layer grows; too few seeds"
-        return claims.judged(name, text, source, np.nan, "interval above 0", UNDECIDED)
+        bound = "interval above 0"
+        return claims.judged(name, text, source, UNKNOWN, bound, UNDECIDED, len(smallest))
     interval = verdicts.mean_interval(smallest)
     text = f"{rule}: smallest growth of a layer, least in {least}: {interval}"
+    ends = (interval.median, interval.low, interval.high)
     word = verdicts.above(interval)
-    return claims.judged(name, text, source, interval.median, "interval above 0", word)
+    return claims.judged(name, text, source, ends, "interval above 0", word, len(smallest))
 
 
 def vision_table(curves: Curves, figure: str) -> Table:
@@ -134,7 +144,7 @@ def vision_table(curves: Curves, figure: str) -> Table:
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     rows = [
         speed(curves, "SNGD", verdicts.slower, figure, source),
-        speed(curves, "Adam", verdicts.no_gain, figure, source),
+        speed(curves, "Adam", verdicts.no_gain, figure, f"{source} (our bound)"),
     ]
     if curves.configuration["walk"]:
         rows += [growing(curves, rule, source) for rule in curves.configuration["rates"]]
@@ -162,7 +172,9 @@ def hits(run: Curve) -> np.ndarray:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, last loss and steps ratio of every rule; recomputed from the curves, they are exact."""
+    """Test accuracy, last loss and steps ratio of every rule; recomputed from the curves, they are
+    exact.
+    """
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     window, target = curves.configuration["window"], targets(curves)[-1]
     for rule in curves.configuration["rates"]:

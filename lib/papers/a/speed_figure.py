@@ -21,8 +21,10 @@ def padded(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def draw(curves: Curves, observed: str = "") -> Figure:
-    """Six panels: loss, steps ratio at every target, test accuracy; step size, rates tried, and weight growth, the
-    metric `observed` over steps, or the loss each rule ends with. Lines are medians over the seeds that still run.
+    """Six panels: loss, steps ratio at every target, test accuracy; step size, rates tried, and
+    weight growth, the
+    metric `observed` over steps, or the loss each rule ends with. Lines are medians over the seeds
+    that still run.
     """
     figure, axes = plots.panels(2, 3, height=2.3)
     rules = list(curves.configuration["rates"])
@@ -66,7 +68,9 @@ def _lines(axes, curves: Curves, rule: str) -> None:
 
 
 def _ratios(ax, curves: Curves) -> None:
-    """Steps to each target over SGD's: a dot per seed, median and interval as a bar; hollow where censored."""
+    """Steps to each target over SGD's: a dot per seed, median and interval as a bar; hollow where
+    censored.
+    """
     targets, rules = speed.targets(curves), list(curves.configuration["rates"])
     others = [rule for rule in rules if rule != speed.REFERENCE]
     for place, target in enumerate(targets):
@@ -100,7 +104,9 @@ def _rates(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix against that of a random walk with the same steps, one dot a layer and rule."""
+    """Growth of every weight matrix against that of a random walk with the same steps, one dot a
+    layer and rule.
+    """
     for rule in curves.configuration["rates"]:
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
         x = [100 * (np.median(walk[name]) - 1) for name in grown]
@@ -147,7 +153,7 @@ def caption(number: str, curves: Curves, table) -> str:
         f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
         f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
         f" {problem['network']}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
-        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the grid's edge:"
-        f" {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % intervals; grey:"
+        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
+        f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % intervals; grey:"
         f" equally fast; bands: all seeds. {words}. {curves.hours():.1f} processor hours"
     )

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
-from scipy.stats import ortho_group
 
 from lib import regression, seeds
 from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule, RegressionHistory
+from lib.regression.descent import PreconditionedRule
 from lib.regression.problem import Regression
 
 Start = tuple[np.ndarray, np.ndarray]
@@ -110,9 +108,14 @@ def optimisers() -> dict[str, Callable]:
 
 
 def conditioning(
-    floors: Sequence[float], build: Callable[[float], Experiment], step_size: float, batch: int, steps: int,
-    of_seeds: Sequence[int], level: float,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
+    floors: Sequence[float],
+    build: Callable[[float], Experiment],
+    step_size: float,
+    batch: int,
+    steps: int,
+    of_seeds: Sequence[int],
+    level: float,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Condition numbers of Sigma (floors, seeds) and, by rule, iterations to (L - L*)/L* <= level.
 
     All from the random start. `build` makes the experiment for one `floor` of the eigenvalues;
@@ -130,7 +133,7 @@ def conditioning(
         source = descent.minibatches(data.X, data.Y, batch, of_seeds)
         histories = descent.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
-        )  # fmt: skip
+        )
         for name, history in histories.items():
             excess = history.excess(data.problems) / data.problems[0].optimal_loss
             times[name].append(first_below(record, excess, level))
@@ -138,9 +141,14 @@ def conditioning(
 
 
 def tune(
-    makers: Mapping[str, Callable], grid: Sequence[float], data: Experiment, batch: int, steps: int,
-    of_seeds: Sequence[int], level: float,
-) -> dict[str, float]:  # fmt: skip
+    makers: Mapping[str, Callable],
+    grid: Sequence[float],
+    data: Experiment,
+    batch: int,
+    steps: int,
+    of_seeds: Sequence[int],
+    level: float,
+) -> dict[str, float]:
     """The best step size of each maker (step size -> rule) on these seeds, from the random start.
 
     Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every
@@ -153,7 +161,7 @@ def tune(
         source = descent.minibatches(data.X, data.Y, batch, of_seeds)
         histories = descent.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
-        )  # fmt: skip
+        )
         scores = {}
         for step, history in histories.items():
             excess = np.nan_to_num(
@@ -166,151 +174,3 @@ def tune(
             )
         best[name] = min(scores, key=scores.get)
     return best
-
-
-def worst_curvature(
-    problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0
-) -> tuple[float, float]:
-    """The worst curvature that a search finds at distance `fraction` of the radius from the
-    manifold.
-
-    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
-    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random
-    directions each. Around Z_pi at R = I, which is no restriction: rotations are isometries in
-    "left_right", and in "left" the start R is drawn at random.
-    """
-    space, rng = manifold.of(problem), np.random.default_rng(seed)
-    constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
-    lowest, highest = np.inf, 0.0
-    for _ in range(starts):
-        centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
-
-        def curvatures(direction, centre=centre):
-            direction = direction.reshape(shape)
-            Z = centre + fraction * constants.radius * direction / space.norm(direction, norm)
-            Delta = Z - space.project(Z, norm)
-            length, gradient = space.norm(Delta, norm), manifold.gradient(problem, Z)
-            convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            return convexity, manifold.dual_norm(
-                space, gradient, norm
-            ) / length / constants.smoothness
-
-        first = rng.standard_normal(shape).ravel()
-        options = dict(method="L-BFGS-B", options={"maxiter": 40})
-        lowest = min(lowest, minimize(lambda v, f=curvatures: f(v)[0], first, **options).fun)
-        highest = max(highest, -minimize(lambda v, f=curvatures: -f(v)[1], first, **options).fun)
-    return float(lowest), float(highest)
-
-
-def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "left") -> np.ndarray:
-    """Distance of the spectral start to the manifold for fresh data sets of each size, (repeats, sizes)."""
-    space, rows = manifold.of(problem), []
-    for repeat in range(repeats):
-        rng = seeds.stream(repeat, "labels")
-        starts = [np.concatenate(manifold.spectral_start(*problem.sample(n, rng))) for n in sizes]
-        rows.append([space.distance(Z, norm) for Z in starts])
-    return np.array(rows)
-
-
-def gradient_bias(
-    problem: Regression, sizes, draws: int, repeats: int, seed: int = 0
-) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold for batches of each size, (repeats,
-    sizes).
-
-    `draws` queries each with its own keys per estimate, with the control variate of
-    `preconditioning.oracle`.
-    """
-    rng = np.random.default_rng(seed)
-    Z = manifold.of(problem).point() + 0.02 * rng.standard_normal(
-        (problem.k + problem.d, problem.d)
-    )
-    A, B = (torch.from_numpy(part)[None, None] for part in (Z[: problem.k], Z[problem.k :]))
-    limit = np.concatenate(regression.population_gradients(problem, Z[: problem.k], Z[problem.k :]))
-    bias = np.empty((repeats, len(sizes)))
-    for j, n in enumerate(sizes):
-        for repeat in range(repeats):
-            # chunks of at most 2^20 keys, so that memory stays small
-            chunk = max(1, 2**20 // n)
-            source = descent.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
-            passes = -(-draws // chunk)
-            total = (
-                sum(
-                    np.concatenate([g[0, 0].numpy() for g in source(t, A, B)])
-                    for t in range(passes)
-                )
-                / passes
-            )
-            bias[repeat, j] = np.linalg.norm(total - limit)
-    return bias
-
-
-def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
-    """Excess loss to which a run on an estimated oracle settles, freed of the estimate's noise,
-    (seeds,).
-
-    The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over
-    the later half of the records from iteration `since` on; half the inner product of the two means
-    has no share of independent noise, where half a squared norm would have.
-    """
-    late = history.iterations >= since
-    maps = (
-        history.A[:, late] @ problem.Sigma @ history.B[:, late].swapaxes(-1, -2)
-    )  # (seeds, records, k, d)
-    errors = (maps - problem.M) @ problem.root
-    middle = errors.shape[1] // 2
-    return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
-
-
-@dataclass(frozen=True)
-class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,) and its `floor` (sizes,
-    seeds).
-
-    exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
-    excess loss shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity /
-    smoothness)^2 what the one-point constants promise.
-    """
-
-    sizes: np.ndarray
-    iterations: np.ndarray
-    excess: np.ndarray
-    exact: np.ndarray
-    floor: np.ndarray
-    factor: float
-    guarantee: float
-
-
-def scaling(
-    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int],
-    preconditioner: str = "left",
-) -> Floors:  # fmt: skip
-    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along
-    the slowest mode.
-
-    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a
-    worst-case rate is met.
-    """
-    space, k = manifold.of(problem), problem.k
-    rates, directions = descent.modes(problem, preconditioner)
-    norm = preconditioner if preconditioner != "none" else "left"
-    Z = space.point() + space.constants(norm).radius * directions[0] / space.norm(
-        directions[0], norm
-    )
-    rule, record = PreconditionedRule(1 / rates[-1], preconditioner), np.arange(steps + 1)
-
-    def run(source, count):
-        start = tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))
-        covariance = np.stack([problem.Sigma] * count)
-        return descent.descend(source, {"own": rule}, {"own": start}, covariance, steps, record)[
-            "own"
-        ]
-
-    runs = [run(descent.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
-    constants = space.constants(norm)
-    return Floors(
-        np.array(sizes), record, np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
-        run(descent.population(problem), 1).excess([problem])[0],
-        np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
-        float((1 - rates[0] / rates[-1]) ** 2), 1 - (constants.convexity / constants.smoothness) ** 2,
-    )  # fmt: skip

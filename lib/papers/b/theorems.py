@@ -4,14 +4,12 @@ Displayed constants of the paper are blank in the text at hand; those used here 
 marked "our constant".
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
 from lib.companion.claims import Claim, at_least, at_most, close
-from lib.papers.b.experiments import Floors, worst_curvature
+from lib.papers.b.measurements import Floors, worst_curvature
 from lib.papers.fits import geometric_phase, power_fit
 from lib.regression import manifold
 from lib.regression.problem import Regression
@@ -38,7 +36,7 @@ def by_monte_carlo(problem: Regression, seed: int, draws: int) -> list[Claim]:
     e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the manifold, where the
     variance is finite too.
     """
-    rng = seeds.stream(seed, "labels")
+    rng = seeds.stream(seed, "draws")
     X, Y = problem.sample(draws, rng)
     w = rng.standard_normal(problem.d) / 2
     weight, normaliser = np.exp(X @ w), np.exp(w @ problem.Sigma @ w / 2)
@@ -54,18 +52,27 @@ def by_monte_carlo(problem: Regression, seed: int, draws: int) -> list[Claim]:
     source = "paper B, Theorem 1.1"
     return [
         at_most(
-            "ratio", "E[x' e^(x'w)]: standard errors from the closed form", source,
-            standard_errors(moments, expected), 4.5,
+            "ratio",
+            "E[x' e^(x'w)]: standard errors from the closed form",
+            source,
+            standard_errors(moments, expected),
+            4.5,
         ),
         at_most(
-            "population", "population loss: standard errors from the closed form", source,
-            standard_errors(losses, regression.population_loss(problem, A, B)), 4.5,
+            "population",
+            "population loss: standard errors from the closed form",
+            source,
+            standard_errors(losses, regression.population_loss(problem, A, B)),
+            4.5,
         ),
         at_most(
-            "integrable", "E e^(c x'Bx) below A3's threshold: standard errors from det(I - 2cS)^(-1/2)",
-            "paper B, Lemma 7 (our constant)", standard_errors(np.exp(c * logits), closed), 4.5,
+            "integrable",
+            "E e^(c x'Bx) below A3's threshold: standard errors from det(I - 2cS)^(-1/2)",
+            "paper B, Lemma 7 (our constant)",
+            standard_errors(np.exp(c * logits), closed),
+            4.5,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _worst_self_logit(problem):
@@ -78,7 +85,7 @@ def _worst_self_logit(problem):
 
 def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
     """A3's bound is attained, not passed: largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) over sigma_1^{1/2}."""
-    space, rng = manifold.of(problem), np.random.default_rng(0)
+    space, rng = manifold.of(problem), seeds.stream(0, "draws")
     largest = np.linalg.eigvalsh(_worst_self_logit(problem))[-1]
     for _ in range(rotations):
         S = (
@@ -90,47 +97,6 @@ def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
     ratio = largest / np.sqrt(problem.singular_values[0])
     statement = "largest self-logit eigenvalue on the manifold, over sigma_1^(1/2)"
     return close("a3", statement, "paper B, A3 and Lemma 7 (our constant)", ratio, 1.0, EXACT)
-
-
-def identities(problems: Sequence[Regression]) -> list[Claim]:
-    """Zero loss gap and regulariser on the manifold, Eqs. 5 and 6, Lemma 1's symmetry: largest errors."""
-    worst = {"minimum": 0.0, "eq5": 0.0, "eq6": 0.0} | {
-        f"lemma1.{norm}": 0.0 for norm in manifold.NORMS
-    }
-    for seed, problem in enumerate(problems):
-        rng, space, k = np.random.default_rng(seed), manifold.of(problem), problem.k
-        Z_pi = space.point(ortho_group.rvs(problem.d, random_state=rng))
-        gap = regression.excess_loss(problem, Z_pi[:k], Z_pi[k:])
-        gap += regression.regulariser(problem.Sigma, Z_pi[:k], Z_pi[k:])
-        Z, _, _ = _layers(problem, rng)
-        gradient = manifold.gradient(problem, Z)
-        Sbar = manifold.extended(problem.Sigma, k)
-        found = {
-            "minimum": gap,
-            "eq5": np.abs(manifold.identity_5(problem, Z, Z_pi) - gradient).max()
-            / np.abs(gradient).max(),
-            "eq6": np.abs(manifold.mirrored(Z_pi, k).T @ Sbar @ Z_pi).max(),
-        }
-        for norm in manifold.NORMS:
-            near = Z_pi + 0.05 * Z
-            product = space.project(near, norm).T @ Sbar @ (near - space.project(near, norm))
-            product = problem.Sigma @ product if norm == "left" else product
-            found[f"lemma1.{norm}"] = np.abs(product - product.T).max()
-        worst = {name: max(worst[name], value) for name, value in found.items()}
-    names = {
-        "minimum": ("L - L* + R at random points of the manifold", "Theorem 1.2"),
-        "eq5": ("gradient identity (5): largest relative error", "Eq. 5"),
-        "eq6": ("identity (6): largest entry of Zt' Sbar Z", "Eq. 6"),
-        "lemma1.left": ("asymmetry of Sigma Z_pi' Sbar (Z - Z_pi)", "Lemma 1"),
-        "lemma1.left_right": (
-            "asymmetry of Z_pi' Sbar (Z - Z_pi), the (left_right) norm",
-            "Lemma 1",
-        ),
-    }
-    return [
-        at_most(name, text, f"paper B, {source}", worst[name], EXACT)
-        for name, (text, source) in names.items()
-    ]
 
 
 def one_point(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> list[Claim]:
@@ -156,7 +122,7 @@ def one_point(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> list[Cl
 
 def descent_lemma(problem: Regression, draws: int = 200) -> Claim:
     """Lemma 2: L_reg(Z) - min <= beta/2 ||Z - Z_pi||^2 within the radius, both norms; measured as a ratio."""
-    space, rng, k, largest = manifold.of(problem), np.random.default_rng(1), problem.k, 0.0
+    space, rng, k, largest = manifold.of(problem), seeds.stream(1, "draws"), problem.k, 0.0
     for norm in manifold.NORMS:
         constants = space.constants(norm)
         for fraction in rng.uniform(0.05, 1, draws):
@@ -173,91 +139,6 @@ def descent_lemma(problem: Regression, draws: int = 200) -> Claim:
     return at_most("lemma2", statement, "paper B, Lemma 2 (our constant)", largest, 1.0)
 
 
-def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """The spectral start is near-optimal at once, SGD far and slow; excess (L - L*)/L* by name, (seeds, K)."""
-    source, start, end = "paper B, Figure 1", excess[sgd][:, 0].min(), excess[sgd][:, -1].min()
-    first = excess[ours][:, 0].max()
-    return [
-        at_most(
-            "fig1.start",
-            "spectral start: (L - L*)/L* at iteration 0, worst seed",
-            source,
-            first,
-            0.01,
-        ),
-        at_least(
-            "fig1.sgd_start", "SGD: L/L* at iteration 0, smallest of seeds", source, 1 + start, 1000
-        ),
-        at_least(
-            "fig1.sgd_end", "SGD: (L - L*)/L* at the end, smallest of seeds", source, end, 0.05
-        ),
-    ]
-
-
-def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """From one random start Algorithm 1 reaches the optimum and SGD does not."""
-    source, last, sgd_last = (
-        "paper B, Figure 2",
-        excess[ours][:, -1].max(),
-        excess[sgd][:, -1].min(),
-    )
-    return [
-        at_most(
-            "fig2.end",
-            "Algorithm 1, random start: (L - L*)/L* at the end, worst seed",
-            source,
-            last,
-            0.05,
-        ),
-        at_least(
-            "fig2.sgd_end", "SGD: (L - L*)/L* at the end, smallest of seeds", source, sgd_last, 0.05
-        ),
-    ]
-
-
-def ablation(
-    excess: Mapping[str, np.ndarray], effect_P: np.ndarray, effect_R: np.ndarray
-) -> list[Claim]:
-    """What each part does: the start at iteration 0, the others at the end of the run from the random start."""
-    source = "paper B, Appendix A"
-    ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
-    text = "{}: last excess with it over without, from the random start, median of seeds"
-    return [
-        at_most(
-            "ablation.start",
-            "excess at iteration 0, spectral over random start, median",
-            source,
-            ratio,
-            1e-3,
-        ),
-        at_most(
-            "ablation.preconditioner",
-            text.format("preconditioner"),
-            source,
-            np.median(effect_P),
-            1.0,
-        ),
-        at_most(
-            "ablation.regulariser", text.format("regulariser"), source, np.median(effect_R), 1.0
-        ),
-    ]
-
-
-def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
-    """Ill-conditioned Sigma is where the preconditioner pays: last row of the times, P and R over R
-    only.
-
-    A run that does not get there counts as `steps`, which favours the rule without preconditioner.
-    """
-    with_P, without = (
-        np.median(np.minimum(times[name][-1], steps)) for name in ("P and R", "R only")
-    )
-    statement = (
-        "iterations to within 15 % of L*, worst-conditioned Sigma: P and R over R only, medians"
-    )
-    return at_most("conditioning", statement, "paper B, Section 5", with_P / without, 1.0)
-
-
 def theorem_2(floors: Floors) -> list[Claim]:
     """Geometric down to the floor, at the linearised rate, and a floor that falls with n at least as fast as 1/n."""
     source = "paper B, Theorem 2"
@@ -268,15 +149,44 @@ def theorem_2(floors: Floors) -> list[Claim]:
     late, late_error = power_fit(floors.sizes[-3:], floors.floor[-3:].T)
     rate = np.log(floors.factor)
     return [
-        at_least("thm2.linear", "R^2 of log excess in t, down to 10 floors, largest n", source, fits.min(), 0.99),
-        close("thm2.rate", "its slope over 2 log(1 - eta lambda_min)", f"{source} (ours)", slopes.mean() / rate,
-              1.0, 0.05),
-        at_least("thm2.guarantee", "slope over that of the one-point constants", f"{source} (our constant)",
-                 slopes.max() / np.log(floors.guarantee), 1.0),
-        at_most("thm2.floor", f"exponent of the floor in n, standard error {error:.2g}", source, exponent, -1.0),
-        close("thm2.floor_late", f"the same over the three largest n, standard error {late_error:.2g}",
-              "ours (bias ~ 1/n)", late, -2.0, 0.25),
-    ]  # fmt: skip
+        at_least(
+            "thm2.linear",
+            "R^2 of log excess in t, down to 10 floors, largest n",
+            source,
+            fits.min(),
+            0.99,
+        ),
+        close(
+            "thm2.rate",
+            "its slope over 2 log(1 - eta lambda_min)",
+            f"{source} (ours)",
+            slopes.mean() / rate,
+            1.0,
+            0.05,
+        ),
+        at_least(
+            "thm2.guarantee",
+            "slope over that of the one-point constants",
+            f"{source} (our constant)",
+            slopes.max() / np.log(floors.guarantee),
+            1.0,
+        ),
+        at_most(
+            "thm2.floor",
+            f"exponent of the floor in n, standard error {error:.2g}",
+            source,
+            exponent,
+            -1.0,
+        ),
+        close(
+            "thm2.floor_late",
+            f"the same over the three largest n, standard error {late_error:.2g}",
+            "ours (bias ~ 1/n)",
+            late,
+            -2.0,
+            0.25,
+        ),
+    ]
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
@@ -284,8 +194,20 @@ def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[C
     start, start_error = power_fit(sizes, distances)
     slope, slope_error = power_fit(bias_sizes, bias)
     return [
-        close("lemma3", f"exponent of the spectral start's distance in n, standard error {start_error:.2g}",
-              "paper B, Lemma 3", start, -0.5, 0.05),
-        close("theorem3", f"exponent of |E grad L^ - grad L| in n, standard error {slope_error:.2g}",
-              "paper B, Theorem 3 (ours)", slope, -1.0, 0.1),
-    ]  # fmt: skip
+        close(
+            "lemma3",
+            f"exponent of the spectral start's distance in n, standard error {start_error:.2g}",
+            "paper B, Lemma 3",
+            start,
+            -0.5,
+            0.05,
+        ),
+        close(
+            "theorem3",
+            f"exponent of |E grad L^ - grad L| in n, standard error {slope_error:.2g}",
+            "paper B, Theorem 3 (ours)",
+            slope,
+            -1.0,
+            0.1,
+        ),
+    ]

@@ -5,7 +5,7 @@ Settings follow that paper's code where it is known; what is reduced or ours is 
 used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -107,7 +107,12 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
 
 
 def path_against_descent(
-    tokens: TokenSet, p: float, multiples: Sequence[float], steps: int, random_starts: int
+    tokens: TokenSet,
+    p: float,
+    multiples: Sequence[float],
+    steps: int,
+    random_starts: int,
+    named: Callable = lambda solution: solution,
 ) -> dict:
     """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from
     W_0 = 0.
@@ -118,20 +123,23 @@ def path_against_descent(
     """
     of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
     history = train(tokens, MirrorRule(p), steps)
+    towards = named(of.solution).W.reshape(of.direction.shape)
     path, gaps = [], []
     for run in range(len(tokens.y)):
-        random = np.random.default_rng(run).standard_normal(
-            (random_starts, *of.solution.W.shape[1:])
-        )
+        random = stream(run, "draws").standard_normal((random_starts, *of.solution.W.shape[1:]))
         starts = np.stack([of.solution.W[run], history.W[run, -1], *random])
         W, gap = regularisation_path.solve(
             tokens.run(run), p, multiples * of.solution.norm[run], starts
         )
-        path.append(directional_bregman(W.reshape(len(W), -1), of.direction[run], p))
+        path.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
         gaps.append(gap)
     optimal = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
-    return {"path": np.array(path), "gap": np.array(gaps), "optimal": optimal,
-            "descent": history.divergence(of.solution.W)[:, -1]}  # fmt: skip
+    return {
+        "path": np.array(path),
+        "gap": np.array(gaps),
+        "optimal": optimal,
+        "descent": history.divergence(of.solution.W)[:, -1],
+    }
 
 
 def claims_on_parents(
@@ -149,22 +157,74 @@ def claims_on_parents(
     ends = max(found["path"][:, -1].max() for found in paths.values())
     source = "2308.16898"
     return [
-        at_least("parents.kq", "K, Q: median alignment with the nuclear-norm SVM", source,
-                 last["K, Q", "nuclear"], 0.99),
-        at_least("parents.kq.other", "K, Q: that over the median alignment with the Frobenius SVM", source,
-                 last["K, Q", "nuclear"] / last["K, Q", "frobenius"], 1.0),
-        at_least("parents.w", "W: median alignment with the Frobenius SVM", source, last["W", "frobenius"], 0.99),
-        at_least("parents.w.other", "W: that over the median alignment with the nuclear-norm SVM", source,
-                 last["W", "frobenius"] / last["W", "nuclear"], 1.0),
-        at_least("parents.rank", "K Q^T: share of its singular values in as many as W_mm has, median", source,
-                 np.median(pairs["share"]), 0.95),
-        at_most("parents.rank.bound", "largest mean rank of a nuclear-norm solution over min(n, d)", source,
-                worst_rank, 1.0),
-        at_least("parents.several", f"several tokens, d = {max(several)}: median alignment with their SVM", source,
-                 highest, 0.95),
-        at_least("parents.several.d", f"that over the one at d = {min(several)}", source, highest / lowest, 1.0),
-        at_most("parents.path", "regularisation path: largest divergence from the opt tokens' SVM at the last R",
-                "paper C, Theorem on the regularisation path", ends, 1e-2),
-        at_most("parents.path.falls", "largest ratio of successive divergences, from the second R on",
-                "paper C, Theorem on the regularisation path", falls, 1.0),
-    ]  # fmt: skip
+        at_least(
+            "parents.kq",
+            "K, Q: median alignment with the nuclear-norm SVM",
+            source,
+            last["K, Q", "nuclear"],
+            0.99,
+        ),
+        at_least(
+            "parents.kq.other",
+            "K, Q: that over the median alignment with the Frobenius SVM",
+            source,
+            last["K, Q", "nuclear"] / last["K, Q", "frobenius"],
+            1.0,
+        ),
+        at_least(
+            "parents.w",
+            "W: median alignment with the Frobenius SVM",
+            source,
+            last["W", "frobenius"],
+            0.99,
+        ),
+        at_least(
+            "parents.w.other",
+            "W: that over the median alignment with the nuclear-norm SVM",
+            source,
+            last["W", "frobenius"] / last["W", "nuclear"],
+            1.0,
+        ),
+        at_least(
+            "parents.rank",
+            "K Q^T: share of its singular values in as many as W_mm has, median",
+            source,
+            np.median(pairs["share"]),
+            0.95,
+        ),
+        at_most(
+            "parents.rank.bound",
+            "largest mean rank of a nuclear-norm solution over min(n, d)",
+            source,
+            worst_rank,
+            1.0,
+        ),
+        at_least(
+            "parents.several",
+            f"several tokens, d = {max(several)}: median alignment with their SVM",
+            source,
+            highest,
+            0.95,
+        ),
+        at_least(
+            "parents.several.d",
+            f"that over the one at d = {min(several)}",
+            source,
+            highest / lowest,
+            1.0,
+        ),
+        at_most(
+            "parents.path",
+            "regularisation path: largest divergence from the opt tokens' SVM at the last R",
+            "paper C, Theorem on the regularisation path",
+            ends,
+            1e-2,
+        ),
+        at_most(
+            "parents.path.falls",
+            "largest ratio of successive divergences, from the second R on",
+            "paper C, Theorem on the regularisation path",
+            falls,
+            1.0,
+        ),
+    ]

@@ -18,6 +18,7 @@ from lib.training.verdicts import UNDECIDED, Interval
 FEWEST = 3  # seeds below which there is no verdict
 SPEAKS = 0.78  # test accuracy below which the configuration is too small to speak
 LAST = 4  # evaluations whose mean stands beside the last accuracy
+ABOVE = "interval above 0"
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
 RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
@@ -67,13 +68,19 @@ def ordered(curves: Curves, better: str, worse: str, source="paper C, IMDb") -> 
     if best < SPEAKS:
         text += f"; the best rule reaches {best:.3f}, too little to speak"
     word = UNDECIDED if best < SPEAKS else verdicts.above(found)
-    return claims.judged(name, text, source, found.values.mean(), "interval above 0", word)
+    return judge(name, text, source, found, word)
 
 
 def few(name: str, text: str, source: str, count: int) -> Claim:
     """A claim without a verdict, for want of seeds."""
     text = f"{text}: {count} of {FEWEST} seeds that a verdict needs have run"
-    return claims.judged(name, text, source, np.nan, "interval", UNDECIDED)
+    return claims.judged(name, text, source, (np.nan,) * 3, "interval", UNDECIDED, count)
+
+
+def judge(name: str, text: str, source: str, found: Interval, word: str, bound=ABOVE) -> Claim:
+    """A claim on the mean of a paired difference."""
+    ends = (found.values.mean(), found.low, found.high)
+    return claims.judged(name, text, source, ends, bound, word, len(found.values))
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -88,7 +95,9 @@ def at_end(run: Curve, name: str) -> float:
 
 
 def at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
-    """The metric `name` where `along` first passes `level`, linear between evaluations; NaN if it never does."""
+    """The metric `name` where `along` first passes `level`, linear between evaluations; NaN if it
+    never does.
+    """
     x = run.metrics[along] if rising else -run.metrics[along]
     level = level if rising else -level
     passed = np.flatnonzero(x >= level)
@@ -103,7 +112,9 @@ def at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tru
 
 def matched(curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy",
             rising=True) -> np.ndarray:  # fmt: skip
-    """The metric `name` of two `rules` at the best value of `along` that both runs of a seed reach: (2, seeds)."""
+    """The metric `name` of two `rules` at the best value of `along` that both runs of a seed reach:
+    (2, seeds).
+    """
     pick = np.max if rising else np.min
     worse = min if rising else max
     pairs = list(zip(*(curves.runs(rule) for rule in rules), strict=True))
@@ -138,14 +149,14 @@ def sparser(curves: Curves, part: str, source="paper C, sparsity") -> Claim:
     )
     hoyer = apart("hoyer", at_end)
     text = (
-        f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1, {found}; at matched"
-        f" training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
+        f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1, {found}; at"
+        f" matched training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
         f" {-hoyer.median:.3g} [{-hoyer.high:.3g}, {-hoyer.low:.3g}]"
     )
     word = verdicts.above(found)
     if word != verdicts.above(same):
         word, text = UNDECIDED, f"{text}; the end and matched accuracy disagree"
-    return claims.judged(name, text, source, found.values.mean(), "interval above 0", word)
+    return judge(name, text, source, found, word)
 
 
 def sparsity_table(curves: Curves) -> Table:
@@ -173,14 +184,13 @@ def attention_table(curves: Curves) -> Table:
         f"share of tokens used in the last layer, l2 ({second.mean():.3f}) minus l1.1"
         f" ({first.mean():.3f}), {count} seeds, {found}; at the start {start:.3f}"
     )
-    claim = claims.judged(
-        name, text, source, found.values.mean(), "interval above 0", verdicts.above(found)
-    )
-    return Table([claim])
+    return Table([judge(name, text, source, found, verdicts.above(found))])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test and training accuracy, rate, sparsity and tokens used of every rule; recomputed, they are exact."""
+    """Test and training accuracy, rate, sparsity and tokens used of every rule; recomputed, they
+    are exact.
+    """
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)

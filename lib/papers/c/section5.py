@@ -79,11 +79,21 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
         others = np.min([found[p, q][:, -1] for q in histories if q != p], 0)
         source = "paper C, Section 5"
         claims += [
-            at_least(f"bregman.row.{p:g}", f"p = {p:g}: second smallest mean divergence over the one from its own SVM",
-                     source, nearest, 1.0),
-            at_least(f"bregman.runs.{p:g}", f"p = {p:g}: fraction of runs nearest to their own SVM", source + " (ours)",
-                     (found[p, p][:, -1] < others).mean(), 1.0),
-        ]  # fmt: skip
+            at_least(
+                f"bregman.row.{p:g}",
+                f"p = {p:g}: second smallest mean divergence over the one from its own SVM",
+                source,
+                nearest,
+                1.0,
+            ),
+            at_least(
+                f"bregman.runs.{p:g}",
+                f"p = {p:g}: fraction of runs nearest to their own SVM",
+                source + " (ours)",
+                (found[p, p][:, -1] < others).mean(),
+                1.0,
+            ),
+        ]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
             factors = [last[p, q] / REFERENCE[p][q] for q in histories]
             worst = max(max(f, 1 / f) for f in factors)
@@ -92,12 +102,21 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
                 for q in histories
             ]
             claims += [
-                at_most(f"bregman.table.{p:g}", f"p = {p:g}: largest factor between a mean and the reference's",
-                        "an independent reproduction", worst, 1.5),
-                at_least(f"bregman.range.{p:g}",
-                         f"p = {p:g}: reference means in the 95 % range of {REFERENCE_SEEDS[p]} seeds, fraction",
-                         "an independent reproduction (ours)", np.mean(inside), 1.0),
-            ]  # fmt: skip
+                at_most(
+                    f"bregman.table.{p:g}",
+                    f"p = {p:g}: largest factor between a mean and the reference's",
+                    "an independent reproduction",
+                    worst,
+                    1.5,
+                ),
+                at_least(
+                    f"bregman.range.{p:g}",
+                    f"p = {p:g}: reference means in the 95 % range of {REFERENCE_SEEDS[p]} seeds, fraction",
+                    "an independent reproduction (ours)",
+                    np.mean(inside),
+                    1.0,
+                ),
+            ]
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
     claims.append(
         at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
@@ -153,13 +172,28 @@ def joint_claims(
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
         claims += [
-            at_most(f"joint.directions.{p:g}", f"p = {p:g}: last divergence of W or v from its l_p SVM",
-                    source + " (our bound)", last, 1e-3),
-            at_least(f"joint.softmax.{p:g}", f"p = {p:g}: smallest softmax weight of a selected token at t = 15",
-                     source + " (our bound)", weight, 0.98),
-            at_least(f"joint.logistic.{p:g}", f"p = {p:g}: smallest probability of the label at t = 30",
-                     source + " (our bound)", label, 0.97),
-        ]  # fmt: skip
+            at_most(
+                f"joint.directions.{p:g}",
+                f"p = {p:g}: last divergence of W or v from its l_p SVM",
+                source + " (our bound)",
+                last,
+                1e-3,
+            ),
+            at_least(
+                f"joint.softmax.{p:g}",
+                f"p = {p:g}: smallest softmax weight of a selected token at t = 15",
+                source + " (our bound)",
+                weight,
+                0.98,
+            ),
+            at_least(
+                f"joint.logistic.{p:g}",
+                f"p = {p:g}: smallest probability of the label at t = 30",
+                source + " (our bound)",
+                label,
+                0.97,
+            ),
+        ]
     return claims
 
 
@@ -170,9 +204,19 @@ def path_claims(histories, ends) -> list[Claim]:
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
         claims += [
-            at_least(f"path.nearest.{p:g}", f"p = {p:g}: second smallest divergence over that from its own SVM",
-                     "paper C, Section 5", nearest, 1.0),
-            at_most(f"path.end.{p:g}", f"p = {p:g}: last divergence from its own SVM",
-                    "paper C, Section 5 (our bound)", last[p], 1e-2),
-        ]  # fmt: skip
+            at_least(
+                f"path.nearest.{p:g}",
+                f"p = {p:g}: second smallest divergence over that from its own SVM",
+                "paper C, Section 5",
+                nearest,
+                1.0,
+            ),
+            at_most(
+                f"path.end.{p:g}",
+                f"p = {p:g}: last divergence from its own SVM",
+                "paper C, Section 5 (our bound)",
+                last[p],
+                1e-2,
+            ),
+        ]
     return claims

@@ -1,11 +1,12 @@
-"""What paper C claims about its vision transformer, recomputed from the kept curves of the study `vit`."""
+"""What paper C claims about its vision transformer, recomputed from the kept curves of the study
+`vit`.
+"""
 
 import numpy as np
 
-from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.papers.c.reviews import FEWEST, accuracy, accuracy_difference, at_end, few, matched
+from lib.papers.c.reviews import FEWEST, accuracy, accuracy_difference, at_end, few, judge, matched
 from lib.training import verdicts
 from lib.training.curves import Curves
 from lib.training.verdicts import Interval
@@ -16,7 +17,9 @@ RULES = ("Adam", "l1.1")
 
 
 def early(curves: Curves) -> Interval:
-    """Adam's test accuracy minus that of l1.1 at the first evaluation after the start, on a sample."""
+    """Adam's test accuracy minus that of l1.1 at the first evaluation after the start, on a
+    sample.
+    """
     first, second = (
         np.array([run.metrics["test_accuracy"][1] for run in curves.runs(rule)]) for rule in RULES
     )
@@ -24,7 +27,9 @@ def early(curves: Curves) -> Interval:
 
 
 def sparser(curves: Curves) -> Claim:
-    """The median Hoyer index of the weight matrices is larger under l1.1, at matched training loss."""
+    """The median Hoyer index of the weight matrices is larger under l1.1, at matched training
+    loss.
+    """
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     found = verdicts.mean_interval(mirror - adam)
     last = [
@@ -34,8 +39,7 @@ def sparser(curves: Curves) -> Claim:
         f"Hoyer index, l1.1 minus Adam, at matched training loss, {found};"
         f" at the end {last[0]:.3f} and {last[1]:.3f}"
     )
-    bound, word = "interval above 0", verdicts.above(found)
-    return claims.judged("vit.sparser", text, SOURCE, found.values.mean(), bound, word)
+    return judge("vit.sparser", text, SOURCE, found, verdicts.above(found))
 
 
 def table(curves: Curves) -> Table:
@@ -50,20 +54,19 @@ def table(curves: Curves) -> Table:
         return Table([few(name, text, SOURCE, count) for name, text in words.items()])
     end, begin = accuracy_difference(curves, *RULES), early(curves)
     rows = [
-        claims.judged(
+        judge(
             "vit.end",
             f"Adam minus l1.1, last test accuracy, {count} seeds, {end}",
-            SOURCE,
-            end.values.mean(),
-            f"interval within ± {MARGIN}",
+            f"{SOURCE} (our bound)",
+            end,
             verdicts.equivalent(end, MARGIN),
+            f"interval within ± {MARGIN}",
         ),
-        claims.judged(
+        judge(
             "vit.early",
             f"Adam minus l1.1, test accuracy at the first evaluation, {begin}",
             SOURCE,
-            begin.values.mean(),
-            "interval above 0",
+            begin,
             verdicts.above(begin),
         ),
         sparser(curves),
@@ -72,7 +75,9 @@ def table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, rate and Hoyer index of both rules; recomputed from the curves, they are exact."""
+    """Test accuracy, rate and Hoyer index of both rules; recomputed from the curves, they are
+    exact.
+    """
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name = rule.lower().replace(".", "_")

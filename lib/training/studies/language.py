@@ -16,7 +16,9 @@ SHOWN = 500  # test rows at the points of a run; its end takes them all
 
 
 def classify(name: str, length: int, batch: int, layers: int | None) -> Problem:
-    """A BERT classifier on the texts of `name` with at most `length` tokens; `layers` None is a small fresh one."""
+    """A BERT classifier on the texts of `name` with at most `length` tokens; `layers` None is a
+    small fresh one.
+    """
     weights = pretrained.weights(demo=layers is None)
     demo = layers is None
     sets = {split: texts.load(name, split, demo=demo) for split in ("train", "test")}

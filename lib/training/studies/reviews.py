@@ -39,7 +39,9 @@ def parts(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[str, float]]:
-    """Shares above thresholds, those of the weights `start` and the paper's, and the Hoyer index, for each part."""
+    """Shares above thresholds, those of the weights `start` and the paper's, and the Hoyer index,
+    for each part.
+    """
     limits = {
         part: np.quantile(np.abs(np.concatenate([W.ravel() for W in found])), LEVELS)
         for part, found in start.items()
@@ -68,7 +70,9 @@ def histograms(model: nn.Module, when: str) -> dict[str, np.ndarray]:
 
 
 def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) -> dict:
-    """Tokens that the first token uses, (reviews, layers), and the maps (drawn, layers, `MAPPED`), heads averaged."""
+    """Tokens that the first token uses, (reviews, layers), and the maps (drawn, layers, `MAPPED`),
+    heads averaged.
+    """
     weights = model.attention(ids)  # (reviews, layers, heads, T)
     maps = model.attention(ids[drawn])[..., :MAPPED].mean(2)
     return {

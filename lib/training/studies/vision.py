@@ -33,7 +33,9 @@ def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transf
 def classify(
     name: str, rows: int, grid: int, shape: dict, batch: int, demo: bool = False
 ) -> Problem:
-    """The ViT for small data sets on the first `rows` training images of `name`, `grid` x `grid` patches, no augmentation."""
+    """The ViT for small data sets on the first `rows` training images of `name`, `grid` x `grid`
+    patches, no augmentation.
+    """
     train = images.load(name, "train", rows=rows, demo=demo)
     test = images.load(name, "test", demo=demo)
     standardise = train.standardise()
@@ -116,7 +118,9 @@ EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of weight histograms
 
 
 def histogram(model: nn.Module) -> dict[str, np.ndarray]:
-    """How many entries of all weight matrices fall into each bin of `EDGES`, below and above included."""
+    """How many entries of all weight matrices fall into each bin of `EDGES`, below and above
+    included.
+    """
     sizes = np.concatenate([np.abs(W).ravel() for W in matrices(model).values()])
     return {"histogram": np.histogram(np.clip(sizes, EDGES[0], EDGES[-1]), EDGES)[0]}
 

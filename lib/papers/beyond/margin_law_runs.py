@@ -1,0 +1,208 @@
+"""The law of the margins met by training: one run's prediction beside what the run measured.
+
+The prediction is `lib.svm.margin_law`'s and knows the tokens, the head and the loss; of the run it
+is told which tokens it selects and what lies outside the support's span, early on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention import coordinates
+from lib.attention.tokens import TokenSet
+from lib.dynamics import margins as measure
+from lib.dynamics.gradient_descent import Start, train, zero_start
+from lib.dynamics.rules import GradientRule
+from lib.svm.margin_law import MarginLaw, PremiseFails, margin_law, saturated_slopes
+from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
+
+SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
+SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem, a rule and a loss, one run per data set; start: W_0, default zero."""
+
+    name: str
+    tokens: TokenSet
+    rule: GradientRule
+    loss: str = "exponential"
+    start: Start | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one run measured at its late records (k,), the last decade of its iterations.
+
+    error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
+    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
+    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm).
+    difference_error and difference_gap: direction error of W_T - W_{T/2}, T the last iteration,
+    and its `duality_gap` with the duals read off the margins.
+    """
+
+    iterations: np.ndarray
+    error: np.ndarray
+    norm: np.ndarray
+    level: np.ndarray
+    margins: np.ndarray
+    step_length: float
+    outside: float
+    difference_error: float
+    difference_gap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One run: its law and what it measured; both None where `refusal` says which premise fails."""
+
+    setting: Setting
+    run: int
+    refusal: str = ""
+    tokens: TokenSet | None = None
+    selected: np.ndarray | None = None
+    solution: MaxMargin | None = None
+    log_slopes: np.ndarray | None = None
+    law: MarginLaw | None = None
+    measured: Measured | None = None
+
+    @property
+    def predicted(self) -> float:
+        """The direction error that the law sets at the last record's ||W_t||."""
+        last = self.measured.norm[-1:]
+        return float(self.law.direction_error(last, self.measured.outside)[0])
+
+
+def late_records(steps: int) -> np.ndarray:
+    """Iteration 0, eleven iterations evenly spaced in log t over the last decade, and steps / 2."""
+    late = np.geomspace(steps / 10, steps, 11).round().astype(int)
+    return np.unique(np.concatenate([[0, steps // 2], late]))
+
+
+def compare(setting: Setting, steps: int) -> list[Comparison]:
+    """Train every run of a setting for `steps` iterations and hold it against its law."""
+    problem = coordinates.minimal(setting.tokens)
+    start = setting.start or zero_start(problem)
+    history = train(
+        problem, setting.rule, steps, late_records(steps), start=start, loss=setting.loss
+    )
+    selected = measure.selection(history, problem.tokens.opt)
+    margins = measure.relative_margins(history, problem.tokens.opt, selected)
+    found = []
+    for run in range(len(selected)):
+        try:
+            found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
+        except PremiseFails as refused:  # told of one run by itself, it does not know which
+            said = str(PremiseFails(refused.premise, run, refused.amount, refused.said))
+            found.append(Comparison(setting=setting, run=run, refusal=said))
+        except (Infeasible, RuntimeError) as refused:  # no W_mm, or none within accuracy
+            found.append(Comparison(setting=setting, run=run, refusal=f"run {run}: {refused}"))
+    return found
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """One run's problem once its tokens are selected: all with a runs axis of length 1."""
+
+    tokens: TokenSet
+    selected: np.ndarray
+    solution: MaxMargin
+    log_slopes: np.ndarray
+
+
+def _compare(setting, tokens, history, start, selected, margins, run):
+    part, chosen = tokens.run(run), selected[run : run + 1]
+    _check_selection(run, margins[run, -1])
+    solution = token_svm(part, chosen)
+    slopes = saturated_slopes(part, chosen, setting.loss)
+    law = margin_law(part, solution, chosen, log_slopes=slopes)
+    of = _Selected(part, chosen, solution, slopes)
+    measured = _measure(of, history, run, margins[run, -1], float(start.outside[run]))
+    _check_settled(run, law, measured, setting.rule.momentum)
+    return Comparison(
+        setting=setting,
+        run=run,
+        tokens=part,
+        selected=chosen,
+        solution=solution,
+        log_slopes=slopes,
+        law=law,
+        measured=measured,
+    )
+
+
+def _measure(of, history, run, margins, off_span):
+    """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
+    V, support = of.solution.W, of.solution.support
+    late = slice(1, None)
+    along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
+    early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
+    left = measure.outside_support(of.tokens, of.selected, support, early)[0]
+    half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
+    step = W[-1] - W[half]
+    duals = measure.recovered_duals(margins, of.log_slopes[0])[None]
+    return Measured(
+        iterations=history.iterations[late],
+        error=np.array([measure.direction_error(w, V, off_span)[0] for w in W[late]]),
+        norm=history.norm[run, late],
+        level=along[late] / of.solution.norm[0],
+        margins=margins,
+        step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
+        outside=float(np.hypot(left, off_span)),
+        difference_error=float(measure.direction_error(step, V)[0]),
+        difference_gap=duality_gap(of.tokens, of.selected, step, duals)[0],
+    )
+
+
+def duality_gap(tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray):
+    """How far W is from the max-margin direction, proved by duals of any origin, (runs,).
+
+    W / (least margin of W) is feasible, and 1^T beta / ||sum beta_m A_m|| a lower bound on the
+    norm of all that is: the relative distance of the two. Needs no solver. W (runs, r, q), duals
+    (runs, n, T-1) >= 0.
+    """
+    delta = coordinates.differences(tokens, selected)
+    least = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
+    pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
+    bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
+    return 1 - bound * least / np.linalg.norm(W, axis=(1, 2))
+
+
+def _check_selection(run, margins):
+    least = margins.min()
+    if least < SATURATED:
+        sample, pair = np.unravel_index(margins.argmin(), margins.shape)
+        said = (
+            f"the smallest margin is {least:.2g} (sample {sample}, pair {pair}), it needs "
+            f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
+        )
+        raise PremiseFails("selection made", run, least, said)
+
+
+def _check_settled(run, law, measured, momentum):
+    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
+    longest = law.longest_step(momentum)[0]
+    if measured.step_length >= longest:
+        said = (
+            f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
+            f"than {longest:.3g}"
+        )
+        raise PremiseFails("short steps", run, measured.step_length / longest, said)
+    level = measured.level[-1:]
+    # What transients leave outside the span is read at the first late record: over by then?
+    left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
+    if left > SETTLED:
+        more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
+        said = (
+            f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
+            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
+        )
+        raise PremiseFails("long enough", run, left, said)
+
+
+def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The runs whose premises hold."""
+    return [one for one in comparisons if not one.refusal]

@@ -1,0 +1,149 @@
+"""Wrong worlds: small, named falsehoods, each of which a claim that has power must notice.
+
+A ledger computes its rows in the true world, `World()`, and in wrong ones, which change one thing
+on the way: what theory names as the end point, the step, the curve, the data, the exponent p. A row
+catches a world when it holds in the true one and fails in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lib.attention.coordinates import Minimal
+from lib.attention.tokens import TokenSet
+from lib.dynamics.history import History
+from lib.dynamics.rules import POLYAK, GradientRule, custom
+from lib.mirror.descent import MirrorRule
+from lib.seeds import stream
+from lib.svm import MaxMargin
+
+FAMILIES = {  # family: (how its size is said, sizes from small to large)
+    "target rotated": ("{:g} %", (0.01, 0.05, 0.3)),
+    "norm off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
+    "constant off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
+    "step off": ("{:+g} %", (0.05, -0.05, 0.3, -0.3, 1.0)),
+    "exponent off": ("{:+g}", (0.1, -0.1, 0.3, -0.3)),
+    "tokens tilted": ("{:g} %", (0.05, 0.3, 1.0)),
+    "p off": ("{:+g}", (0.1, -0.1, 0.5, -0.5)),
+    "label turned": ("one sample", (1.0,)),
+    "selection exchanged": ("all samples", (1.0,)),
+    "cap ignored": ("wholly", (1.0,)),
+    "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
+    "identity for the preconditioner": ("wholly", (1.0,)),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An end point as theory names it: W (or a head) `value`, its norm (runs,), and its margins."""
+
+    value: np.ndarray
+    norm: np.ndarray
+    margins: np.ndarray
+
+    @property
+    def W(self) -> np.ndarray:
+        """`value`, under the name that paper A gives it."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class World:
+    """The true world, or one wrong by `size` in the way that `family` names.
+
+    Raises ValueError for an unknown family.
+    """
+
+    family: str = ""
+    size: float = 0.0
+
+    def __post_init__(self):
+        if self.family and self.family not in FAMILIES:
+            raise ValueError(f"family {self.family!r}: choose one of {', '.join(FAMILIES)}")
+
+    def __str__(self) -> str:
+        if not self.family:
+            return "the true world"
+        text = FAMILIES[self.family][0]
+        return f"{self.family}, {text.format(100 * self.size if '%' in text else self.size)}"
+
+    @property
+    def small(self) -> bool:
+        """Whether the falsehood is at most 5 %, 0.1 in an exponent, or one sample."""
+        text = FAMILIES[self.family][0]
+        return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
+
+    def of(self, family: str) -> float:
+        """How far this world is off in `family`; 0 where it is right."""
+        return self.size if family == self.family else 0.0
+
+    def target(self, solution: MaxMargin) -> Target:
+        """The end point, rotated by a direction error of `size`, or its norm off by that share."""
+        value, factor = solution.value, 1 + self.of("norm off")
+        flat = value.reshape(len(value), -1)
+        away = np.stack(
+            [stream(k, "draws").standard_normal(flat.shape[1]) for k in range(len(flat))]
+        )
+        away -= flat * ((away * flat).sum(1) / (flat * flat).sum(1))[:, None]
+        away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
+        cosine = 1 - self.of("target rotated") ** 2 / 2
+        turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
+        return Target(turned.reshape(value.shape), solution.norm * factor, solution.margins)
+
+    def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
+        """The rule with step size, or p, off by `size`; Polyak's step off by 100 % lacks its 1/2."""
+        factor = 1 + self.of("step off")
+        if isinstance(rule, MirrorRule):
+            off = max(1.01, rule.p + self.of("p off"))
+            return replace(rule, step_size=rule.step_size * factor, p=off)
+        if factor == 1:
+            return rule
+        if rule.kind == POLYAK:
+            cap = np.log(rule.max_step)
+            return custom(lambda t, gap, norm: np.minimum(np.log(factor / 2) + gap - 2 * norm, cap))
+        return replace(rule, step_size=rule.step_size * factor)
+
+    def problem(self, problem: Minimal) -> Minimal:
+        """The data that is trained on: tokens tilted towards a common vector, or a label turned."""
+        return replace(problem, tokens=self.tokens(problem.tokens))
+
+    def tokens(self, tokens: TokenSet) -> TokenSet:
+        """As `problem`, for a token set: the first sample's label turned, or tokens tilted."""
+        if self.of("label turned"):
+            y = tokens.y.copy()
+            y[:, 0] *= -1
+            return replace(tokens, y=y)
+        if tilt := self.of("tokens tilted"):
+            size = np.linalg.norm(tokens.X, axis=-1, keepdims=True)
+            common = np.ones(tokens.X.shape[-1]) / np.sqrt(tokens.X.shape[-1])
+            return replace(tokens, X=tokens.X + tilt * size * common)
+        return tokens
+
+    def selected(self, tokens: TokenSet, seeds: Sequence[int]) -> np.ndarray:
+        """The selection whose SVM is the end point: the opt tokens, or others at random."""
+        if not self.of("selection exchanged"):
+            return tokens.opt
+        _, n, T, _ = tokens.shape
+        return (
+            tokens.opt + np.stack([stream(s, "selection").integers(1, T, n) for s in seeds])
+        ) % T
+
+    def history(self, history: History) -> History:
+        """The run with every curve's exponent in t off by `size`, right at the last record."""
+        if not (off := self.of("exponent off")):
+            return history
+        t = history.iterations.clip(1) / history.iterations[-1]
+        scale = t**off
+        names = ("norm", "head_norm", "log_gap")
+        curves = {name: getattr(history, name) * scale for name in names}
+        for name in ("direction_error", "head_direction_error"):
+            curves[name] = {key: v * scale for key, v in getattr(history, name).items()}
+        curves["log_miss"] = history.log_miss * scale[:, None]
+        curves["score_gaps"] = history.score_gaps * scale[:, None, None]
+        return replace(history, **curves)
+
+
+def worlds(families: Sequence[str]) -> list[World]:
+    """Every wrong world of the families, each family's from small to large."""
+    return [World(family, size) for family in families for size in FAMILIES[family][1]]

@@ -1,0 +1,250 @@
+"""The law of the margins: what a token SVM's duals say about the run that ends in its solution.
+
+Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m = delta_m z_i^T,
+margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
+W_mm = sum_m beta_m A_m, that is where kappa_m e^{-g_m} is proportional to beta_m. So on the support
+
+    g_m = a_t + log(kappa_m / beta_m) + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
+
+whatever the rule, the loss and the start. For the exponential loss on separable data this is
+Soudry et al. (2018); the proof for attention and for steps of a fixed length, and what
+is only measured, stand in `notebooks/law_of_margins.md`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from lib.attention import coordinates, model
+from lib.attention.tokens import TokenSet
+from lib.svm.max_margin import MaxMargin
+
+TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
+SMALLEST_DUAL = 1e-9  # of the run's largest; less counts as zero
+INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1
+SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and those of its duals
+
+
+class PremiseFails(ValueError):
+    """A premise of the law does not hold; `premise` names it, `run` where, `amount` by how much.
+
+    `said` is the reason in words, with what was needed.
+    """
+
+    def __init__(self, premise: str, run: int, amount: float, said: str):
+        self.premise, self.run, self.amount, self.said = premise, run, float(amount), said
+        super().__init__(f"run {run}, premise {premise!r} fails: {said}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginLaw:
+    """The law for one or more runs, pairs m = (i, t) as in `MaxMargin.duals`.
+
+    offsets       (runs, n, T-1) log(kappa_m / beta_m) less its beta-weighted mean, the limit of
+                  g_m - a_t; NaN off the support
+    support       (runs, n, T-1) the constraints that carry W_mm
+    duals         (runs, n, T-1) beta
+    coefficients  (runs, n, T-1) rho_perp = sum_m coefficients_m A_m, the residual off W_mm
+    constant      (runs,) C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    norm          (runs,) ||W_mm||
+    slowest       (runs,) and `fastest`: extreme eigenvalues of B^1/2 K B^1/2 off sqrt(beta), with
+                  B = diag(beta) and K the Gram matrix of the support: a wrong offset decays like
+                  e^{-lambda a_t}; infinity and 0 where a single constraint carries W_mm
+    slowest_mode  (runs, n, T-1) v: sum_m v_m (g_m - offsets_m) is what is left of the slowest mode
+    excess        (runs,) least margin off the support, less 1: pulls there die like
+                  e^{-excess a_t}; infinity where all constraints carry W_mm
+    """
+
+    offsets: np.ndarray
+    support: np.ndarray
+    duals: np.ndarray
+    coefficients: np.ndarray
+    constant: np.ndarray
+    norm: np.ndarray
+    slowest: np.ndarray
+    slowest_mode: np.ndarray
+    fastest: np.ndarray
+    excess: np.ndarray
+
+    def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
+        """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
+
+        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off
+        the span of the support, in quadrature with C.
+        """
+        total = np.hypot(self.constant, outside)
+        total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
+        return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
+
+    def remaining(self, level: np.ndarray) -> np.ndarray:
+        """What is left of wrong offsets at margin level a_t (runs, ...), in order: e^{-rate a_t}.
+
+        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For exact flow; a
+        step must be well below `longest_step` for it to hold.
+        """
+        rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
+        return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
+
+    def longest_step(self, momentum: float = 0.0) -> np.ndarray:
+        """The longest step at which NGD's offsets settle, (runs,).
+
+        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
+        an eigenvalue below -1. Infinite where there is nothing to settle.
+        """
+        with np.errstate(divide="ignore"):
+            return 2 * (1 + momentum) * self.norm / self.fastest
+
+    @property
+    def polyak_settles(self) -> np.ndarray:
+        """Whether offsets settle under Polyak's step, which tends to ||W_mm||/2: fastest < 4."""
+        return self.fastest < 4
+
+
+def saturated_slopes(
+    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
+) -> np.ndarray:
+    """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
+
+    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no
+    run can rest on such a pair.
+    """
+    model.check_loss(loss)
+    selected = tokens.opt if selected is None else selected
+    scores = model.scores(tokens, tokens.u)
+    own = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    others = coordinates.others(selected, tokens.shape[2])
+    gaps = own - np.take_along_axis(scores, others, -1)  # (runs, n, T-1)
+    log_gaps = np.log(np.where(gaps > 0, gaps, 1.0))
+    return np.where(gaps > 0, model.log_derivative(own, loss) + log_gaps, np.nan)
+
+
+def margin_law(
+    tokens: TokenSet,
+    solution: MaxMargin,
+    selected: np.ndarray | None = None,
+    loss: str = "exponential",
+    log_slopes: np.ndarray | None = None,
+) -> MarginLaw:
+    """The law for runs that end in `solution`, the Frobenius token SVM of the selection `selected`.
+
+    selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
+    `saturated_slopes` of a head that stays; only their differences count.
+
+    Raises PremiseFails, a ValueError that says which premise fails and by how much: "same problem"
+    (the solution is not of these tokens, this selection or this norm), "independent support"
+    (repeated tokens, or more tight constraints than dimensions: the duals are not unique),
+    "positive duals" (a tight constraint without a dual), "score gaps" (a token on the support
+    scores at least what the selected one does).
+    """
+    selected = tokens.opt if selected is None else np.asarray(selected)
+    delta = coordinates.differences(tokens, selected)
+    if solution.duals.shape != delta.shape[:3]:
+        raise ValueError(
+            f"solution.duals has shape {solution.duals.shape}; it needs {delta.shape[:3]}"
+        )
+    K = coordinates.gram(delta, tokens.z)
+    slopes = saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
+    if np.shape(slopes) != solution.duals.shape:
+        raise ValueError(
+            f"log_slopes has shape {np.shape(slopes)}; it needs {solution.duals.shape}"
+        )
+    for run in range(len(K)):
+        beta, margins = solution.duals[run].ravel(), solution.margins[run].ravel()
+        _check(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
+    return from_duals(K, solution.duals, solution.margins, slopes)
+
+
+def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
+    """`margin_law` without its checks, from the Gram matrix K (runs, m, m) of all constraints.
+
+    duals, margins, log_slopes (runs, n, T-1). What it says of duals that solve nothing is what a
+    wrong world would have measured.
+    """
+    runs = [
+        _of_run(K[r], duals[r].ravel(), margins[r].ravel(), np.ravel(log_slopes[r]))
+        for r in range(len(K))
+    ]
+    stacked = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    pairs = ("offsets", "support", "coefficients", "slowest_mode")
+    stacked |= {name: stacked[name].reshape(duals.shape) for name in pairs}
+    return MarginLaw(duals=duals, **stacked)
+
+
+def _of_run(K, beta, margins, log_slopes):
+    """The fields of MarginLaw for one run, pairs in one axis (m,)."""
+    on = beta > 0
+    weights, K_on = beta[on], K[np.ix_(on, on)]
+    square = weights @ K_on @ weights  # ||W_mm||^2
+    log_ratio = log_slopes[on] - np.log(weights)
+    offsets = log_ratio - weights @ log_ratio / weights.sum()
+    inside = cho_solve(cho_factor(K_on), offsets)
+    root = np.sqrt(weights)
+    symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
+    modes, vectors = np.linalg.eigh(symmetric)
+    modes, vectors = modes[1:], vectors[:, 1:]  # without sqrt(beta), along which a_t moves
+    full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
+    full["offsets"][~on] = np.nan
+    full["offsets"][on], full["coefficients"][on] = offsets, inside
+    full["slowest_mode"][on] = root * vectors[:, 0] if modes.size else 0.0
+    return full | {
+        "support": on,
+        "constant": np.sqrt(max(offsets @ inside, 0.0)),
+        "norm": np.sqrt(square),
+        "slowest": modes[0] if modes.size else np.inf,
+        "fastest": modes[-1] if modes.size else 0.0,
+        "excess": (margins[~on] - 1).min() if not on.all() else np.inf,
+    }
+
+
+def _check(run, K, beta, margins, log_slopes, width):
+    """Raise PremiseFails for the first premise that a run breaks; pairs in one axis (m,).
+
+    width = T-1, to name a pair in messages.
+    """
+    off = np.abs(K @ beta - margins).max()
+    if not off <= SAME_SOLUTION:
+        said = (
+            f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
+            f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
+        )
+        raise PremiseFails("same problem", run, off, said)
+    tight = np.flatnonzero(margins - 1 <= TIGHT)
+    _check_independent(run, K, tight, width)
+    smallest = tight[beta[tight].argmin()]
+    share = beta[smallest] / beta.max()
+    if share < SMALLEST_DUAL:
+        said = (
+            f"{_pair(smallest, width)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
+            f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
+        )
+        raise PremiseFails("positive duals", run, share, said)
+    behind = np.flatnonzero((beta > 0) & ~np.isfinite(log_slopes))
+    if behind.size:
+        said = (
+            f"{len(behind)} of {np.sum(beta > 0)} tokens on the support score at least what the "
+            f"selected one does, the first {_pair(behind[0], width)}; it needs none"
+        )
+        raise PremiseFails("score gaps", run, len(behind), said)
+
+
+def _check_independent(run, K, tight, width):
+    """Raise PremiseFails unless the tight constraints are linearly independent."""
+    length = np.sqrt(np.diag(K)[tight])
+    cosines = K[np.ix_(tight, tight)] / np.outer(length, length)
+    least = np.linalg.eigvalsh(cosines)[0]
+    if least >= INDEPENDENT:
+        return
+    apart = cosines - 2 * np.eye(len(tight))
+    a, b = np.unravel_index(apart.argmax(), apart.shape)
+    if apart[a, b] > 1 - 1e-9:
+        twins = f"{_pair(tight[a], width)} and {_pair(tight[b], width)}"
+        said = f"{twins} are one constraint (repeated tokens)"
+    else:
+        said = f"{len(tight)} tight constraints lie in fewer dimensions"
+    said += f", so that the duals are not unique: smallest eigenvalue of their cosines {least:.1e}"
+    raise PremiseFails("independent support", run, least, f"{said}, it needs {INDEPENDENT:.0e}")
+
+
+def _pair(m, width):
+    return f"(sample {m // width}, pair {m % width})"

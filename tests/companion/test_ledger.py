@@ -1,0 +1,67 @@
+"""The ledger refuses rows without a wrong world, and shows what each catches."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lib.companion import claims, ledger
+
+PAPER = {
+    "Theorem 1": ledger.Statement("rate", r"$|W| \to \infty$"),
+    "Remark 2": ledger.Statement("proofs", "It compares proofs.", "No number says so."),
+}
+
+
+def row(id="a", measured=0.5, **about):
+    claim = claims.at_most(id, "largest |x|", "paper A, Theorem 1", measured, 1.0, **about)
+    return ledger.rows("Theorem 1", "ours", 3, claim, fails_if=("target rotated",))
+
+
+def test_markdown_has_statement_rows_and_reasons(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
+    rows = ledger.in_order([*row(), *row("b", 1.00004)], PAPER)
+    text = ledger.save(rows, PAPER, "book", "demo", "Heading").read_text(encoding="utf-8")
+    assert text.startswith("# Heading") and "## Remark 2: proofs" in text
+    assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured | yes |" in text
+    assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
+
+
+def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
+    claim = row()[0]
+    with pytest.raises(ValueError, match="name the wrong worlds"):
+        ledger.rows("Theorem 1", "ours", 3, claim, fails_if=())
+    with pytest.raises(ValueError, match="not statements"):
+        ledger.in_order(ledger.rows("Theorem 9", "", 3, claim, fails_if=("norm off",)), PAPER)
+    with pytest.raises(ValueError, match="no reason why"):
+        ledger.in_order([], PAPER)
+
+
+def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
+    rows = [*row(), *row("b"), *row("c"), *row("d", 2.0)]
+    path = ledger.power_path("book")
+    path.parent.mkdir()
+    known = {"a (ours)": ["target rotated, 1 %"], "b (ours)": [], "d (ours)": []}
+    path.write_text(json.dumps({id: {"catches": caught} for id, caught in known.items()}))
+    rows = ledger.with_power(rows, "book")
+    assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
+    assert ledger.catches(rows[1]) == "nothing it names"
+    table = ledger.Table(ledger.in_order(rows, PAPER), PAPER)
+    assert (
+        "1 of 4 rows fail\n  d (ours)" in table.summary()
+        and "<details open>" in table._repr_html_()
+    )
+
+
+def test_an_interval_from_few_seeds_says_so():
+    few = row(interval=claims.interval(np.array([0.4, 0.6])))[0]
+    assert claims.shown(few) == "0.5 [0.3, 0.7, 3 seeds only]"
+
+
+def test_failures_of_records_are_collected_with_their_digits():
+    failed = claims.at_most("x", "size", "paper A, Lemma 5", 1.0000004, 1.0).as_dict()
+    held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
+    record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
+    page = ledger.failures([record, record | {"claims": [held]}])
+    assert page.count("size") == 1 and "1, asked ≤ 1" in page

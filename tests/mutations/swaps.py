@@ -1,0 +1,668 @@
+"""Plausible wrong formulas, each beside the test file that should notice it.
+
+A swap replaces `old`, found exactly once in `file`, by `new`. Where both mean the same, or differ
+by rounding alone, `equivalent` says why; such a swap is not run.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Swap:
+    """One wrong formula: `old` -> `new` in `file`, which the test file `killer` should turn red."""
+
+    file: str
+    killer: str
+    old: str
+    new: str
+    equivalent: str = ""
+
+
+def _of(file, killer, *pairs):
+    return [Swap(f"lib/{file}.py", f"tests/{killer}.py", *pair) for pair in pairs]
+
+
+ATTENTION = [
+    *_of(
+        "attention/model",
+        "attention/test_attention",
+        ("D = scores - selected_score", "D = selected_score - scores"),
+        ("log_small = second - log_Z", "log_small = second + log_Z"),
+        ("f = selected_score[..., 0] + e\n", "f = selected_score[..., 0] - e\n"),
+        ("w * (D - e[..., None]))", "w * (D + e[..., None]))"),
+        ("-np.exp(b - log_Z[..., None]) * mean_D", "np.exp(b - log_Z[..., None]) * mean_D"),
+        ("_factor(v, log_slope + log_small)", "_factor(v, log_slope)"),
+        ("_factor(np.exp(log_weights), log_slope)", "_factor(log_weights, log_slope)"),
+        ("lag = best - selected_score", "lag = selected_score - best"),
+        ("log_small + np.log(-mean_D)", "np.log(-mean_D)"),
+        ("largest[..., None]) / n)", "largest[..., None]) / (n + 1))"),
+        (
+            'return -f if loss == "exponential" else -np.logaddexp(0.0, f)',
+            'return -f if loss == "exponential" else -np.logaddexp(0.0, -f)',
+        ),
+        (
+            "return np.where(f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))",
+            "return np.where(f > 37, f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))",
+        ),
+        (
+            "log_gap = log_derivative(best, loss) + log_expm1",
+            "log_gap = log_derivative(best, loss) - log_expm1",
+        ),
+        ("np.log(np.log1p(np.exp(log_gap)))", "np.log(np.expm1(np.exp(log_gap)))"),
+        ("- np.log(log_values.shape[-1])", "+ np.log(log_values.shape[-1])"),
+        ('"rde,rne->rnd", W', '"red,rne->rnd", W'),
+        ("relative = np.exp(a - a.max(-1, keepdims=True))", "relative = np.exp(a)"),
+        ("return tokens.y[..., None] * np.einsum", "return -tokens.y[..., None] * np.einsum"),
+        ("grad_W = -np.exp(at.log_scale)", "grad_W = np.exp(at.log_scale)"),
+        ("-np.exp(at.log_push_scale)[:, None] * pushed", "-np.exp(at.log_scale)[:, None] * pushed"),
+        ("lead = opt - np.einsum", "lead = opt + np.einsum"),
+    ),
+    *_of(
+        "attention/coordinates",
+        "attention/test_attention",
+        ("rank + (rank >= selected", "rank + (rank > selected"),
+        ("return chosen - np.take", "return np.take"),
+        ("return inside, np.sqrt(np.einsum", "return inside, (np.einsum"),
+        ("outside = W - self.expand(inside)", "outside = W"),
+    ),
+    *_of(
+        "attention/coordinates",
+        "dynamics/test_exactness",
+        (
+            "order = np.concatenate([tokens.opt[..., None], rest], -1)",
+            "order = np.concatenate([rest, tokens.opt[..., None]], -1)",
+        ),
+        (
+            "return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order",
+            "return np.take_along_axis(tokens.X, order",
+        ),
+        ("np.repeat(np.repeat(queries, S, 1), S, 2)", "np.tile(queries, (1, S, S))"),
+    ),
+    *_of(
+        "attention/coordinates",
+        "papers/test_paper_c_inequalities",
+        ("(unit**p).sum(-1) ** (1 / p)", "(unit**p).sum(-1) ** p"),
+    ),
+    *_of(
+        "attention/tokens",
+        "attention/test_tokens",
+        (
+            "head = (plus - minus) / np.linalg.norm(plus - minus)",
+            "head = plus / np.linalg.norm(plus)",
+        ),
+        ("head = (plus - minus) / np.linalg.norm(plus - minus)", "head = plus - minus"),
+        ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
+        ("minus = -plus if antipodal", "minus = plus if antipodal"),
+        (
+            "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
+            "labels.integers(0, T, n)\n    X[np.arange(n), opt] = ",
+        ),
+        ("np.where(y[:, None] > 0, plus, minus)", "np.where(y[:, None] < 0, plus, minus)"),
+        ("scores[np.arange(n), opt] = y\n", "scores[np.arange(n), opt] = 1\n"),
+        ("opt_tokens = signal * noise *", "opt_tokens = signal *"),
+        (
+            "np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]",
+            "np.repeat(opt_tokens[:, None], T - 1, 1), additional[:, None]",
+        ),
+        ("(y[:, None] * (X @ head)).argmax(1)", "(y[:, None] * (X @ head)).argmin(1)"),
+        (
+            "return a / np.linalg.norm(a, axis=-1, keepdims=True)",
+            "return a / np.linalg.norm(a, axis=0, keepdims=True)",
+        ),
+        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
+        ("X[np.arange(n), opt] *= signal", "X[np.arange(n), opt] += signal"),
+    ),
+]
+
+COMPILED = [
+    *_of(
+        "compiled/softmax",
+        "dynamics/test_exactness",
+        ("f[i] = level[i] + small[i] * mean_D[i]", "f[i] = level[i] - small[i] * mean_D[i]"),
+        (
+            "log_slope[i] = -exponentials.log1p_exp(f[i])",
+            "log_slope[i] = exponentials.log1p_exp(-f[i])",
+        ),
+        ("small[i] * mean_D[i] - lag if lag", "small[i] * mean_D[i] + lag if lag"),
+        ("(small[i] if D[t, i] != 0.0 else 1.0)", "(1.0 if D[t, i] != 0.0 else small[i])"),
+        (
+            "over_Z[i] = 1.0 / (over_Z[i] + small[i] * rest[i])",
+            "over_Z[i] = 1.0 / (over_Z[i] + rest[i])",
+        ),
+        ("math.log(best - f[i])", "math.log(f[i] - level[i])"),
+        ("return log_gap - math.log(n)", "return log_gap"),
+        (
+            "math.log(exponentials.log1p_exp(-f)) if logistic",
+            "math.log(exponentials.log1p_exp(f)) if logistic",
+        ),
+        ("share = rest, 1.0 / n", "share = rest, 1.0"),
+    ),
+    *_of(
+        "compiled/exponentials",
+        "compiled/test_compiled",
+        ("p = p * r + 1 / 5040.0", "p = p * r + 1 / 5000.0"),
+        ("p = p * r + 0.5", "p = p * r + 0.25"),
+        ("p = p * s2 + 1 / 7.0", "p = p * s2 + 1 / 8.0"),
+        ("if size >= 1e-300 else -math.inf", "if size >= 1e-10 else -math.inf"),
+        (
+            "out[i] = p * power if x[i] >= -708.0 else 0.0",
+            "out[i] = p * power if x[i] >= -70.0 else 0.0",
+        ),
+    ),
+    *_of(
+        "compiled/gram",
+        "compiled/test_compiled",
+        ("s5 += K[s, i + 5, j] * c[j]", "s5 += K[s, i + 4, j] * c[j]"),
+        (
+            "out[i + 2] = s_d + d[i] * c_a + d[i + 1] * c_b",
+            "out[i + 2] = s_d + d[i] * c_a - d[i + 1] * c_b",
+        ),
+        ("split.transpose(0, 2, 1, 4, 3)", "split.transpose(0, 1, 2, 3, 4)"),
+    ),
+    *_of("compiled/status", "dynamics/test_dynamics", ("LONGEST = 600.0", "LONGEST = 60.0")),
+]
+
+DYNAMICS = [
+    *_of(
+        "dynamics/rules",
+        "dynamics/test_rules",
+        ("log_eta = log_size - shrink - log_norm", "log_eta = log_size - shrink - 2.0 * log_norm"),
+        ("log_eta = log_gap - LOG_2 - 2.0 * log_norm", "log_eta = log_gap - 2.0 * log_norm"),
+        ("log_eta = log_gap - LOG_2 - 2.0 * log_norm", "log_eta = log_gap - LOG_2 - log_norm"),
+        ("shrink = decay * math.log(t + 1.0)", "shrink = decay * math.log(t + 2.0)"),
+        ("return np.minimum(log_eta, log_cap)", "return np.maximum(log_eta, log_cap)"),
+        ("buffer = rule.momentum * buffer + eta", "buffer = rule.momentum * (buffer + eta"),
+        ("LOG_2 = math.log(2.0)", "LOG_2 = math.log(4.0)"),
+        ("return W - buffer, buffer", "return W + buffer, buffer"),
+    ),
+    *_of(
+        "dynamics/kernel",
+        "dynamics/test_exactness",
+        (
+            "log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)",
+            "log_both = exponentials.add_logs(log_norm, log_norm_u)",
+        ),
+        (
+            "scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))",
+            "scales[1, r] + math.log(gram.dot(flat_push, k_u))",
+        ),
+        (
+            "eta_u = math.exp(log_eta_u + scales[1, r])",
+            "eta_u = math.exp(log_eta_u + scales[0, r])",
+        ),
+    ),
+    *_of(
+        "dynamics/reduced",
+        "dynamics/test_exactness",
+        ("move, move_k = rule.momentum * move + eta * c", "move, move_k = eta * c + 0 * move"),
+        (
+            "length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)",
+            "length = np.where(log_norm > -np.inf, log_eta - log_norm, -np.inf)",
+        ),
+    ),
+    *_of(
+        "dynamics/history",
+        "dynamics/test_dynamics",
+        ("log_miss = -np.logaddexp(0.0, -log_odds)", "log_miss = -np.logaddexp(0.0, log_odds)"),
+        (
+            "norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)",
+            "norm[:, part] = np.linalg.norm(v, axis=-1)",
+        ),
+        ("error[name][:, part] = np.hypot(apart, outside / scale)", "error[name][:, part] = apart"),
+        (
+            "score_gaps=raw.scores[..., :1] - raw.scores[..., 1:]",
+            "score_gaps=raw.scores[..., 1:] - raw.scores[..., :1]",
+        ),
+        ("return 1.0 - np.exp(self.log_miss).mean(-1)", "return np.exp(self.log_miss).mean(-1)"),
+        ("return (c * toward).sum(-1) / length", "return -(c * toward).sum(-1) / length"),
+        ("coefficients = raw.b[:, part]", "coefficients = -raw.b[:, part]"),
+    ),
+    *_of(
+        "dynamics/gradient_descent",
+        "dynamics/test_dynamics",
+        ("draw.chisquare(d * d_z - r * q)", "draw.chisquare(d * d_z)"),
+        ("inside.append(std * draw", "inside.append(std**2 * draw"),
+    ),
+    *_of(
+        "dynamics/recording",
+        "dynamics/test_dynamics",
+        ("np.geomspace(1, max(steps, 1), count)", "np.linspace(1, max(steps, 1), count)"),
+        ("or times[-1] > steps", "or times[-1] > steps + 1"),
+    ),
+]
+
+MIRROR = [
+    *_of(
+        "mirror/geometry",
+        "mirror/test_mirror",
+        ("** (check_exponent(p) - 1)", "** check_exponent(p)"),
+        ("** (1 / (check_exponent(p) - 1))", "** (1 / check_exponent(p))"),
+        ("+ (p - 1) / p * np.abs(V) ** p", "+ 1 / p * np.abs(V) ** p"),
+        ("return check_exponent(p) / (p - 1)", "return (p - 1) / check_exponent(p)"),
+        ("return 1 - (unit * (V / size", "return 1 + (unit * (V / size"),
+        (
+            "unit = to_mirror(W / norm(W, p)[..., None], p)",
+            "unit = to_mirror(W / norm(W, 2)[..., None], p)",
+        ),
+    ),
+    *_of(
+        "mirror/descent",
+        "mirror/test_mirror",
+        ("return logits.argmax(-1)", "return logits.argmin(-1)"),
+        (
+            "flat, target.reshape(len(flat), 1, -1), p or self.rule.p",
+            "flat, target.reshape(len(flat), 1, -1), self.rule.p",
+        ),
+    ),
+    *_of(
+        "ambient/kernel",
+        "mirror/test_mirror",
+        ("exponent = p / (p - 1.0), 1.0 / (p - 1.0)", "exponent = p / (p - 1.0), 1.0 / p"),
+        ("q, exponent = p / (p - 1.0)", "q, exponent = p"),
+        ("U[j] += step * direction[j]", "U[j] -= step * direction[j]"),
+        ("math.log(largest) + math.log(total) / q", "math.log(largest) + math.log(total)"),
+        ("W[j] = math.copysign(work[1, j], U[j])", "W[j] = work[1, j]"),
+        (
+            "rise < 0 and loss > last + NEGLIGIBLE_RISE",
+            "rise < 0 and loss < last + NEGLIGIBLE_RISE",
+        ),
+        ("return DIVERGED, t + 1, rise", "return DIVERGED, t, rise"),
+        ("NEGLIGIBLE_RISE = 1e-12", "NEGLIGIBLE_RISE = 1.0"),
+    ),
+]
+
+SVM = [
+    *_of(
+        "svm/solution",
+        "svm/test_hard_problems",
+        (
+            "self.margins.reshape(len(self.margins), -1).min(1)",
+            "self.margins.reshape(len(self.margins), -1).max(1)",
+        ),
+    ),
+    *_of(
+        "svm/frobenius",
+        "svm/test_hard_problems",
+        ("DEPENDENT = 1e-10", "DEPENDENT = 1e-2"),
+        ("if residual < DEPENDENT:", "if residual > DEPENDENT:"),
+        ("weights = x * self.stretch", "weights = x / self.stretch**2"),
+        (
+            "raise constraints.infeasible(x / length, residual)",
+            "raise constraints.infeasible(x, residual)",
+        ),
+        ("zero = length == 0", "zero = length > 0"),
+        ("tried[1][support] = weights / weights.sum()", "tried[1][support] = weights"),
+    ),
+    *_of(
+        "svm/frobenius",
+        "svm/test_svm",
+        (
+            "wrong = np.where(support, beta < 0, slack < -slack_tolerance)",
+            "wrong = np.where(support, beta < 0, slack < 1e-2)",
+        ),
+        (
+            "closed = abs(constraints.stretch @ beta - value) <= ACCURACY * value",
+            "closed = True",
+            "the pivoting's own conditions imply the gap",
+        ),
+    ),
+    *_of(
+        "svm/scaling",
+        "svm/test_hard_problems",
+        ("MORE = 1e-11", "MORE = 1e-6"),
+        ("MORE = 1e-11", "MORE = 1e-18"),
+        ("BAD = 1e4", "BAD = 1e12"),
+        (
+            "inverse = np.ldexp(1.0, np.minimum(shortest - of_row, 0))",
+            "inverse = np.ldexp(1.0, np.minimum(of_row - shortest, 0))",
+        ),
+        ("power = np.log2(size) - exponent", "power = np.log2(size) + exponent"),
+        ("LARGEST_EXPONENT = 480", "LARGEST_EXPONENT = 4800"),
+    ),
+    *_of(
+        "svm/max_margin",
+        "svm/test_svm",
+        ("delta = tokens.y[..., None, None] * chosen", "delta = chosen"),
+        ("w = w / least", "w = w"),
+        ("beta = beta * size / pulled", "beta = beta"),
+        ("support = beta / beta.max() > margins - 1", "support = beta > -1"),
+        ('"objective": np.sqrt(square)', '"objective": square'),
+        ("np.inf: 1.0, 1.0: np.inf}", "np.inf: 1.0, 1.0: 1.0}"),
+        ("if not gap <= ACCURACY_OTHER_NORMS", "if gap <= -ACCURACY_OTHER_NORMS"),
+        ("norm / (norm - 1)", "norm / (norm + 1)"),
+    ),
+    *_of(
+        "svm/max_margin",
+        "svm/test_hard_problems",
+        (
+            'found["margins"] = found["margins"] / units.stretch',
+            'found["margins"] = found["margins"]',
+        ),
+        ('np.ldexp(found["objective"], exponent)', 'np.ldexp(found["objective"], -exponent)'),
+        ("2 * exponent[:, None]", "exponent[:, None]"),
+    ),
+    *_of(
+        "svm/cone",
+        "svm/test_svm",
+        ('"spectral": cp.normNuc', '"spectral": cp.sigma_max'),
+        ("1: cp.norm_inf", "1: cp.norm1"),
+        (
+            "return np.copysign(unit, (A @ w).sum()) * w",
+            "return -np.copysign(unit, (A @ w).sum()) * w",
+        ),
+    ),
+    *_of(
+        "svm/lp",
+        "svm/test_svm",
+        ("GOAL = 1e-13", "GOAL = 1e-3"),
+        ("return size ** (2 - p) / (p - 1)", "return size ** (2 - p) * (p - 1)"),
+        ("s = _power(w, p - 1)", "s = _power(w, p)"),
+        ("dual = asked @ new / norm(pulled, q)", "dual = asked @ new / norm(pulled, p)"),
+    ),
+]
+
+REGRESSION = [
+    *_of(
+        "regression/problem",
+        "regression/test_problem",
+        ("return self.k * self.noise**2 / 2", "return self.d * self.noise**2 / 2"),
+        ("return 0.5 / math.sqrt(self.singular_values[0])", "return 0.5 / self.singular_values[0]"),
+        ("return (E * E).sum((-1, -2)) / 2", "return (E * E).sum((-1, -2))"),
+        ("return E @ root @ B @ Sigma, root", "return E @ root @ B, root"),
+        (
+            "return ((Sigma @ G) * _T(Sigma @ G)).sum((-1, -2)) / 8",
+            "return ((Sigma @ G) * (Sigma @ G)).sum((-1, -2)) / 8",
+        ),
+        ("-Sigma @ B @ SGS / 2", "Sigma @ B @ SGS / 2"),
+        ("- c * (v * c).sum(-1, keepdim=True)", "- v * (v * c).sum(-1, keepdim=True)"),
+        ("E -= E.amax(-1, keepdim=True)", "E -= 0"),
+        ("error = c @ A.mT - labels", "error = c @ A.mT + labels"),
+        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
+        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
+        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
+    ),
+    *_of(
+        "regression/kernel",
+        "regression/test_problem",
+        ("logits[lane] -= logits[lane].max()", "logits[lane] -= 0.0"),
+        ("SAFE = 300.0", "SAFE = 3000.0"),
+        ("w[lane, d] = -radius", "w[lane, d] = radius"),
+        ("counts = 1.0 if j + lane < last else 0.0", "counts = 1.0"),
+        ("v[lane, d] -= t * c[lane, q]", "v[lane, d] += t * c[lane, q]"),
+        ("t = x[p] / total[lane]", "t = x[p]"),
+    ),
+    *_of(
+        "regression/descent",
+        "regression/test_descent",
+        ("self.weight * reg_A,", "0 * reg_A,"),
+        ("self.step * self.left @ g_B @ self.right", "self.step * g_B @ self.left @ self.right"),
+        (
+            'eye if rule.preconditioner == "none" else inverse',
+            'inverse if rule.preconditioner == "none" else eye',
+        ),
+        (
+            "diverged[(gone.cpu()) & (diverged < 0)] = t + 1",
+            "diverged[(gone.cpu()) & (diverged < 0)] = t",
+        ),
+        ("batch, replace=False", "batch, replace=True"),
+        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
+        ("(u * u).sum(1, keepdim=True) / 2", "(u * u).sum(1, keepdim=True)"),
+        ("change += delta @ root @ A.T @ A @ root", "change += 0 * delta @ root @ A.T @ A @ root"),
+        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/manifold",
+        "regression/test_problem",
+        ("return np.vstack([U, V]) * np.sqrt(D)", "return np.vstack([U, V]) * D"),
+        ("R = u @ vt\n        return self.point", "R = vt @ u\n        return self.point"),
+        ("4.64 * largest * high", "2.32 * largest * high"),
+        ("np.sqrt(4 * smallest * low / 9) / high", "3 * np.sqrt(4 * smallest * low / 9) / high"),
+        ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
+        ("smallest * low / 2", "smallest * low * 2"),
+        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
+        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
+        ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
+        ("W @ self._root if norm", "W @ self._inverse_root if norm"),
+    ),
+]
+
+TRAINING = [
+    *_of(
+        "training/step_sizes",
+        "training/test_step_sizes",
+        (
+            "return _capped(lr / norm, norm, max_step)",
+            "return _capped(lr / norm**2, norm, max_step)",
+        ),
+        ("gap.clamp(min=0) / norm / (c * norm)", "gap.clamp(min=0) / (c * norm)"),
+        ("gap.clamp(min=0) / norm", "gap.abs() / norm"),
+        (
+            "step = step.clamp(max=min(max_step, torch.finfo(step.dtype).max))",
+            "step = step.clamp(max=torch.finfo(step.dtype).max)",
+        ),
+        ("torch.where(norm == 0, torch.zeros_like(step), step)", "step"),
+        ('group["c"], group["max_step"])', 'group["c"], self.defaults["max_step"])'),
+        ("torch.stack(sizes).amax(), norm", "torch.stack(sizes).amin(), norm"),
+        ('loss - group["f_star"]', 'loss + group["f_star"]'),
+        ("alpha=-float(step))", "alpha=float(step))"),
+        ("c=2.0, f_star=0.0", "c=1.0, f_star=0.0"),
+        ("whole = flat.numel() // ROW * ROW", "whole = flat.numel() // ROW * ROW - ROW"),
+        ("SAFE = (1e-15, 1e15)", "SAFE = (0.0, 1e300)"),
+    ),
+    *_of(
+        "training/mirror_descent",
+        "training/test_mirror_descent",
+        ("dual_norm(gradients, p) + EPS", "dual_norm(gradients, p)"),
+        ("wide = torch.promote_types(parameter.dtype, torch.float32)", "wide = parameter.dtype"),
+        ("return _signed_power(weights, p - 1)", "return _signed_power(weights, p)"),
+        ("return _signed_power(mirrored, 1 / (p - 1))", "return _signed_power(mirrored, 1 / p)"),
+        ("torch._foreach_mul_(powers, torch._foreach_sign(tensors))", "pass"),
+        ("device, q = gradients[0].device, p / (p - 1)", "device, q = gradients[0].device, p"),
+        ('if "mirror" not in state or changed', 'if "mirror" not in state'),
+    ),
+    *_of(
+        "training/augmentation",
+        "data/test_images",
+        ("2 * self.padding + 1, (2", "2 * self.padding, (2"),
+        ("cut.flip(-1), cut)", "cut.flip(-2), cut)"),
+        ("rng.random(self.size) < 0.5", "rng.random(self.size) < 0.05"),
+    ),
+    *_of(
+        "training/batches",
+        "training/test_loop",
+        ("default_rng([key, epoch]).permutation", "default_rng([key]).permutation"),
+        ("return len(self.inputs) // self.size", "return len(self.inputs) // self.size + 1"),
+        ("return rows.reshape(n, -1)[k]", "return rows.reshape(n, -1)[0]"),
+    ),
+    *_of(
+        "training/loop",
+        "training/test_loop",
+        ("SeedSequence([dropout, step, rank])", "SeedSequence([dropout, rank])"),
+        ("share = loss(network, part) / accumulate", "share = loss(network, part)"),
+        ("(logits.argmax(1) == labels)", "(logits.argmin(1) == labels)"),
+        ('"test_loss": float(loss) / len(targets)', '"test_loss": float(loss) / size'),
+    ),
+    *_of(
+        "training/record",
+        "training/test_loop",
+        ('status = f"diverged at step {bad[0] + 1}"', 'status = f"diverged at step {bad[0]}"'),
+        ("values[bad[0] :] = math.nan", "values[bad[0] + 1 :] = math.nan"),
+        ("values[np.array(self.points) > bad[0]]", "values[np.array(self.points) >= bad[0]]"),
+        ("reached.argmax(-1) + 1.0, np.inf)", "reached.argmax(-1) + 0.0, np.inf)"),
+        ("reached[..., : window - 1] = False", "reached[..., : window - 1] = True"),
+        ("np.minimum(np.arange(1, values.shape[-1] + 1), window)", "window"),
+    ),
+    *_of(
+        "training/comparison",
+        "training/test_comparison",
+        ("(finite[rate], -rate)", "(finite[rate], rate)"),
+        ("in (min(trials), max(trials))", "in (min(trials),)"),
+        ("values / steps[reference]", "steps[reference] / values"),
+        ('(2 * norm["SPS"] ** 2)', '(norm["SPS"] ** 2)'),
+    ),
+]
+
+NETWORKS = [
+    *_of(
+        "networks/vision",
+        "networks/test_vision",
+        ("cells.permute(0, 2, 4, 1, 3, 5)", "cells.permute(0, 4, 2, 1, 3, 5)"),
+        ("torch.exp(-self.log_temperature)", "torch.exp(self.log_temperature)"),
+        ("0.5 * math.log(width // heads)", "math.log(width // heads)"),
+        ("others = ~torch.eye(", "others = torch.eye("),
+        ("return self.head(tokens[:, 0])", "return self.head(tokens[:, 1])"),
+        (
+            "nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))",
+            "nn.Sequential(nn.Identity(), nn.Linear(width, classes))",
+        ),
+        ("(self.dropout(tokens + self.positions))", "(self.dropout(tokens))"),
+        ("shifted(images, self.patch // 2)", "shifted(images, self.patch)"),
+    ),
+    *_of(
+        "networks/text",
+        "networks/test_text",
+        ("mask = present[:, None, None]  #", "mask = ~present[:, None, None]  #"),
+        ("/ q.shape[-1] ** 0.5", "/ q.shape[-1]"),
+        (
+            "return torch.special.entr(weights.float()).sum(-1).exp()",
+            "return torch.special.entr(weights.float()).sum(-1)",
+        ),
+        ("first = self.blocks[-1](tokens[:, :1]", "first = self.blocks[-1](tokens[:, -1:]"),
+        ("((logits > 0) == (expected > 0))", "((logits > 0.5) == (expected > 0))"),
+    ),
+    *_of(
+        "networks/weight_statistics",
+        "networks/test_text",
+        ("np.count_nonzero(np.abs(W) > threshold)", "np.count_nonzero(W > threshold)"),
+        ("size.sum() ** 2 / (size.size *", "size.sum() / (size.size *"),
+    ),
+]
+
+DATA = [
+    *_of(
+        "data/texts",
+        "data/test_texts",
+        ('source.splits[split == "test"]', 'source.splits[split != "test"]'),
+        (
+            "return self.take(order[rows:]), self.take(order[:rows])",
+            "return self.take(order[:rows]), self.take(order[rows:])",
+        ),
+        (
+            'self.take(seeds.stream(seed, "data").permutation(len(self))[:rows])',
+            "self.take(np.arange(len(self))[:rows])",
+        ),
+        ("(np.array(scores) >= threshold)", "(np.array(scores) > threshold)"),
+    ),
+    *_of(
+        "data/images",
+        "data/test_images",
+        ("parts = order[rows:], order[:rows]", "parts = order[:rows], order[rows:]"),
+        ("* pixels / (pixels - 1)", "* (pixels - 1) / pixels"),
+        (
+            "levels = torch.arange(256, dtype=torch.float64) / 255",
+            "levels = torch.arange(256, dtype=torch.float64) / 256",
+        ),
+        ('source.splits[split == "test"]', 'source.splits[split != "test"]'),
+    ),
+    *_of("data/hub", "data/test_locate", ("    thread.join(timeout)\n", "    thread.join()\n")),
+    *_of(
+        "files",
+        "companion/test_record",
+        ("os.chmod(temporary, 0o644)", "os.chmod(temporary, 0o600)"),
+    ),
+    *_of(
+        "provenance",
+        "companion/test_record",
+        ('("-dirty" if changed else "")', '("" if changed else "-dirty")'),
+    ),
+    *_of(
+        "batch/publish",
+        "batch/test_batch",
+        (
+            'any(row["source"] == "demo" for row in rows)',
+            'all(row["source"] == "demo" for row in rows)',
+        ),
+    ),
+]
+
+PAPERS = [
+    *_of(
+        "papers/fits",
+        "papers/test_paper_b",
+        ("slopes.std(ddof=1) / np.sqrt(len(slopes))", "slopes.std(ddof=1) / len(slopes)"),
+        ("reached = excess <= above * floor", "reached = excess <= floor"),
+    ),
+    *_of("papers/fits", "papers/test_paper_a", ("@ x / (x @ x)", "@ x / len(x)")),
+    *_of(
+        "papers/c/inequalities",
+        "papers/test_paper_c_inequalities",
+        (
+            "(p - 1) + eta * norm(gradient, dual_exponent(p))",
+            "(p - 1) - eta * norm(gradient, dual_exponent(p))",
+        ),
+        (
+            "ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))",
+            "ends = norm(W, p), sorted((1.0, W.shape[-1] ** (0.5 - 1 / p)))",
+        ),
+        ("(p * 2**p) if p >= 2", "2 * p if p >= 2"),
+        ("at_y, at_x = ((p - 1) * end", "at_y, at_x = (p * end"),
+        ("(p - 1) / p * (x**p - y**p)", "1 / p * (x**p - y**p)"),
+        ("else [(at_x, rise), (rise, at_y)]", "else [(at_y, rise), (rise, at_x)]"),
+        ("bregman(later, W, p) - eta * curved", "bregman(later, W, p) + eta * curved"),
+        ("grown = (p - 1) / p * (norm(later, p) ** p", "grown = 1 / p * (norm(later, p) ** p"),
+        ("+ bregman(c, b, p) - turned", "+ bregman(c, b, p) + turned"),
+    ),
+    *_of(
+        "papers/c/regularisation_path",
+        "papers/test_predecessor",
+        ("- at.log_gap[0])\n", ")\n"),
+        ("gradient = gradient.ravel()\n", "gradient = -gradient.ravel()\n"),
+    ),
+    *_of(
+        "papers/c/key_query",
+        "papers/test_predecessor",
+        (
+            "move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ K",
+            "move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ Q",
+        ),
+        ("K += step_size * _unit(move_K)", "K -= step_size * _unit(move_K)"),
+    ),
+    *_of(
+        "papers/a/curvature",
+        "papers/test_paper_a",
+        ("away, eye = scores - f[..., None]", "away, eye = scores + f[..., None]"),
+        ("first[..., None, :] - hessian_f)", "first[..., None, :] + hessian_f)"),
+        (
+            "weights = p[..., :, None] * (eye - p[..., None, :])",
+            "weights = p[..., :, None] * (eye + p[..., None, :])",
+        ),
+    ),
+]
+
+CLAIMS = [
+    *_of(
+        "companion/claims",
+        "companion/test_claims",
+        ("bool(measured <= bound)", "bool(measured >= bound)"),
+        (
+            "measured, holds = float(measured), bool(measured >= bound)",
+            "measured, holds = float(measured), bool(measured <= bound)",
+        ),
+        ("bool(off <= tolerance)", "bool(off <= 2 * tolerance)"),
+        ("abs(float(measured) - expected)", "float(measured) - expected"),
+    )
+]
+
+SWAPS = [
+    *ATTENTION,
+    *COMPILED,
+    *DYNAMICS,
+    *MIRROR,
+    *SVM,
+    *REGRESSION,
+    *TRAINING,
+    *NETWORKS,
+    *DATA,
+    *PAPERS,
+    *CLAIMS,
+]

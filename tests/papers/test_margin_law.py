@@ -1,0 +1,196 @@
+"""The law of the margins on runs: it holds, every claim can fail, every refusal says why."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib import dynamics, svm
+from lib.attention import coordinates, tokens
+from lib.papers.beyond import margin_law_claims as law_claims
+from lib.papers.beyond import margin_law_runs as runs
+from lib.papers.beyond import margin_law_steps as law_steps
+from lib.papers.beyond import margin_law_worlds as worlds
+from lib.svm import margin_law
+
+STEPS = 200_000
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Partial support, two selections that are not the opt tokens; a Gaussian start; Polyak."""
+    unit = tokens.unit_tokens([0, 1, 3, 4], n=6, T=8, d=10)
+    pairs = tokens.gaussian_tokens([0, 1], n=4, T=2, d=40)
+    start = dynamics.gaussian_start(coordinates.minimal(pairs), 0.1, [10, 11])
+    settings = [
+        runs.Setting("unit", unit, dynamics.ngd(0.5)),
+        runs.Setting("pairs", pairs, dynamics.ngd(0.1, momentum=0.5), "logistic", start),
+        runs.Setting("polyak", pairs, dynamics.polyak()),
+    ]
+    return [one for setting in settings for one in runs.compare(setting, STEPS)]
+
+
+def test_every_claim_holds_on_every_run(compared):
+    assert [one.refusal for one in compared] == [""] * 8
+    elsewhere = [(one.selected != one.tokens.opt).any() for one in compared]
+    assert sum(elsewhere) == 2 and elsewhere[0] and elsewhere[3]
+    for claim in law_claims.all_claims(compared):
+        assert claim.holds, claim
+
+
+def test_every_world_is_caught_and_every_claim_catches_one(compared):
+    found = worlds.caught(compared, law_claims.all_claims)
+    assert all(found.values()), found
+    catching = {id for ids in found.values() for id in ids}
+    assert catching == {claim.id for claim in law_claims.all_claims(compared)}
+
+
+@pytest.mark.parametrize("by", [0.01, -0.01])
+def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared, by):
+    for one in compared:
+        wrong = worlds.dual_off(one, by)
+        assert not law_claims.offsets([wrong]).holds
+        assert not law_claims.duals([wrong]).holds
+
+
+def test_a_wrong_offset_shifts_the_constant_by_its_derivative(compared):
+    one = compared[0]
+    moved = worlds.offset_off(one, 1e-3).law.constant[0] - one.law.constant[0]
+    least = np.abs(one.law.coefficients[one.law.support]).min() / one.law.constant[0]
+    assert abs(abs(moved) / 1e-3 - least) < 0.01 * least + 1e-4
+
+
+UNIT = tokens.unit_tokens(1, n=6, T=8, d=10)
+PAIRS = tokens.gaussian_tokens(0, n=4, T=2, d=40)
+
+
+@pytest.mark.parametrize(
+    "data, rule, steps, premise, said",
+    [
+        (PAIRS, dynamics.gd(1.0), 20_000, "long enough", "decayed to .*times as large"),
+        (PAIRS, dynamics.ngd(0.1), 100, "long enough", "times as large"),
+        (UNIT, dynamics.ngd(0.01), 20, "selection made", "has not decided"),
+        (UNIT, dynamics.ngd(0.5), 200, "score gaps", "1 of 15 tokens"),  # passing through
+        (UNIT, dynamics.ngd(4.0), 20_000, "short steps", "less than 2.04"),
+    ],
+)
+def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise, said):
+    (one,) = runs.compare(runs.Setting("one run", data, rule), steps)
+    assert one.law is None
+    assert f"premise {premise!r} fails" in one.refusal
+    assert re.search(said, one.refusal), one.refusal
+
+
+def test_refusals_name_the_run_of_their_setting():
+    data = tokens.unit_tokens([3, 1], n=6, T=8, d=10)
+    found = runs.compare(
+        runs.Setting("unit", data, dynamics.ngd(2.2)), 20_000
+    )  # longest 2.98, 2.04
+    assert [bool(one.refusal) for one in found] == [False, True]
+    assert found[1].refusal.startswith("run 1, premise 'short steps' fails")
+    assert runs.kept(found) == found[:1]
+
+
+def test_duality_gap_vanishes_at_the_solution_alone():
+    data = coordinates.minimal(tokens.unit_tokens([1, 3], n=6, T=8, d=10)).tokens
+    solution = svm.token_svm(data)
+    assert np.abs(runs.duality_gap(data, data.opt, solution.W, solution.duals)).max() < 1e-9
+    draw = np.random.default_rng(0)
+    for _ in range(50):  # weak duality: no W and no duals close the gap beyond zero
+        W = solution.W + 0.1 * draw.standard_normal(solution.W.shape)
+        duals = solution.duals * draw.uniform(0.5, 2.0, solution.duals.shape)
+        assert runs.duality_gap(data, data.opt, W, duals).min() > 1e-6
+
+
+@pytest.fixture(scope="module")
+def small():
+    problem = coordinates.minimal(tokens.gaussian_tokens([0], n=4, T=2, d=400))
+    solution = svm.token_svm(problem.tokens)
+    return problem, solution, margin_law.margin_law(problem.tokens, solution)
+
+
+def in_time(small, rule, steps, record=None):
+    problem, solution, _ = small
+    return dynamics.train(problem, rule, steps, record, targets={"W_mm": solution.W})
+
+
+def test_growing_steps_fall_onto_the_line(small):
+    law = small[2]
+    histories = {
+        "GD": in_time(small, law_steps.growing_gd(1.0, 0.3), 2000),
+        "Polyak": in_time(small, law_steps.growing_polyak(5.0, 0.3), 2000),
+        "NGD": in_time(small, dynamics.ngd(0.1), 20_000),
+    }
+    assert law_steps.collapse(histories, "W_mm", law).holds
+    wrong = replace(law, constant=1.0001 * law.constant)
+    assert not law_steps.collapse(histories, "W_mm", wrong).holds
+
+
+def test_constant_gd_steps_leave_the_law_unseen():
+    problem = coordinates.minimal(tokens.unit_tokens(3, n=6, T=8, d=10))
+    solution = svm.token_svm(problem.tokens)
+    law = margin_law.margin_law(problem.tokens, solution)
+    history = dynamics.train(problem, dynamics.gd(1.0), 5000, targets={"W_mm": solution.W})
+    assert law_steps.not_yet(history, "W_mm", law, "GD").holds
+
+
+def test_offsets_settle_at_the_rate_of_the_slowest_mode():
+    problem = coordinates.minimal(tokens.class_mean_tokens(1, n=4, T=4, d=40))
+    solution = svm.token_svm(problem.tokens)
+    law = margin_law.margin_law(problem.tokens, solution)
+    level = 30 / law.slowest[0]
+    steps = int(level * law.norm[0] / 0.05)
+    record = np.linspace(0, steps, 200).astype(int)
+    history = dynamics.train(
+        problem, dynamics.ngd(0.05), steps, record, targets={"W_mm": solution.W}
+    )
+    rates = law_steps.settling_rate(history, law)
+    assert law_steps.settles_at(rates).holds
+    assert not law_steps.settles_at(1.1 * rates).holds
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_threshold_lies_between_two_steps(momentum):
+    data = tokens.unit_tokens([1, 3], n=6, T=8, d=10)
+    found = [law_steps.cycles(data, [0.96, 0.98, 1.02, 1.04], momentum, 10_000)]
+    assert all(claim.holds for claim in law_steps.threshold(found, 0.98, 1.02))
+    short, long = law_steps.threshold(found, 1.02, 0.98)  # as if the threshold were 4 % off
+    assert not short.holds and not long.holds
+
+
+@pytest.mark.parametrize("seed, settles", [(0, False), (1, True)])
+def test_polyak_settles_where_its_step_is_short_enough(seed, settles):
+    problem = coordinates.minimal(tokens.unit_tokens(seed, n=6, T=8, d=10))
+    solution = svm.token_svm(problem.tokens)
+    law = margin_law.margin_law(problem.tokens, solution)
+    assert law.polyak_settles[0] == settles and abs(law.fastest[0] - 4) > 0.5
+    start = law_steps.settled_start(problem.tokens, solution.W, law)
+    record = np.arange(4900, 5001)
+    history = dynamics.train(problem, dynamics.polyak(), 5000, record, start=start)
+    offsets = history.margins[0][:, law.support[0]]
+    moved = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
+    assert moved < law_steps.QUIET if settles else moved > law_steps.LOUD
+
+
+def test_differences_of_gd_iterates_have_their_own_order(small):
+    _, solution, law = small
+    doubled = 2 ** np.arange(2, 19)
+    history = in_time(small, dynamics.gd(0.5), doubled[-1], doubled)
+    errors = law_steps.difference_errors(history, solution.W)
+    assert law_steps.gd_order(history, errors, law).holds
+    bent = errors * history.iterations[1:] ** 0.1
+    assert not law_steps.gd_order(history, bent, law).holds
+    assert not law_steps.gd_order(history, history.direction_error["W_mm"][:, 1:], law).holds
+
+
+def test_gain_and_long_run_can_fail(small):
+    _, solution, law = small
+    doubled = 2 ** np.arange(2, 19)
+    history = in_time(small, dynamics.ngd(0.1), doubled[-1], doubled)
+    errors = law_steps.difference_errors(history, solution.W)
+    assert law_steps.gain(history, "W_mm", errors).holds
+    assert not law_steps.gain(history, "W_mm", errors + 1e-4 * errors[:, :1]).holds
+    assert law_steps.long_run(history, "W_mm", law).holds
+    wrong = replace(law, constant=1.01 * law.constant)
+    assert not law_steps.long_run(history, "W_mm", wrong).holds

@@ -1,0 +1,68 @@
+"""Wrong worlds are wrong by as much as they say, and rows are measured in them."""
+
+import numpy as np
+import pytest
+
+from lib import dynamics, svm
+from lib.attention import coordinates, tokens
+from lib.companion import claims, ledger
+from lib.dynamics import rules
+from lib.papers import falsify
+from lib.papers.wrong_worlds import FAMILIES, World, worlds
+
+PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
+SOLUTION = svm.token_svm(PROBLEM.tokens)
+
+
+@pytest.mark.parametrize("size", [0.01, 0.05, 0.3])
+def test_a_rotated_target_is_off_by_its_direction_error(size):
+    true, wrong = World().target(SOLUTION), World("target rotated", size).target(SOLUTION)
+    np.testing.assert_allclose(true.W, SOLUTION.W)
+    sizes = [np.linalg.norm(t.W.reshape(2, -1), axis=1) for t in (true, wrong)]
+    np.testing.assert_allclose(*sizes)
+    off = np.linalg.norm((wrong.W - true.W).reshape(2, -1), axis=1) / sizes[0]
+    np.testing.assert_allclose(off, size)
+
+
+def test_norm_step_label_and_exponent_are_off_as_said():
+    off = World("norm off", -0.05).target(SOLUTION)
+    np.testing.assert_allclose(off.norm, 0.95 * SOLUTION.norm)
+    assert World("step off", 0.05).rule(rules.ngd(0.2)).step_size == pytest.approx(0.21)
+    without_half = World("step off", 1.0).rule(rules.polyak())
+    assert without_half.log_step(0, 0.0, 0.0) == pytest.approx(0.0)
+    assert World().rule(rules.polyak()).log_step(0, 0.0, 0.0) == pytest.approx(-np.log(2))
+    turned = World("label turned", 1.0).tokens(PROBLEM.tokens)
+    assert (turned.y[:, 0] == -PROBLEM.tokens.y[:, 0]).all()
+    assert (turned.y[:, 1:] == PROBLEM.tokens.y[:, 1:]).all()
+    history = dynamics.train(PROBLEM, rules.ngd(0.05), 100, [1, 10, 100])
+    wrong = World("exponent off", 0.1).history(history)
+    np.testing.assert_allclose(wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2)
+
+
+def test_an_unknown_family_is_refused():
+    with pytest.raises(ValueError, match="family 'moon'"):
+        World("moon", 1.0)
+    assert {world.family for world in worlds(FAMILIES)} == set(FAMILIES)
+
+
+def section(world):
+    """Two rows about the norm: one within 10 %, one so loose that no small world breaks it."""
+    ratio = (world.target(SOLUTION).norm / SOLUTION.norm).max()
+    tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
+    loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
+    return ledger.rows("Theorem 1", "ours", 2, tight, loose, fails_if=("norm off",))
+
+
+def test_the_smallest_world_that_a_row_catches():
+    found = falsify.power(section)
+    assert found["tight (ours)"]["catches"] == ["norm off, +30 %"]
+    assert found["loose (ours)"]["catches"] == [] and not found["tight (ours)"]["small"]
+
+
+def test_a_world_that_does_not_apply_is_named():
+    def untouched(world):
+        fixed = claims.at_most("fixed", "one", "paper A", 1.0, 2.0)
+        return ledger.rows("Theorem 1", "ours", 2, fixed, fails_if=("label turned",))
+
+    with pytest.raises(falsify.NotTouched, match="'label turned' does not apply"):
+        falsify.power(untouched)

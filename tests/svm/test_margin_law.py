@@ -1,0 +1,183 @@
+"""The law of the margins against its definition, by hand, by brute force, and where it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from lib import attention, svm
+from lib.attention import coordinates, tokens
+from lib.svm import margin_law
+
+SEEDS = st.integers(0, 10_000)
+
+
+def solved(seed, **sizes):
+    """A problem whose law exists, its solution and the law."""
+    data = tokens.unit_tokens(seed, **({"n": 3, "T": 4, "d": 8} | sizes))
+    solution = svm.token_svm(data)
+    slopes = np.where(solution.support, 0.3 * np.sin(np.arange(9)).reshape(1, 3, 3), 0.0)
+    return data, solution, margin_law.margin_law(data, solution, log_slopes=slopes), slopes
+
+
+def two_axes(a=2.0, b=3.0):
+    """One sample, constraints a w_1 >= 1 and b w_2 >= 1, score gaps 1 and e."""
+    X = [[[0.0, 0.0], [-a, 0.0], [0.0, -b]]]
+    return attention.token_set(X, [1.0], z=[[1.0]], u=[1 / a, np.e / b])
+
+
+def test_two_orthogonal_constraints_by_hand():
+    a, b = 2.0, 3.0
+    data = two_axes(a, b)
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    beta = np.array([1 / a**2, 1 / b**2])
+    log_ratio = np.array([0.0, 1.0]) - np.log(beta)  # kappa = 1 and e, the opt score is zero
+    offsets = log_ratio - (beta @ log_ratio) / beta.sum()
+    np.testing.assert_allclose(law.offsets[0, 0], offsets, rtol=1e-12)
+    # rho = (offset_1 / a, offset_2 / b) up to sign conventions of the axes; K = diag(a^2, b^2)
+    np.testing.assert_allclose(law.constant[0], np.hypot(offsets[0] / a, offsets[1] / b))
+    np.testing.assert_allclose([law.slowest[0], law.fastest[0]], [1, 1])
+    np.testing.assert_allclose(law.longest_step(0.9)[0], 2 * 1.9 * np.hypot(1 / a, 1 / b))
+    assert law.polyak_settles[0] and law.excess[0] == np.inf
+
+
+def test_a_single_support_vector_has_nothing_to_settle():
+    data = attention.token_set([[[0.0, 0.0], [-2.0, 0.0]]], [1.0], z=[[1.0]], u=[1.0, 0.0])
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    assert law.constant[0] < 1e-15 and law.longest_step()[0] == np.inf
+    assert law.remaining(np.array([50.0]))[0] == np.exp(-50.0)  # saturation alone
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_residual_has_these_margins_and_no_part_along_the_solution(seed):
+    data, solution, law, _ = solved(seed)
+    delta = coordinates.differences(data, data.opt)
+    residual = np.einsum("rnt,rntd,rne->rde", law.coefficients, delta, data.z)
+    margins = np.einsum("rntd,rde,rne->rnt", delta, residual, data.z)
+    np.testing.assert_allclose(margins[law.support], law.offsets[law.support], atol=1e-8)
+    assert abs(np.vdot(residual, solution.W)) < 1e-8 * (1 + law.constant[0])
+    np.testing.assert_allclose(np.linalg.norm(residual), law.constant[0], atol=1e-8)
+    assert abs((law.duals[law.support] * law.offsets[law.support]).sum()) < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_residual_minimises_the_loss_across_the_solution(seed):
+    data, solution, law, slopes = solved(seed)
+    on = law.support[0].ravel()
+    delta = coordinates.differences(data, data.opt)
+    rows = np.einsum("rntd,rne->rntde", delta, data.z).reshape(on.size, -1)[on]
+    unit = solution.W.ravel() / law.norm[0]
+    across = np.linalg.svd((rows - np.outer(rows @ unit, unit)).T, full_matrices=False)[0][:, :-1]
+
+    def objective(x):  # log sum kappa e^{-<A, rho>} over rho across W_mm
+        powers = slopes[0].ravel()[on] - rows @ (across @ x)
+        top = powers.max()
+        weights = np.exp(powers - top)
+        gradient = -across.T @ (rows.T @ weights) / weights.sum()
+        return top + np.log(weights.sum()), gradient
+
+    found = minimize(objective, np.zeros(across.shape[1]), jac=True, method="BFGS", tol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(found.x), law.constant[0], rtol=1e-5)
+
+
+def test_only_differences_of_slopes_count():
+    data, solution, law, slopes = solved(1)
+    again = margin_law.margin_law(data, solution, log_slopes=slopes + 700.0)
+    np.testing.assert_allclose(again.offsets, law.offsets, atol=1e-9)
+    np.testing.assert_allclose(again.constant, law.constant)
+
+
+def test_eigenvalues_are_those_of_the_map_of_offsets():
+    data, solution, law, _ = solved(2)
+    on = law.support[0].ravel()
+    K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0][np.ix_(on, on)]
+    beta = law.duals[0].ravel()[on]
+
+    def step(offsets):  # of NGD with step length one; offsets are relative to the settled ones
+        c = beta * np.exp(-offsets)
+        return offsets + K @ c / np.sqrt(c @ K @ c)
+
+    tiny = 1e-6
+    columns = [(step(tiny * e) - step(-tiny * e)) / (2 * tiny) for e in np.eye(on.sum())]
+    multipliers = np.sort(np.linalg.eigvals(np.array(columns).T).real)
+    expected = np.sort([1 - law.fastest[0] / law.norm[0], 1 - law.slowest[0] / law.norm[0], 1.0])
+    np.testing.assert_allclose(multipliers[[0, -2, -1]], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", attention.LOSSES)
+def test_slopes_are_the_models_own(loss):
+    data = tokens.unit_tokens(4, n=3, T=4, d=8)
+    logits = np.zeros((1, 3, 4))
+    np.put_along_axis(logits, data.opt[..., None], 25.0, -1)  # weights e^-25, all others alike
+    at = attention.slopes(logits, attention.scores(data, data.u), loss)
+    place = coordinates.others(data.opt, 4)
+    pull = -np.take_along_axis(at.pull, place, -1)
+    slopes = np.exp(margin_law.saturated_slopes(data, loss=loss))
+    np.testing.assert_allclose(pull / pull.max(), slopes / slopes.max(), rtol=1e-8)
+
+
+def broken(premise):
+    """(tokens, solution, selected) that break a premise, and a part of what must be said."""
+    data = tokens.unit_tokens(1, n=3, T=4, d=8)
+    if premise == "same problem":
+        return data, svm.token_svm(tokens.unit_tokens(2, n=3, T=4, d=8)), None, "differ by"
+    if premise == "independent support":
+        other = ((data.opt + 1) % 4)[..., None, None]
+        X = np.concatenate([data.X, np.take_along_axis(data.X, other, 2)], 2)
+        twins = attention.token_set(X, data.y, data.z, data.u, data.opt)
+        return twins, svm.token_svm(twins), None, "repeated tokens"
+    if premise == "positive duals":
+        X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]  # w_1 >= 1 and w_1 + w_2 >= 1
+        corner = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
+        return corner, svm.token_svm(corner), None, "pair 1) is tight"
+    selected = (data.opt + 1) % 4  # outscored by the opt tokens, which hold them up
+    return data, svm.token_svm(data, selected), selected, "score at least"
+
+
+@pytest.mark.parametrize(
+    "premise", ["same problem", "independent support", "positive duals", "score gaps"]
+)
+def test_refusal_names_premise_run_and_amount(premise):
+    data, solution, selected, said = broken(premise)
+    with pytest.raises(margin_law.PremiseFails, match=premise) as refused:
+        margin_law.margin_law(data, solution, selected)
+    assert refused.value.premise == premise and refused.value.run == 0
+    assert np.isfinite(refused.value.amount)
+    assert said in str(refused.value) and "needs" in str(refused.value)
+
+
+def test_other_norms_are_another_problem():
+    data = tokens.unit_tokens(1, n=3, T=4, d=8)
+    with pytest.raises(margin_law.PremiseFails, match="same problem"):
+        margin_law.margin_law(data, svm.token_svm(data, norm=3))
+
+
+def test_infeasible_selections_never_reach_the_law():
+    X = [[[1.0, 0.0], [-1.0, 0.0]], [[-1.0, 0.0], [1.0, 0.0]]]
+    data = attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0])
+    with pytest.raises(svm.Infeasible, match="infeasible"):
+        svm.token_svm(data)
+
+
+def test_wrong_shapes_are_named():
+    data, solution, _, slopes = solved(1)
+    with pytest.raises(ValueError, match=r"log_slopes has shape \(1, 3, 2\)"):
+        margin_law.margin_law(data, solution, log_slopes=slopes[..., :2])
+    with pytest.raises(ValueError, match="solution.duals has shape"):
+        margin_law.margin_law(data, replace(solution, duals=solution.duals[..., :2]))
+    with pytest.raises(ValueError, match="loss must be one of"):
+        margin_law.saturated_slopes(data, loss="hinge")
+
+
+def test_direction_error_is_a_chord_and_adds_what_lies_outside():
+    law = margin_law.margin_law(two_axes(), svm.token_svm(two_axes()))
+    law = replace(law, constant=np.array([3.0]))
+    norms = np.array([[5.0, 1e6]])
+    chord = 2 * np.sin(np.arcsin(5.0 / norms) / 2)
+    with np.errstate(invalid="raise"):
+        np.testing.assert_allclose(law.direction_error(norms, np.array([4.0])), chord)
+    np.testing.assert_allclose(law.direction_error(np.array([3.0])), [np.sqrt(2)])
