@@ -14,6 +14,9 @@ KINDS = {  # what a claim is
 FEWEST_SEEDS = 20  # an interval from fewer is told as such
 
 
+VERDICTS = ("reproduced", "not reproduced", "undecided")
+
+
 @dataclass(frozen=True)
 class Claim:
     """One checked claim.
@@ -26,6 +29,9 @@ class Claim:
     A row of a ledger also has the `number` of its statement, its `setting` and number of `seeds`,
     the families of wrong worlds in which it must fail (`fails_if`) and the smallest world of each
     in which it was seen to (`catches`, None until `make falsify` has run it).
+
+    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
+    the first.
     """
 
     id: str
@@ -43,6 +49,7 @@ class Claim:
     remark: str = ""
     fails_if: tuple[str, ...] = ()
     catches: tuple[str, ...] | None = None
+    verdict: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "kind", self.kind or kind(self.source))
@@ -136,6 +143,35 @@ def counts(claims) -> str:
     return ", ".join(parts)
 
 
+def judged(
+    id: str,
+    statement: str,
+    source: str,
+    found: tuple[float, float, float],
+    bound: str,
+    verdict: str,
+    seeds: int,
+) -> Claim:
+    """A claim whose `verdict` was read off an interval; `found` is (measured, low, high).
+
+    An end of the interval may be open, that is infinite. ValueError for a word not in VERDICTS.
+    """
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
+    measured, *ends = map(float, found)
+    return Claim(
+        id,
+        statement,
+        source,
+        measured,
+        bound,
+        verdict == VERDICTS[0],
+        interval=tuple(ends) if all(map(math.isfinite, ends)) else None,
+        seeds=seeds,
+        verdict=verdict,
+    )
+
+
 class Table(tuple):
     """Claims as a table: HTML in a notebook, aligned text elsewhere."""
 
@@ -143,7 +179,7 @@ class Table(tuple):
 
     def _rows(self):
         for c in self:
-            verdict = "yes" if c.holds else "NO"
+            verdict = c.verdict or ("yes" if c.holds else "NO")
             yield c.id, c.kind, c.statement, c.source, shown(c), c.bound, verdict
 
     def __repr__(self) -> str:

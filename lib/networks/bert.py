@@ -144,6 +144,17 @@ def classifier(weights: Weights, classes: int) -> Classifier:
     return Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
 
+def lower(model: Classifier, layers: int) -> Classifier:
+    """The classifier with the lowest `layers` layers of its encoder alone; ValueError if it has fewer."""
+    if not 1 <= layers <= model.layers:
+        raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
+    encoder = model.network.bert.encoder
+    origin = f"the lower {layers} of {model.layers} layers of {model.origin}"
+    encoder.layer = encoder.layer[:layers]
+    model.network.config.num_hidden_layers = layers
+    return Classifier(model.network, origin)
+
+
 def small_classifier(
     weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4
 ) -> Classifier:

@@ -39,3 +39,15 @@ def effective_share(W: np.ndarray) -> float:
     size = np.abs(np.asarray(W, dtype=np.float64))
     with np.errstate(invalid="ignore"):
         return float(size.sum() ** 2 / (size.size * (size**2).sum()))
+
+
+def hoyer(W: np.ndarray) -> float:
+    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of all N entries: 0 if they are equally large,
+    1 for one entry alone.
+
+    It does not change when W is scaled. NaN for W = 0. Source: Hoyer (2004).
+    """
+    size = np.abs(np.asarray(W, dtype=np.float64)).ravel()
+    root = np.sqrt(size.size)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float((root - size.sum() / np.sqrt((size**2).sum())) / (root - 1))

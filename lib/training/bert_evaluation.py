@@ -1,4 +1,6 @@
-"""What fine-tuning a BERT classifier needs beside the training loop: batches by length, and what is measured."""
+"""What fine-tuning a BERT classifier needs beside the training loop: batches by length, and what is
+measured.
+"""
 
 import math
 from collections.abc import Callable
@@ -125,7 +127,9 @@ def _entropy(weights: Tensor, used: Tensor) -> Tensor:
 
 
 def layer_norms(weight_norms: dict[str, np.ndarray]) -> np.ndarray:
-    """Norm of all weights of each encoder layer, (layers, points), from a history's `weight_norms`."""
+    """Norm of all weights of each encoder layer, (layers, points), from a history's
+    `weight_norms`.
+    """
     layers = {}
     for name, norms in weight_norms.items():
         if ".encoder.layer." in name:

@@ -43,7 +43,7 @@ class Checkpoints:
         """
         for remains in self.path.parent.glob(f".{self.path.name}.*"):
             remains.unlink()  # of a run killed while it wrote
-        content = {"configuration": _flat(configuration), "step": step, "state": dict(state)}
+        content = {"configuration": flat(configuration), "step": step, "state": dict(state)}
         try:
             with files.replacing(self.path) as stream:
                 torch.save(content, stream)
@@ -77,7 +77,7 @@ class Checkpoints:
             raise ValueError(
                 f"{self.path} is not a checkpoint that can be read ({reason}); {advice}"
             ) from error
-        if found := differences(theirs, _flat(configuration)):
+        if found := differences(theirs, flat(configuration)):
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             listed = "; ".join(found[:SHOWN]) + more
             raise ValueError(
@@ -95,13 +95,13 @@ def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]
     ]
 
 
-def _flat(values: Mapping, above: str = "") -> dict[str, str]:
+def flat(values: Mapping, above: str = "") -> dict[str, str]:
     """Nested mappings as {"outer.inner": text of the value}."""
-    flat = {}
+    found = {}
     for key, value in values.items():
         name = f"{above}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, Mapping) else {name: repr(value)}
-    return flat
+        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: repr(value)}
+    return found
 
 
 def _needed(value) -> float:

@@ -59,7 +59,9 @@ def vision(demo: bool) -> Task:
 
 
 def language(name: str, length: int, demo: bool) -> Task:
-    """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` rows; small and fresh with `demo`."""
+    """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` rows; small and
+    fresh with `demo`.
+    """
     weights = bert.weights(demo=demo)
     sets = [texts.load(name, split, demo=demo) for split in ("train", "test")]
     train, test = (
@@ -140,7 +142,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(chosen: argparse.Namespace) -> tuple[nn.Module, loop.TrainingHistory]:
-    """Train what `options` chose, from its last checkpoint if there is one, and write the history."""
+    """Train what `options` chose, from its last checkpoint if there is one, and write the
+    history.
+    """
     task = TASKS[chosen.task]()
     model = loop.initialised(task.build, chosen.seed)
     optimizer = RULES[chosen.rule](model.parameters(), chosen.rate, chosen.cap)
@@ -177,7 +181,9 @@ def _first_process() -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; what a user can mend is one sentence and exit status 1, without a traceback."""
+    """Run the command line; what a user can mend is one sentence and exit status 1, without a
+    traceback.
+    """
     chosen = options(arguments)
     try:
         _, history = run(chosen)

@@ -1,4 +1,6 @@
-"""Update rules raced against each other: the same network, starts and batches, and what the curves say."""
+"""Update rules raced against each other: the same network, starts and batches, and what the curves
+say.
+"""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -14,7 +16,9 @@ Histories = Mapping[str, list[TrainingHistory]]  # rule -> one history per seed
 
 
 def stacked(histories: Histories, name: str) -> dict[str, np.ndarray]:
-    """A field of the histories, (seeds, steps), or one of their metrics, (seeds, points), for every rule."""
+    """A field of the histories, (seeds, steps), or one of their metrics, (seeds, points), for every
+    rule.
+    """
 
     def values(history: TrainingHistory) -> np.ndarray:
         return getattr(history, name) if hasattr(history, name) else history.metrics[name]
@@ -25,7 +29,9 @@ def stacked(histories: Histories, name: str) -> dict[str, np.ndarray]:
 
 
 def seconds_at(histories: Histories) -> dict[str, np.ndarray]:
-    """Training seconds at each evaluation, (points,), the median over seeds; 0 before the first step."""
+    """Training seconds at each evaluation, (points,), the median over seeds; 0 before the first
+    step.
+    """
     seconds = {rule: np.median(values, 0) for rule, values in stacked(histories, "seconds").items()}
     points = {rule: runs[0].evaluated_at for rule, runs in histories.items()}
     return {rule: np.concatenate([[0.0], values])[points[rule]] for rule, values in seconds.items()}
@@ -107,7 +113,9 @@ def choose(losses: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
 
 
 def at_edge(losses: Mapping[str, Mapping[float, float]], chosen: Mapping[str, float]) -> list[str]:
-    """The rules whose chosen rate is the smallest or largest one tried, so that a better one may lie outside."""
+    """The rules whose chosen rate is the smallest or largest one tried, so that a better one may
+    lie outside.
+    """
     return [rule for rule, trials in losses.items() if chosen[rule] in (min(trials), max(trials))]
 
 
@@ -135,7 +143,9 @@ class Parts:
     folder: Path
 
     def get(self, name: str, train: Callable[[Path], TrainingHistory]) -> TrainingHistory:
-        """The history called `name`: from disk, or from `train(checkpoint path)`, which is then kept."""
+        """The history called `name`: from disk, or from `train(checkpoint path)`, which is then
+        kept.
+        """
         path = self.folder / f"{name}.npz"
         if path.exists():
             return record.load(path)[0]

@@ -9,6 +9,7 @@ notebook.
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -30,7 +31,9 @@ DRIFT = 1e-5  # largest difference between processes' weights, relative to the l
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back afterwards."""
+    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back
+    afterwards.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -83,6 +86,8 @@ def train(
     accumulate: int = 1,
     checkpoints: Checkpoints | None = None,
     stop: Callable[[Mapping[str, float]], bool] | None = None,
+    pause: Callable[[int], bool] | None = None,
+    walk: bool = False,
 ) -> TrainingHistory:
     """Train `model` in place for `steps` steps and return its history.
 
@@ -92,16 +97,26 @@ def train(
             `batches.share(k, n)` each. `batches.seed` seeds dropout, afresh at every step.
         loss: (model, batch) to a scalar tensor, a mean over the rows.
         evaluate: the model in evaluation mode, without gradients, to named numbers.
-        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the norms of
+        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the
+        norms of
             the weights; the end is always added.
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
-        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the weights stay.
-        accumulate: work a batch off in this many equal parts, one after the other: the same gradient in a fraction
+        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the
+        weights stay.
+        accumulate: work a batch off in this many equal parts, one after the other: the same
+        gradient in a fraction
             of the memory. Only for a loss that is a mean over the rows.
-        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a CPU the
+        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a
+        CPU the
             result then is, bit for bit, that of a run that was never interrupted.
-        stop: what `evaluate` found to whether the run ends there, early; the history says so and its rest is NaN.
+        stop: what `evaluate` found to whether the run ends there, early; the history says so and
+        its rest is NaN.
+            "recent_loss" is among it, the mean loss of the last `RECENT` steps.
+        pause: the steps done to whether the run is saved to its checkpoint and left there, to go on
+        at the next
+            call; the history then says "paused after step k".
+        walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
     so and the rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where
@@ -128,6 +143,8 @@ def train(
         raise ValueError(
             f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}"
         )
+    if pause is not None and checkpoints is None:
+        raise ValueError("pause needs checkpoints: without them a paused run could not go on")
     record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
     network, stepper = accelerator.prepare(model, optimizer)
     model = accelerator.unwrap_model(network)
@@ -157,8 +174,11 @@ def train(
             record.loss[step] = value = accelerator.reduce(value, "mean")
             return value
 
+        before = record.weights(model) if walk else None
         stepper.step(closure)
         record.note(step, optimizer)
+        if walk:
+            record.walk(model, before)
 
     def observe(done: int) -> None:
         with autocast:
@@ -173,7 +193,7 @@ def train(
             }
             checkpoints.save(state, configuration, done)
 
-    done, stopped = 0, None
+    done, stopped, paused = 0, None, None
     if checkpoints:
         configuration = {**configuration, **checkpoints.configuration}
         done = _restore(accelerator, checkpoints, configuration, model, optimizer, record)
@@ -186,6 +206,12 @@ def train(
                 if stop is not None and stop(record.found(step)):
                     stopped = step
                     break
+            if pause is not None and step > done and pause(step):
+                if skips or math.isfinite(record.loss[step - 1]):
+                    paused = step
+                    if accelerator.is_main_process:
+                        save(step)
+                break
             try:
                 take(step)
             except FloatingPointError:
@@ -215,6 +241,8 @@ def train(
             observe(steps)
             if checkpoints and done < steps and accelerator.is_main_process:
                 save(steps)
+    if paused is not None:
+        return replace(record.history(0, paused), status=f"paused after step {paused}")
     return record.history(optimizer.skipped_steps if skips else None, stopped)
 
 
@@ -224,7 +252,9 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 
 def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
-    """What a checkpoint has to agree with: all that decides the result and that can be seen from here."""
+    """What a checkpoint has to agree with: all that decides the result and that can be seen from
+    here.
+    """
     changing = ("params", "steps", "skipped")  # of an option's group
     groups = [
         {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups
@@ -242,7 +272,9 @@ def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
 
 
 def _restore(accelerator, checkpoints, configuration, model, optimizer, record) -> int:
-    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done so far."""
+    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done
+    so far.
+    """
     found = checkpoints.load(configuration)
     done = found[0] if found else 0
     if accelerator.num_processes > 1:
@@ -259,7 +291,9 @@ def _restore(accelerator, checkpoints, configuration, model, optimizer, record) 
 
 
 def _drift(accelerator, model: nn.Module, done: int) -> float:
-    """Largest difference of a weight between this and any other process; RuntimeError above `DRIFT`."""
+    """Largest difference of a weight between this and any other process; RuntimeError above
+    `DRIFT`.
+    """
     if accelerator.num_processes == 1:
         return 0.0
     from accelerate.utils import broadcast

@@ -1,4 +1,6 @@
-"""What a training run did, step by step: the arrays while they grow, the history they become, its file."""
+"""What a training run did, step by step: the arrays while they grow, the history they become, its
+file.
+"""
 
 import io
 import json
@@ -16,7 +18,9 @@ from torch import nn
 from lib import files
 from lib.training.step_sizes import gradient_norm
 
+RECENT = 100  # steps whose mean loss a stopping rule sees
 STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
+GROUPS = ("metrics", "weight_norms", "walked")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class TrainingHistory:
     steps done, the records; `metrics[name]` (points,): what `evaluate` returned there. `status` is
     "finished", "stopped after step k", either with ", k steps skipped", or "diverged at step k";
     `device` says where it ran. `weight_norms[name]` (points,): Frobenius norm of each parameter.
-    `drift` (points,): largest difference of a weight between processes.
+    `drift` (points,): largest difference of a weight between processes. `walked[name]` (points,):
+    Σ ‖ΔW‖² over the steps so far, empty where it was not asked for.
     """
 
     loss: np.ndarray
@@ -42,13 +47,16 @@ class TrainingHistory:
     device: str
     weight_norms: Mapping[str, np.ndarray] = field(default_factory=dict)
     drift: np.ndarray | None = None
+    walked: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, path: Path, about: Mapping) -> None:
-        """Write the history, and `about` (plain values: what was trained and how), to an .npz, atomically."""
+        """Write the history, and `about` (plain values: what was trained and how), to an .npz,
+        atomically.
+        """
         arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
         if self.drift is not None:
             arrays["drift"] = self.drift
-        for group in ("metrics", "weight_norms"):
+        for group in GROUPS:
             arrays |= {f"{group}/{name}": values for name, values in getattr(self, group).items()}
         text = files.dumps({"status": self.status, "device": self.device, "about": about})
         content = io.BytesIO()
@@ -61,7 +69,7 @@ def load(path: Path) -> tuple[TrainingHistory, dict]:
     with np.load(path) as file:  # which refuses pickled objects
         text = json.loads(str(file["json"]))
         arrays = {name: file[name] for name in file.files if name != "json"}
-    groups = {"metrics": {}, "weight_norms": {}}
+    groups = {name: {} for name in GROUPS}
     for name in [name for name in arrays if "/" in name]:
         group, key = name.split("/", 1)
         groups[group][key] = arrays.pop(name)
@@ -71,7 +79,9 @@ def load(path: Path) -> tuple[TrainingHistory, dict]:
 
 
 class Record:
-    """The arrays of a history while it grows; per-step values stay on the device until they are asked for."""
+    """The arrays of a history while it grows; per-step values stay on the device until they are
+    asked for.
+    """
 
     def __init__(self, steps: int, points: list[int], device: torch.device, layers: list[str]):
         self.loss, self.step_size, self.norm = torch.full((3, steps), math.nan, device=device)
@@ -79,6 +89,9 @@ class Record:
         self.points, self.metrics, self.device, self.layers = points, {}, device, layers
         self.weight_norms = np.full((len(points), len(layers)), math.nan)
         self.drift = np.full(len(points), math.nan)
+        self.path = torch.zeros(len(layers), dtype=torch.float64, device=device)
+        self.walked = np.full((len(points), len(layers)), math.nan)
+        self.walking = False
         self.start = time.perf_counter()
 
     def note(self, step: int, optimizer) -> None:
@@ -100,6 +113,18 @@ class Record:
         self.step_size[step], self.norm[step] = size, norm
         self.seconds[step] = time.perf_counter() - self.start
 
+    @staticmethod
+    def weights(network: nn.Module) -> list[torch.Tensor]:
+        """A copy of the parameters."""
+        return [parameter.detach().clone() for parameter in network.parameters()]
+
+    def walk(self, network: nn.Module, before: list[torch.Tensor]) -> None:
+        """Add the squared length of the move away from `before`, parameter by parameter."""
+        self.walking = True
+        with torch.no_grad():
+            moves = torch._foreach_sub(list(network.parameters()), before)
+            self.path += torch.stack(torch._foreach_norm(moves)).to(self.path) ** 2
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stop the clock: what happens inside is no training time."""
@@ -112,13 +137,16 @@ class Record:
     def observe(
         self, done: int, network: nn.Module, evaluate: Callable | None, drift: Callable[[], float]
     ) -> None:
-        """A record after `done` steps, unless there is one: weight norms, `drift()` and what `evaluate` finds."""
+        """A record after `done` steps, unless there is one: weight norms, `drift()` and what
+        `evaluate` finds.
+        """
         place = self.points.index(done)
         if not np.isnan(self.drift[place]):
             return
         with self.paused(), torch.inference_mode():
             norms = torch._foreach_norm(list(network.parameters()), 2, torch.float64)
             self.weight_norms[place] = torch.stack([n.to(self.device) for n in norms]).cpu()
+            self.walked[place] = self.path.cpu()
             self.drift[place] = drift()
             if evaluate is None:
                 return
@@ -133,8 +161,9 @@ class Record:
         values = {name: getattr(self, name).cpu() for name in ("loss", "step_size", "norm")}
         values |= {
             name: torch.from_numpy(getattr(self, name))
-            for name in ("seconds", "weight_norms", "drift")
+            for name in ("seconds", "weight_norms", "drift", "walked")
         }
+        values |= {"path": self.path.cpu(), "walking": self.walking}
         elapsed = time.perf_counter() - self.start
         return values | {
             "elapsed": elapsed,
@@ -145,15 +174,22 @@ class Record:
         """Go on from `state`, as `state()` gave it."""
         for name in ("loss", "step_size", "norm"):
             getattr(self, name).copy_(state[name])
-        for name in ("seconds", "weight_norms", "drift"):
+        self.path.copy_(state["path"])
+        self.walking = state["walking"]
+        for name in ("seconds", "weight_norms", "drift", "walked"):
             getattr(self, name)[:] = state[name].numpy()
         self.metrics = {name: values.numpy().copy() for name, values in state["metrics"].items()}
         self.start = time.perf_counter() - state["elapsed"]
 
     def found(self, done: int) -> dict[str, float]:
-        """What `evaluate` returned after `done` steps."""
+        """What `evaluate` returned after `done` steps, and the mean loss of the last `RECENT` of
+        them.
+        """
         place = self.points.index(done)
-        return {name: float(values[place]) for name, values in self.metrics.items()}
+        recent = float(self.loss[max(0, done - RECENT) : done].mean())  # NaN before the first step
+        return {name: float(values[place]) for name, values in self.metrics.items()} | {
+            "recent_loss": recent
+        }
 
     def history(self, skipped: int | None = None, stopped: int | None = None) -> TrainingHistory:
         """The history; `skipped` counts the steps that the optimiser left out, None if it leaves
@@ -172,18 +208,22 @@ class Record:
             status = f"diverged at step {bad[0] + 1}"
             for values in (loss, step_size, norm, self.seconds):
                 values[bad[0] :] = math.nan
-            for values in (*self.metrics.values(), self.weight_norms, self.drift):
+            for values in (*self.metrics.values(), self.weight_norms, self.drift, self.walked):
                 values[np.array(self.points) > bad[0]] = math.nan
         arrays = (loss, step_size, norm, self.seconds, np.array(self.points))
         layers = dict(
             zip(self.layers, self.weight_norms.T, strict=True)
         )  # (points, layers) -> layers x (points,)
+        walked = dict(zip(self.layers, self.walked.T, strict=True)) if self.walking else {}
         rest = dict(status=status, device=str(self.device), weight_norms=layers, drift=self.drift)
+        rest |= {"walked": walked}
         return TrainingHistory(*arrays, metrics=self.metrics, **rest)
 
 
 def at_end(values: np.ndarray) -> np.ndarray:
-    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end, early or not."""
+    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end,
+    early or not.
+    """
     present = ~np.isnan(values)
     place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
     return values[np.arange(len(values)), place]
@@ -203,7 +243,9 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
-    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or inf."""
+    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or
+    inf.
+    """
     reached = running_mean(loss, window) <= target
     reached[..., : window - 1] = False  # a mean over fewer entries is noisier
     return np.where(reached.any(-1), reached.argmax(-1) + 1.0, np.inf)

@@ -1,0 +1,209 @@
+"""What paper A's Figures 1, 4, 6 and 7 claim, recomputed from the kept curves of a study.
+
+Words, intervals and targets are those of `notebooks/protocol.md`.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from lib.companion import claims
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, finite
+from lib.training import verdicts
+from lib.training.curves import Curve, Curves
+from lib.training.rules import STEP_SIZED
+from lib.training.verdicts import UNDECIDED, Interval
+
+REFERENCE = "SGD"
+FEWEST = 3  # seeds below which there is no verdict
+FORMULA = 1e-5  # largest relative error of a step against its equation
+
+
+def targets(curves: Curves) -> list[float]:
+    """The study's target losses, the last of which decides."""
+    return list(curves.configuration["targets"])
+
+
+def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
+    """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
+    window = curves.configuration["window"]
+    return np.array([run.steps_to(target, window) for run in curves.runs(rule)])
+
+
+def ratio(curves: Curves, rule: str, target: float) -> Interval:
+    """Steps of `rule` to `target` over SGD's, paired by seed, with the interval of the protocol."""
+    horizon = curves.configuration["horizon"]
+    return verdicts.steps_ratio(
+        steps(curves, rule, target), steps(curves, REFERENCE, target), horizon
+    )
+
+
+def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) -> Claim:
+    """The claim `word` ("faster", "slower", "no_gain" of `verdicts`) on `rule` at the last
+    target.
+    """
+    target = targets(curves)[-1]
+    name, said = f"{claim}.{rule.lower()}", word.__name__.replace("_", " ")
+    count = len(curves.seeds())
+    if count < FEWEST:
+        text = f"{rule} {said}: {count} of {FEWEST} seeds that a verdict needs have run"
+        return claims.judged(name, text, source, UNKNOWN, WORDS[word], UNDECIDED, count)
+    found = ratio(curves, rule, target)
+    text = f"{rule} {said}: steps to loss {target:g} over SGD's, {count} seeds, {found}"
+    ends = (found.median, found.low, found.high)
+    return claims.judged(name, text, source, ends, WORDS[word], word(found), count)
+
+
+UNKNOWN = (np.nan,) * 3  # measured, low, high
+
+
+WORDS = {
+    verdicts.faster: "interval below 1",
+    verdicts.slower: "interval above 1",
+    verdicts.no_gain: "interval within [0.8, 1.25] or above 1",
+}
+
+
+def step_error(run: Curve) -> float:
+    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3, from its own
+    loss and ‖g‖.
+    """
+    loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
+    if run.rule == "SNGD":
+        expected = np.minimum(run.rate / norm, run.cap)
+    else:
+        expected = np.minimum(loss / (2 * norm**2), run.rate)
+    return float(np.max(np.abs(run.step_size / expected - 1)))
+
+
+def formulas(curves: Curves) -> list[Claim]:
+    """Steps as taken against the equations, worst run of each rule: a check of the code."""
+    equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
+    return [
+        claims.at_most(
+            f"formula.{rule}",
+            f"{rule}: worst error of a step",
+            equation[rule],
+            max(map(step_error, curves.runs(rule))),
+            FORMULA,
+        )
+        for rule in STEP_SIZED
+        if curves.runs(rule)
+    ]
+
+
+def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
+    """‖W‖ at the end over ‖W_0‖ of every weight matrix: {name: (seeds,)}; vectors are left out."""
+    runs = curves.runs(rule)
+    return {
+        name: np.array([run.weight_norms[name][-1] / run.weight_norms[name][0] for run in runs])
+        for name in layers(curves)
+    }
+
+
+def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction."""
+    runs = curves.runs(rule)
+    return {
+        name: np.array(
+            [np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2) for run in runs]
+        )
+        for name in layers(curves)
+    }
+
+
+VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
+
+
+def layers(curves: Curves) -> list[str]:
+    """Names of the weight matrices, in the network's order."""
+    names = curves.runs(REFERENCE)[0].weight_norms
+    matrices = [n for n in names if not any(part in n for part in VECTORS)]
+    return [n for n in matrices if not n.endswith("mlp.0.weight")]  # the norm before the MLP
+
+
+def growing(curves: Curves, rule: str, source: str) -> Claim:
+    """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0."""
+    found = growth(curves, rule)
+    least = min(found, key=lambda name: found[name].mean())
+    name, smallest = f"fig7.growth.{rule.lower()}", np.min(list(found.values()), axis=0) - 1
+    if len(smallest) < FEWEST:
+        text = f"{rule}: every layer grows; too few seeds"
+        bound = "interval above 0"
+        return claims.judged(name, text, source, UNKNOWN, bound, UNDECIDED, len(smallest))
+    interval = verdicts.mean_interval(smallest)
+    text = f"{rule}: smallest growth of a layer, least in {least}: {interval}"
+    ends = (interval.median, interval.low, interval.high)
+    word = verdicts.above(interval)
+    return claims.judged(name, text, source, ends, "interval above 0", word, len(smallest))
+
+
+def vision_table(curves: Curves, figure: str) -> Table:
+    """The claims of Figure 6 or 7 ("fig6", "fig7") on the curves of MNIST or CIFAR-10."""
+    source = f"paper A, Figure {figure.removeprefix('fig')}"
+    rows = [
+        speed(curves, "SNGD", verdicts.slower, figure, source),
+        speed(curves, "Adam", verdicts.no_gain, figure, f"{source} (our bound)"),
+    ]
+    if curves.configuration["walk"]:
+        rows += [growing(curves, rule, source) for rule in curves.configuration["rates"]]
+    return Table([*rows, *formulas(curves)])
+
+
+def language_table(curves: Curves, figure: str) -> Table:
+    """The claims of Figure 1 or 4 ("fig1", "fig4") on the curves of MultiNLI or CivilComments."""
+    source = f"paper A, Figure {figure.removeprefix('fig')}"
+    rows = [
+        speed(curves, rule, verdicts.faster, figure, source) for rule in ("SNGD", "SPS", "Adam")
+    ]
+    return Table([*rows, *formulas(curves)])
+
+
+def test_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """Share of all test rows that are classified correctly at the end: (seeds,)."""
+    return np.array([hits(run).mean() for run in curves.runs(rule)])
+
+
+def hits(run: Curve) -> np.ndarray:
+    """Which test rows the end of `run` classifies correctly: bool (rows,)."""
+    count = int(run.end["test_rows"])
+    return np.unpackbits(run.end["test_correct"], count=count).astype(bool)
+
+
+def numbers(curves: Curves) -> dict[str, Number]:
+    """Test accuracy, last loss and steps ratio of every rule; recomputed from the curves, they are
+    exact.
+    """
+    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    window, target = curves.configuration["window"], targets(curves)[-1]
+    for rule in curves.configuration["rates"]:
+        last = [run.smooth(window)[-1] for run in curves.runs(rule)]
+        name = rule.lower()
+        found |= {
+            f"{name}_test_accuracy": finite(np.median(test_accuracy(curves, rule)), 1e-9),
+            f"{name}_training_loss": finite(np.median(last), 1e-6),
+            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
+        }
+        if rule != REFERENCE:
+            interval = ratio(curves, rule, target)
+            found |= {
+                f"{name}_steps_ratio": finite(interval.median, 1e-9),
+                f"{name}_steps_ratio_low": finite(interval.low, 1e-6),
+                f"{name}_steps_ratio_high": finite(interval.high, 1e-6),
+            }
+    return found | {"processor_hours": finite(curves.hours(), 1e-6)}
+
+
+def edges(curves: Curves) -> Mapping[str, float]:
+    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
+    found = {}
+    for rule, rate in curves.rates().items():
+        trials = curves.trials(rule)
+        tried = [trial.rate for trial in trials]
+        free = rule == "SPS" and any(
+            trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
+        )
+        if rate == min(tried) or (rate == max(tried) and not free):
+            found[rule] = rate
+    return found

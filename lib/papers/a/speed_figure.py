@@ -1,0 +1,159 @@
+"""Drawing of paper A's Figures 1, 4, 6 and 7 from the kept curves of a study."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib.companion import plots
+from lib.papers.a import speed
+from lib.training.curves import Curves
+from lib.training.rules import STEP_SIZED
+from lib.training.verdicts import SAME
+
+
+def padded(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows of different lengths as (rows, longest), NaN behind the end of each."""
+    wide = np.full((len(rows), max(map(len, rows))), np.nan)
+    for row, values in zip(wide, rows, strict=True):
+        row[: len(values)] = values
+    return wide
+
+
+def draw(curves: Curves, observed: str = "") -> Figure:
+    """Six panels: loss, steps ratio at every target, test accuracy; step size, rates tried, and
+    weight growth, the
+    metric `observed` over steps, or the loss each rule ends with. Lines are medians over the seeds
+    that still run.
+    """
+    figure, axes = plots.panels(2, 3, height=2.3)
+    rules = list(curves.configuration["rates"])
+    for rule in rules:
+        _lines(axes, curves, rule)
+    _ratios(axes[1], curves)
+    _rates(axes[4], curves)
+    if curves.configuration["walk"]:
+        _growth(axes[5], curves)
+    elif observed:
+        _observed(axes[5], curves, observed)
+    else:
+        _accuracies(axes[5], curves)
+    for target in speed.targets(curves):
+        axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
+    axes[0].set(title="Training loss", xlabel="Step", yscale="log")
+    axes[2].set(title="Test accuracy (%), sample", xlabel="Step")
+    axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
+    plots.legend(figure, axes[0])
+    return figure
+
+
+def _lines(axes, curves: Curves, rule: str) -> None:
+    window = curves.configuration["window"]
+    runs = curves.runs(rule)
+    smooth = padded([run.smooth(window) for run in runs])[:, window:]
+    thin = slice(None, None, 10)
+    plots.band(axes[0], (np.arange(smooth.shape[1]) + window)[thin], smooth[:, thin], rule)
+    longest = max(runs, key=lambda run: len(run.evaluated_at))
+    accuracy = padded([100 * run.metrics["test_accuracy"] for run in runs])
+    count = np.isfinite(accuracy).all(0).sum()
+    plots.band(axes[2], longest.evaluated_at[:count], accuracy[:, :count], rule)
+    if rule in STEP_SIZED:
+        taken = padded([run.step_size.astype(float) for run in runs])
+        means = [row[~np.isnan(row)] for row in taken]
+        kernel = np.ones(window) / window
+        lines = padded([np.convolve(row, kernel, "valid") for row in means])[:, thin]
+        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
+    elif rule == "SGD":
+        axes[3].axhline(runs[0].rate, color=plots.COLOURS[rule], label=rule)
+
+
+def _ratios(ax, curves: Curves) -> None:
+    """Steps to each target over SGD's: a dot per seed, median and interval as a bar; hollow where
+    censored.
+    """
+    targets, rules = speed.targets(curves), list(curves.configuration["rates"])
+    others = [rule for rule in rules if rule != speed.REFERENCE]
+    for place, target in enumerate(targets):
+        for k, rule in enumerate(others):
+            colour, x = plots.COLOURS[rule], place + 0.22 * (k - (len(others) - 1) / 2)
+            found = speed.ratio(curves, rule, target)
+            bounded = np.isinf(speed.steps(curves, rule, target))
+            bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
+            for value, censored in zip(found.values, bounded, strict=True):
+                face = "none" if censored else colour
+                ax.plot(x, value, "o", markersize=3, markeredgecolor=colour, markerfacecolor=face)
+            ends = np.clip([found.low, found.high], 0.05, 20)
+            ax.plot([x, x], ends, color=colour, linewidth=1.2)
+    ax.axhspan(*SAME, color="0.9", zorder=0)
+    ax.axhline(1, linestyle=":", color="0.3")
+    ax.set(title="Steps over SGD's", xlabel="Target loss", yscale="log", ylim=(0.05, 20))
+    ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])
+
+
+def _rates(ax, curves: Curves) -> None:
+    """Loss of every trial where it ended, over its rate; a ring marks the rate chosen."""
+    window, chosen = curves.configuration["window"], curves.rates()
+    for rule in curves.configuration["rates"]:
+        trials = [trial for trial in curves.trials(rule) if not trial.diverged]
+        last = {trial.rate: float(trial.smooth(window)[-1]) for trial in trials}
+        ax.plot(last.keys(), last.values(), ".-", color=plots.COLOURS[rule])
+        if chosen.get(rule) in last:
+            ax.plot(chosen[rule], last[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
+    ax.set(title="Loss where a trial ended", xlabel="Rate (SPS: cap)", xscale="log", yscale="log")
+    ax.xaxis.set_minor_formatter("")
+
+
+def _growth(ax, curves: Curves) -> None:
+    """Growth of every weight matrix against that of a random walk with the same steps, one dot a
+    layer and rule.
+    """
+    for rule in curves.configuration["rates"]:
+        grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
+        x = [100 * (np.median(walk[name]) - 1) for name in grown]
+        y = [100 * (np.median(values) - 1) for values in grown.values()]
+        ax.plot(x, y, ".", color=plots.COLOURS[rule], markersize=4)
+    low, high = 0.1, max(ax.get_xlim()[1], ax.get_ylim()[1])
+    ax.plot([low, high], [low, high], ":", color="0.3")
+    ax.set(title="Growth of a layer's norm (%)", xlabel="of a random walk (%)", xscale="log")
+    ax.set_yscale("symlog", linthresh=1)
+
+
+def _observed(ax, curves: Curves, name: str) -> None:
+    """Mean of the metrics `name`.0, `name`.1, ... over steps."""
+    for rule in curves.configuration["rates"]:
+        runs = curves.runs(rule)
+        rows = [
+            np.mean([v for key, v in run.metrics.items() if key.startswith(f"{name}.")], axis=0)
+            for run in runs
+        ]
+        wide = padded(rows)
+        count = np.isfinite(wide).all(0).sum()
+        plots.band(ax, runs[0].evaluated_at[:count], wide[:, :count], rule)
+    ax.set(title=f"Attention {name} / log T", xlabel="Step")
+
+
+def _accuracies(ax, curves: Curves) -> None:
+    for place, rule in enumerate(curves.configuration["rates"]):
+        values = 100 * speed.test_accuracy(curves, rule)
+        ax.plot([place] * len(values), values, ".", color=plots.COLOURS[rule])
+    rules = list(curves.configuration["rates"])
+    ax.set(title="Test accuracy, all rows (%)", xticks=range(len(rules)), xticklabels=rules)
+
+
+def caption(number: str, curves: Curves, table) -> str:
+    """Setting, rates and verdicts of figure `number` in words."""
+    setting, problem = curves.configuration, curves.configuration["problem"]
+    data: Mapping = problem["data"]
+    epochs = setting["horizon"] * setting["batch"] / problem["rows"]
+    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items()) or "none"
+    rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
+    words = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
+    demo = "DEMO DATA: " if data["source"] == "demo" else ""
+    return (
+        f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
+        f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
+        f" {problem['network']}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
+        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
+        f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % intervals; grey:"
+        f" equally fast; bands: all seeds. {words}. {curves.hours():.1f} processor hours"
+    )

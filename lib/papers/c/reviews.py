@@ -1,0 +1,209 @@
+"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb`.
+
+Accuracy, sparsity and attention come from the same runs. Words, intervals and bounds are those of
+`notebooks/protocol.md`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lib.companion import claims
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, finite
+from lib.training import verdicts
+from lib.training.curves import Curve, Curves
+from lib.training.verdicts import UNDECIDED, Interval
+
+FEWEST = 3  # seeds below which there is no verdict
+SPEAKS = 0.78  # test accuracy below which the configuration is too small to speak
+LAST = 4  # evaluations whose mean stands beside the last accuracy
+ABOVE = "interval above 0"
+PARTS = ("K", "Q", "V")
+PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
+RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
+
+
+def hits(curves: Curves, rule: str) -> np.ndarray:
+    """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
+    runs = curves.runs(rule)
+    return np.stack(
+        [
+            np.unpackbits(run.end["test_correct"], count=int(run.end["test_rows"])).astype(bool)
+            for run in runs
+        ]
+    )
+
+
+def accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """Test accuracy at the end, on all rows: (seeds,)."""
+    return hits(curves, rule).mean(1)
+
+
+def late_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows: (seeds,)."""
+    return np.array([run.metrics["test_accuracy"][-LAST:].mean() for run in curves.runs(rule)])
+
+
+def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
+    """Test accuracy of `first` minus `second`, paired by seed and by test row."""
+    apart = hits(curves, first).astype(float) - hits(curves, second)  # (seeds, rows)
+    rows = apart.mean(0)  # (rows,)
+    return verdicts.mean_interval(apart.mean(1), rows.var(ddof=1) / len(rows))
+
+
+def ordered(curves: Curves, better: str, worse: str, source="paper C, IMDb") -> Claim:
+    """The claim that `better` ends with a higher test accuracy than `worse`."""
+    name = f"imdb.{better}.{worse}"
+    count = len(curves.seeds())
+    if count < FEWEST:
+        return few(name, f"{better} above {worse} in test accuracy", source, count)
+    found = accuracy_difference(curves, better, worse)
+    best = max(accuracy(curves, rule).mean() for rule in RULES)
+    late = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
+    text = (
+        f"{better} above {worse}: difference of last test accuracy, {count} seeds, {found};"
+        f" mean of the last {LAST} evaluations {late:.3g}"
+    )
+    if best < SPEAKS:
+        text += f"; the best rule reaches {best:.3f}, too little to speak"
+    word = UNDECIDED if best < SPEAKS else verdicts.above(found)
+    return judge(name, text, source, found, word)
+
+
+def few(name: str, text: str, source: str, count: int) -> Claim:
+    """A claim without a verdict, for want of seeds."""
+    text = f"{text}: {count} of {FEWEST} seeds that a verdict needs have run"
+    return claims.judged(name, text, source, (np.nan,) * 3, "interval", UNDECIDED, count)
+
+
+def judge(name: str, text: str, source: str, found: Interval, word: str, bound=ABOVE) -> Claim:
+    """A claim on the mean of a paired difference."""
+    ends = (found.values.mean(), found.low, found.high)
+    return claims.judged(name, text, source, ends, bound, word, len(found.values))
+
+
+def accuracy_table(curves: Curves) -> Table:
+    """The order of the three rules, each pair a claim."""
+    pairs = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))
+    return Table([ordered(curves, *pair) for pair in pairs])
+
+
+def at_end(run: Curve, name: str) -> float:
+    """The last value of the metric `name`."""
+    return float(run.metrics[name][-1])
+
+
+def at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
+    """The metric `name` where `along` first passes `level`, linear between evaluations; NaN if it
+    never does.
+    """
+    x = run.metrics[along] if rising else -run.metrics[along]
+    level = level if rising else -level
+    passed = np.flatnonzero(x >= level)
+    if not len(passed):
+        return np.nan
+    k = int(passed[0])
+    if k == 0:
+        return float(run.metrics[name][0])
+    share = (level - x[k - 1]) / (x[k] - x[k - 1])
+    return float((1 - share) * run.metrics[name][k - 1] + share * run.metrics[name][k])
+
+
+def matched(curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy",
+            rising=True) -> np.ndarray:  # fmt: skip
+    """The metric `name` of two `rules` at the best value of `along` that both runs of a seed reach:
+    (2, seeds).
+    """
+    pick = np.max if rising else np.min
+    worse = min if rising else max
+    pairs = list(zip(*(curves.runs(rule) for rule in rules), strict=True))
+    levels = [worse(float(pick(run.metrics[along])) for run in pair) for pair in pairs]
+    return np.array(
+        [
+            [at_level(pair[k], name, level, along, rising) for pair, level in zip(pairs, levels)]
+            for k in range(2)
+        ]
+    )
+
+
+def sparser(curves: Curves, part: str, source="paper C, sparsity") -> Claim:
+    """l1.1 has a smaller share of entries above the start's 90 % quantile than l2."""
+    name, count = f"sparsity.{part}", len(curves.seeds())
+    if count < FEWEST:
+        return few(name, f"{part}: l1.1 has fewer large entries than l2", source, count)
+
+    def apart(metric: str, value: Callable) -> Interval:
+        first, second = (
+            np.array([value(run, f"{metric}.{part}") for run in curves.runs(rule)])
+            for rule in ("l1.1", "l2")
+        )
+        return verdicts.mean_interval(second - first)
+
+    found = apart("above_90", at_end)
+    first, second = matched(curves, f"above_90.{part}", ("l1.1", "l2"))
+    same = verdicts.mean_interval(second - first)
+    rest = ", ".join(
+        f"{label} {apart(metric, at_end)}"
+        for metric, label in (("above_50", "above the median"), ("above_006", "above 0.06"))
+    )
+    hoyer = apart("hoyer", at_end)
+    text = (
+        f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1, {found}; at"
+        f" matched training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
+        f" {-hoyer.median:.3g} [{-hoyer.high:.3g}, {-hoyer.low:.3g}]"
+    )
+    word = verdicts.above(found)
+    if word != verdicts.above(same):
+        word, text = UNDECIDED, f"{text}; the end and matched accuracy disagree"
+    return judge(name, text, source, found, word)
+
+
+def sparsity_table(curves: Curves) -> Table:
+    """Sparsity of keys, queries and values."""
+    return Table([sparser(curves, part) for part in PARTS])
+
+
+def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
+    """Tokens that the first token attends to per token present: (seeds, reviews, layers)."""
+    return np.stack(
+        [run.end[f"{when}.tokens_used"] / run.end["present"][:, None] for run in curves.runs(rule)]
+    ).astype(float)
+
+
+def attention_table(curves: Curves) -> Table:
+    """l1.1 attends more sharply than l2, in the last layer."""
+    name, source, count = "attention.sharper", "paper C, attention maps", len(curves.seeds())
+    if count < FEWEST:
+        return Table([few(name, "l1.1 attends more sharply than l2", source, count)])
+    first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
+    apart = second - first  # (seeds, reviews)
+    found = verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
+    start = tokens_used(curves, "l2", "start")[..., -1].mean()
+    text = (
+        f"share of tokens used in the last layer, l2 ({second.mean():.3f}) minus l1.1"
+        f" ({first.mean():.3f}), {count} seeds, {found}; at the start {start:.3f}"
+    )
+    return Table([judge(name, text, source, found, verdicts.above(found))])
+
+
+def numbers(curves: Curves) -> dict[str, Number]:
+    """Test and training accuracy, rate, sparsity and tokens used of every rule; recomputed, they
+    are exact.
+    """
+    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    for rule in RULES:
+        name, runs = rule.replace(".", "_"), curves.runs(rule)
+        trained = [float(run.end["training_accuracy"]) for run in runs]
+        found |= {
+            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_late_test_accuracy": finite(late_accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
+            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
+            f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),
+        }
+        for part in PARTS:
+            for metric in ("hoyer", "above_90"):
+                mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
+                found[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
+    return found | {"processor_hours": finite(curves.hours(), 1e-6)}

@@ -1,0 +1,90 @@
+"""What paper C claims about its vision transformer, recomputed from the kept curves of the study
+`vit`.
+"""
+
+import numpy as np
+
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, finite
+from lib.papers.c.reviews import FEWEST, accuracy, accuracy_difference, at_end, few, judge, matched
+from lib.training import verdicts
+from lib.training.curves import Curves
+from lib.training.verdicts import Interval
+
+MARGIN = 0.015  # of test accuracy within which two rules end equal
+SOURCE = "paper C, vision"
+RULES = ("Adam", "l1.1")
+
+
+def early(curves: Curves) -> Interval:
+    """Adam's test accuracy minus that of l1.1 at the first evaluation after the start, on a
+    sample.
+    """
+    first, second = (
+        np.array([run.metrics["test_accuracy"][1] for run in curves.runs(rule)]) for rule in RULES
+    )
+    return verdicts.mean_interval(first - second)
+
+
+def sparser(curves: Curves) -> Claim:
+    """The median Hoyer index of the weight matrices is larger under l1.1, at matched training
+    loss.
+    """
+    adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
+    found = verdicts.mean_interval(mirror - adam)
+    last = [
+        np.mean([at_end(run, "hoyer") for run in curves.runs(rule)]) for rule in ("l1.1", "Adam")
+    ]
+    text = (
+        f"Hoyer index, l1.1 minus Adam, at matched training loss, {found};"
+        f" at the end {last[0]:.3f} and {last[1]:.3f}"
+    )
+    return judge("vit.sparser", text, SOURCE, found, verdicts.above(found))
+
+
+def table(curves: Curves) -> Table:
+    """Equal ends, Adam ahead early, l1.1 sparser."""
+    count = len(curves.seeds())
+    words = {
+        "vit.end": "Adam and l1.1 end equal",
+        "vit.early": "Adam is ahead early",
+        "vit.sparser": "l1.1 is sparser",
+    }
+    if count < FEWEST:
+        return Table([few(name, text, SOURCE, count) for name, text in words.items()])
+    end, begin = accuracy_difference(curves, *RULES), early(curves)
+    rows = [
+        judge(
+            "vit.end",
+            f"Adam minus l1.1, last test accuracy, {count} seeds, {end}",
+            f"{SOURCE} (our bound)",
+            end,
+            verdicts.equivalent(end, MARGIN),
+            f"interval within ± {MARGIN}",
+        ),
+        judge(
+            "vit.early",
+            f"Adam minus l1.1, test accuracy at the first evaluation, {begin}",
+            SOURCE,
+            begin,
+            verdicts.above(begin),
+        ),
+        sparser(curves),
+    ]
+    return Table(rows)
+
+
+def numbers(curves: Curves) -> dict[str, Number]:
+    """Test accuracy, rate and Hoyer index of both rules; recomputed from the curves, they are
+    exact.
+    """
+    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    for rule in RULES:
+        name = rule.lower().replace(".", "_")
+        index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
+        found |= {
+            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_hoyer": finite(index, 1e-9),
+            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
+        }
+    return found | {"processor_hours": finite(curves.hours(), 1e-6)}

@@ -1,0 +1,226 @@
+"""The kept curves of a study: one small file from which every claim and figure is recomputed.
+
+An .npz of plain arrays, never pickled, with a schema number, the study's configuration and its
+digest inside.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from lib import files
+from lib.training.checkpoints import differences, flat
+from lib.training.record import TrainingHistory, running_mean, steps_to_reach
+from lib.training.rules import STEP_SIZED
+
+SCHEMA = 1
+LARGEST = 2_000_000  # bytes of a curve file
+GROUPS = ("metrics", "weight_norms", "walked", "end")
+STEPWISE = ("loss", "step_size", "gradient_norm")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run: who ran, what it did step by step, and what it ended with.
+
+    `part` is "trial" for a run that chooses a rate, "curve" for one that is judged. `loss`,
+    `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are kept for rules
+    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
+    `evaluated_at`; `end` {name: array} at the end. `seconds` is processor time.
+    """
+
+    part: str
+    rule: str
+    rate: float
+    cap: float | None
+    seed: int
+    status: str
+    seconds: float
+    loss: np.ndarray
+    step_size: np.ndarray
+    gradient_norm: np.ndarray
+    evaluated_at: np.ndarray
+    metrics: Mapping[str, np.ndarray] = field(default_factory=dict)
+    weight_norms: Mapping[str, np.ndarray] = field(default_factory=dict)
+    walked: Mapping[str, np.ndarray] = field(default_factory=dict)
+    end: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, history: TrainingHistory, who: Mapping, end: Mapping, seconds: float) -> "Curve":
+        """The curve of a `history`; `who` has part, rule, rate, cap and seed."""
+        trial = who["part"] == "trial"
+        done = int(np.isfinite(history.loss).sum())
+        kept = slice(0, done if not trial and who["rule"] in STEP_SIZED else 0)
+        points = np.asarray(history.evaluated_at)
+        seen = points <= done
+        groups = {
+            name: {key: np.asarray(values)[seen] for key, values in getattr(history, name).items()}
+            for name in GROUPS[:3]
+        }
+        if trial:
+            groups["weight_norms"], groups["walked"] = {}, {}
+        return cls(
+            **who,
+            status=history.status,
+            seconds=seconds,
+            loss=_narrow(history.loss[:done], trial),
+            step_size=history.step_size[kept].astype(np.float32),
+            gradient_norm=history.gradient_norm[kept].astype(np.float32),
+            evaluated_at=points[seen],
+            **groups,
+            end=dict(end),
+        )
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss stopped being finite."""
+        return self.status.startswith("diverged")
+
+    def smooth(self, window: int) -> np.ndarray:
+        """The running mean of the loss over `window` steps: (steps,)."""
+        return running_mean(self.loss.astype(float), window)
+
+    def steps_to(self, target: float, window: int) -> float:
+        """First step at which the running mean is ≤ `target`; infinite for a run that was
+        censored.
+        """
+        return float(steps_to_reach(self.loss.astype(float)[None], target, window)[0])
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All runs of one study: `name`, its `configuration`, and its `curves`."""
+
+    name: str
+    configuration: Mapping
+    curves: tuple[Curve, ...]
+
+    @property
+    def digest(self) -> str:
+        """A short hash of name and configuration."""
+        return digest(self.name, self.configuration)
+
+    def rates(self) -> dict[str, float]:
+        """The rate at which each rule was judged, in the study's order."""
+        judged = {curve.rule: curve.rate for curve in self.curves if curve.part == "curve"}
+        return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
+
+    def runs(self, rule: str) -> list[Curve]:
+        """The judged runs of `rule`, in the order of their seeds, of seeds that every rule has
+        run.
+        """
+        kept = self.seeds()
+        found = [c for c in self.curves if c.part == "curve" and c.rule == rule and c.seed in kept]
+        return sorted(found, key=lambda curve: curve.seed)
+
+    def seeds(self) -> list[int]:
+        """Seeds that every rule has run."""
+        judged = [curve for curve in self.curves if curve.part == "curve"]
+        rules = {curve.rule for curve in judged}
+        seeds = {curve.seed for curve in judged}
+        have = {(curve.rule, curve.seed) for curve in judged}
+        return sorted(seed for seed in seeds if all((rule, seed) in have for rule in rules))
+
+    def trials(self, rule: str) -> list[Curve]:
+        """The trials of `rule`, in the order of their rates."""
+        found = [c for c in self.curves if c.part == "trial" and c.rule == rule]
+        return sorted(found, key=lambda curve: curve.rate)
+
+    def hours(self) -> float:
+        """Processor hours of all runs together."""
+        return sum(curve.seconds for curve in self.curves) / 3600
+
+    def save(self, path: Path) -> None:
+        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`
+        bytes.
+        """
+        rows, arrays = [], {}
+        for k, curve in enumerate(self.curves):
+            rows.append({key: getattr(curve, key) for key in _PLAIN})
+            named = {key: getattr(curve, key) for key in (*STEPWISE, "evaluated_at")}
+            for group in GROUPS:
+                named |= {f"{group}/{key}": v for key, v in getattr(curve, group).items()}
+            arrays |= {f"{k}/{key}": np.asarray(values) for key, values in named.items()}
+        head = {"schema": SCHEMA, "name": self.name, "digest": self.digest}
+        text = files.dumps(head | {"configuration": dict(self.configuration), "curves": rows})
+        content = io.BytesIO()
+        np.savez_compressed(content, json=np.array(text), **arrays)
+        if content.tell() > LARGEST:
+            raise ValueError(f"{path} would take {content.tell():,} bytes, at most {LARGEST:,}")
+        files.write(Path(path), content.getvalue())
+
+
+def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
+    """A loss as it is kept: a trial's in half precision, where the largest number is 65,504."""
+    return loss.clip(max=6e4).astype(np.float16) if trial else loss.astype(np.float32)
+
+
+_PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds")
+
+
+def digest(name: str, configuration: Mapping) -> str:
+    """A short hash of a study's `name` and `configuration`."""
+    plain = json.loads(files.dumps({"name": name, "configuration": dict(configuration)}))
+    return files.sha256(json.dumps(plain, sort_keys=True).encode())
+
+
+def load(path: Path, configuration: Mapping | None = None) -> Curves:
+    """The curves that `Curves.save` wrote to `path`.
+
+    Raises FileNotFoundError where there is none; ValueError for a file that is truncated or no
+    curve file, for another schema, and, where `configuration` is given, for curves of another one,
+    naming what differs.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} is not there; `python -m lib.training study` makes it")
+    try:
+        # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
+        with open(path, "rb") as stream, np.load(stream) as file:
+            head = json.loads(str(file["json"]))
+            arrays = {name: file[name] for name in file.files if name != "json"}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is not a curve file that can be read ({error}); fetch it again or run the study"
+        ) from error
+    if head.get("schema") != SCHEMA:
+        raise ValueError(
+            f"{path} has schema {head.get('schema')}, this code reads {SCHEMA}; check out the commit that"
+            " wrote it or run the study again"
+        )
+    found = Curves(head["name"], head["configuration"], tuple(_curves(head["curves"], arrays)))
+    if found.digest != head["digest"]:
+        raise ValueError(f"{path} does not have the configuration that its digest states")
+    if configuration is not None:
+        expected = json.loads(files.dumps(dict(configuration)))
+        if unlike := differences(flat(found.configuration), flat(expected)):
+            raise ValueError(f"{path} is of another configuration: {'; '.join(unlike[:5])}")
+    return found
+
+
+def _curves(rows, arrays):
+    for k, row in enumerate(rows):
+        mine = {
+            name.split("/", 1)[1]: values
+            for name, values in arrays.items()
+            if name.split("/", 1)[0] == str(k)
+        }
+        groups = {group: {} for group in GROUPS}
+        for name in [name for name in mine if "/" in name]:
+            group, key = name.split("/", 1)
+            groups[group][key] = mine.pop(name)
+        yield Curve(**row, **mine, **groups)
+
+
+def kept(name: str, needed: bool = False) -> Curves | None:
+    """The committed curves of the study `name`; None, with one printed sentence, where there are
+    none, or where they are `needed` the FileNotFoundError of `load`."""
+    path = files.ROOT / "figures" / "desk" / f"{name}.npz"
+    if needed or path.exists():
+        return load(path)
+    print(f"the study {name} has no committed curves yet: python -m lib.training study {name}")
+    return None

@@ -1,0 +1,179 @@
+"""Paper A's Figures 6 and 7 and paper C's vision experiment as studies."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from lib.data import images
+from lib.networks import VisionTransformer
+from lib.networks.weight_statistics import hoyer, matrices
+from lib.training import loop
+from lib.training.augmentation import AugmentedBatches, Resize
+from lib.training.batches import Batches
+from lib.training.study import Problem, Study
+
+SHOWN = 2_000  # test images at the points of a run; its end takes them all
+CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
+PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
+
+
+def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transform) -> np.ndarray:
+    """Which of the rows are classified correctly, as packed bits."""
+    with torch.no_grad():
+        hits = [
+            model(transform(rows)).argmax(1) == expected
+            for rows, expected in zip(inputs.split(1000), labels.split(1000), strict=True)
+        ]
+    return np.packbits(torch.cat(hits).numpy())
+
+
+def classify(
+    name: str, rows: int, grid: int, shape: dict, batch: int, demo: bool = False
+) -> Problem:
+    """The ViT for small data sets on the first `rows` training images of `name`, `grid` x `grid`
+    patches, no augmentation.
+    """
+    train = images.load(name, "train", rows=rows, demo=demo)
+    test = images.load(name, "test", demo=demo)
+    standardise = train.standardise()
+    channels, size = train.images.shape[1:3]
+    patch = size // grid
+    judge = loop.classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
+    return Problem(
+        build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape),
+        batches=lambda seed, tuning: Batches(train.images, train.labels, batch, seed, standardise),
+        evaluate=lambda seed, tuning: judge,
+        finish=lambda seed: (
+            lambda model: {
+                "test_correct": correct(model, test.images, test.labels, standardise),
+                "test_rows": np.array(len(test)),
+            }
+        ),
+        about={
+            "data": images.identity(name, demo=demo),
+            "rows": rows,
+            "test_rows": len(test),
+            "network": f"ViT with SPT and LSA, patch {patch}, {shape}",
+        },
+    )
+
+
+def augmented(
+    rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int, demo: bool = False
+) -> Problem:
+    """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images."""
+    whole, test = (
+        images.load("cifar10", "train", rows=rows + held_out, demo=demo),
+        images.load("cifar10", "test", demo=demo),
+    )
+    train, rest = whole.first(rows), (whole.images[rows:], whole.labels[rows:])
+    transform = Resize(train.standardise(), size)
+    control = loop.classification(train.images[:CONTROL], train.labels[:CONTROL], transform)
+    judges = {
+        True: loop.classification(*rest, transform),
+        False: loop.classification(test.images[:SHOWN], test.labels[:SHOWN], transform),
+    }
+
+    def evaluate(seed: int, tuning: bool) -> Callable:
+        def judge(model: nn.Module) -> dict[str, float]:
+            mine = {f"control_{key.removeprefix('test_')}": v for key, v in control(model).items()}
+            return judges[tuning](model) | mine | sparsity(model)
+
+        return judge
+
+    def finish(seed: int) -> Callable:
+        def end(model: nn.Module) -> dict[str, np.ndarray]:
+            hits = correct(model, test.images, test.labels, transform)
+            return {"test_correct": hits, "test_rows": np.array(len(test))} | histogram(model)
+
+        return end
+
+    return Problem(
+        build=lambda: VisionTransformer(size, patch, 3, train.classes, **shape, **PLAIN),
+        batches=lambda seed, tuning: AugmentedBatches(
+            train.images, train.labels, batch, seed, transform
+        ),
+        evaluate=evaluate,
+        finish=finish,
+        about={
+            "data": images.identity("cifar10", demo=demo),
+            "rows": rows,
+            "held_out": held_out,
+            "test_rows": len(test),
+            "network": f"plain ViT on {size} pixels, patch {patch}, {shape}",
+        },
+    )
+
+
+def sparsity(model: nn.Module) -> dict[str, float]:
+    """The Hoyer index of every weight matrix, "hoyer.<name>", and their median, "hoyer"."""
+    found = {f"hoyer.{name}": hoyer(W) for name, W in matrices(model).items()}
+    return found | {"hoyer": float(np.median(list(found.values())))}
+
+
+EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of weight histograms
+
+
+def histogram(model: nn.Module) -> dict[str, np.ndarray]:
+    """How many entries of all weight matrices fall into each bin of `EDGES`, below and above
+    included.
+    """
+    sizes = np.concatenate([np.abs(W).ravel() for W in matrices(model).values()])
+    return {"histogram": np.histogram(np.clip(sizes, EDGES[0], EDGES[-1]), EDGES)[0]}
+
+
+MNIST = Study(
+    name="mnist",
+    problem=partial(
+        classify, "mnist", 10_000, 4, dict(width=32, depth=2, heads=4, hidden=64), batch=50
+    ),
+    rates={
+        "SGD": (0.03, 0.1, 0.3, 1.0),
+        "Adam": (1e-3, 3e-3, 1e-2, 3e-2),
+        "SPS": (0.3, 1.0, 3.0, 10.0),
+        "SNGD": (0.05, 0.1, 0.2, 0.4),
+    },
+    horizon=4_000,
+    batch=50,
+    window=200,
+    targets=(0.3, 0.2, 0.1),
+    stop=lambda found: found["recent_loss"] <= 0.07,
+    stop_words="mean loss of 100 steps at most 0.07",
+)
+CIFAR10 = Study(
+    name="cifar10",
+    problem=partial(
+        classify, "cifar10", 5_000, 4, dict(width=48, depth=3, heads=4, hidden=96), batch=50
+    ),
+    rates={
+        "SGD": (0.03, 0.1, 0.3, 1.0),
+        "Adam": (3e-4, 1e-3, 3e-3, 1e-2),
+        "SPS": (0.1, 0.3, 1.0, 3.0),
+        "SNGD": (0.05, 0.1, 0.2, 0.4),
+    },
+    cap=3.0,
+    horizon=4_000,
+    batch=50,
+    window=200,
+    targets=(1.0, 0.5, 0.25),
+    stop=lambda found: found["recent_loss"] <= 0.2,
+    stop_words="mean loss of 100 steps at most 0.2",
+    walk=True,
+)
+VIT = Study(
+    name="vit",
+    problem=partial(
+        augmented, 10_000, 2_000, 32, 8, dict(width=48, depth=3, heads=4, hidden=96), batch=50
+    ),
+    rates={"Adam": (3e-4, 1e-3, 3e-3, 1e-2), "l1.1": (0.05, 0.1, 0.2, 0.4)},
+    horizon=6_000,
+    batch=50,
+    window=200,
+    targets=(1.6, 1.4, 1.2),
+    stop=lambda found: False,
+    stop_words="never",
+    criterion="accuracy",
+)

@@ -1,0 +1,215 @@
+"""The papers' real-data claims on invented curves: the true world is told, a wrong one is caught."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lib.papers.a import speed, speed_figure
+from lib.papers.c import reviews, reviews_figure, vision
+from lib.training import curves as curve_files
+from lib.training.curves import Curves
+from tests.training.worlds import configuration, curve, race
+
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+
+
+def words(table):
+    return {claim.id: claim.verdict for claim in table if claim.verdict}
+
+
+def test_figure_6_in_its_world_and_in_the_opposite_one():
+    world = race({"SGD": 0.03, "Adam": 0.03, "SNGD": 0.02})
+    assert words(speed.vision_table(world, "fig6")) == {
+        "fig6.sngd": REPRODUCED,
+        "fig6.adam": REPRODUCED,
+    }
+    other = race({"SGD": 0.03, "Adam": 0.06, "SNGD": 0.05})
+    assert words(speed.vision_table(other, "fig6")) == {
+        "fig6.sngd": NOT_REPRODUCED,
+        "fig6.adam": NOT_REPRODUCED,
+    }
+
+
+def test_figure_1_in_its_world_and_where_all_rules_are_alike():
+    world = race({"SGD": 0.02, "Adam": 0.05, "SPS": 0.04, "SNGD": 0.04})
+    assert set(words(speed.language_table(world, "fig1")).values()) == {REPRODUCED}
+    alike = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.03})
+    assert set(words(speed.language_table(alike, "fig1")).values()) == {NOT_REPRODUCED}
+
+
+def test_two_seeds_or_a_target_that_nobody_reaches_decide_nothing():
+    few = race({"SGD": 0.02, "Adam": 0.05, "SPS": 0.04, "SNGD": 0.04}, seeds=2)
+    assert set(words(speed.language_table(few, "fig1")).values()) == {UNDECIDED}
+    far = race({"SGD": 0.02, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.03}, targets=[1e-6])
+    assert set(words(speed.language_table(far, "fig1")).values()) == {UNDECIDED}
+
+
+def test_the_ratio_is_that_of_steps_counted_by_hand():
+    world = race({"SGD": 0.02, "Adam": 0.04}, seeds=3)
+    found = speed.ratio(world, "Adam", 0.5).values
+    for seed, value in enumerate(found):
+        counts = []
+        for rule in ("Adam", "SGD"):
+            loss = world.runs(rule)[seed].loss.astype(float)
+            means = [loss[k - 5 : k].mean() for k in range(5, len(loss))]
+            counts.append(5 + next(k for k, mean in enumerate(means) if mean <= 0.5))
+        assert value == pytest.approx(counts[0] / counts[1])
+
+
+def test_a_step_off_its_equation_is_seen():
+    world = race({"SGD": 0.03, "SPS": 0.03, "SNGD": 0.03})
+    assert all(claim.holds for claim in speed.formulas(world))
+    wrong = []
+    for run in world.curves:
+        half = 0.5 if run.rule == "SPS" else 1.001  # SPS without its 1/2, SNGD a thousandth too long
+        wrong.append(dataclasses.replace(run, step_size=(half * run.step_size).astype(np.float32)))
+    found = speed.formulas(dataclasses.replace(world, curves=tuple(wrong)))
+    assert not any(claim.holds for claim in found)
+
+
+def grown(factor):
+    """Curves of SGD and SNGD whose one layer grows by `factor`, after steps of length 1 in all."""
+    world = race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True)
+    rng = np.random.default_rng(2)
+    norms = lambda: np.array([2.0, 2.0 * factor * rng.uniform(0.999, 1.001)])
+    kept = [
+        dataclasses.replace(
+            run,
+            weight_norms={"w.weight": norms(), "norm.weight": np.array([1.0, 0.1])},
+            walked={"w.weight": np.array([0.0, 3.0 * 4.0]), "norm.weight": np.zeros(2)},
+        )
+        for run in world.curves
+    ]
+    return dataclasses.replace(world, curves=tuple(kept))
+
+
+def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
+    assert words(speed.vision_table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
+    assert words(speed.vision_table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
+    assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([2.0] * 5)
+    assert speed.layers(grown(1.2)) == ["w.weight"]  # no vector among them
+
+
+def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
+    world = race({"SGD": 0.03, "SPS": 0.03})
+    assert set(speed.edges(world)) == {"SGD", "SPS"}  # judged at 0.1, tried at 0.1 and 0.2
+
+
+def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
+    """Curves of three rules: l1.1 ahead by `gap`, with fewer large entries and fewer tokens used."""
+    rng, runs = np.random.default_rng(3), []
+    ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
+    hard = rng.random(20_000)
+    for rule, lead in ahead.items():
+        for seed in range(seeds):
+            noise = rng.normal(0, 0.001)
+            hits = hard < 0.8 + lead + noise
+            part = 0.1 * (shrink if rule == "l1.1" else 1) * rng.uniform(0.99, 1.01)
+            trained = np.array([0.5, 0.7, 0.9 - 0.01 * seed])
+            metrics = {"training_accuracy": trained, "test_accuracy": np.array([0.5, 0.7, 0.8])}
+            for name in ("hoyer", "above_90", "above_50", "above_006"):
+                for key in reviews.PARTS:
+                    end = 0.2 - part if name == "hoyer" else part
+                    metrics[f"{name}.{key}"] = np.array([0.1, (0.1 + end) / 2, end])
+            used = 10 * (sharper if rule == "l1.1" else 1) * rng.uniform(0.9, 1.1, (40, 2))
+            end = {
+                "test_correct": np.packbits(hits),
+                "test_rows": np.array(len(hits)),
+                "training_accuracy": np.array(trained[-1]),
+                "present": np.full(40, 20),
+            }
+            maps = rng.dirichlet(np.ones(6), (2, 2))
+            for when in ("start", "last"):
+                end |= {f"{when}.tokens_used": used, f"{when}.maps": maps}
+                end |= {f"{when}.histogram.{key}": rng.integers(1, 9, 70) for key in reviews.PARTS}
+            points = np.array([0, 10, 20])
+            runs.append(
+                curve(rule, seed, np.full(20, 0.5), metrics=metrics, end=end, evaluated_at=points)
+            )
+        runs.append(curve(rule, 100, np.full(20, 0.5), "trial", metrics=metrics))
+    return Curves("imdb", configuration(ahead, 20), tuple(runs))
+
+
+def test_imdb_in_its_world_and_in_the_opposite_one():
+    world, other = reviews_world(), reviews_world(gap=-0.02, shrink=1.3, sharper=1.5)
+    for table in (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table):
+        assert set(words(table(world)).values()) == {REPRODUCED}
+        assert set(words(table(other)).values()) == {NOT_REPRODUCED}
+        assert set(words(table(reviews_world(seeds=2))).values()) == {UNDECIDED}
+
+
+def test_a_network_that_is_too_small_does_not_speak():
+    poor = []
+    for run in reviews_world().curves:
+        if run.part == "curve":
+            hits = np.arange(20_000) < 20_000 * (0.7 + 0.01 * (run.rule == "l1.1"))
+            run = dataclasses.replace(run, end={**run.end, "test_correct": np.packbits(hits)})
+        poor.append(run)
+    table = reviews.accuracy_table(dataclasses.replace(reviews_world(), curves=tuple(poor)))
+    assert set(words(table).values()) == {UNDECIDED}
+
+
+def test_values_at_matched_accuracy_lie_between_the_evaluations():
+    world = reviews_world()
+    run = world.runs("l2")[0]
+    assert reviews.at_level(run, "hoyer.K", 0.8, "training_accuracy") == pytest.approx(
+        (run.metrics["hoyer.K"][1] + run.metrics["hoyer.K"][2]) / 2
+    )
+    assert np.isnan(reviews.at_level(run, "hoyer.K", 0.99, "training_accuracy"))
+    assert reviews.at_level(run, "hoyer.K", 0.4, "training_accuracy") == run.metrics["hoyer.K"][0]
+
+
+def vision_world(gap, early, sparse):
+    rng, runs = np.random.default_rng(4), []
+    hard = rng.random(20_000)
+    for rule in vision.RULES:
+        lead = rule == "Adam"
+        for seed in range(5):
+            hits = hard < 0.6 + gap * lead + rng.normal(0, 0.001)
+            first = 0.3 + early * lead + rng.normal(0, 0.005)
+            index = 0.3 + sparse * (not lead) + rng.normal(0, 0.002)
+            loss = np.array([2.3, 1.5, 1.0 - 0.1 * lead])
+            metrics = {"test_accuracy": np.array([0.1, first, 0.6]), "control_loss": loss}
+            metrics["hoyer"] = np.array([0.2, (0.2 + index) / 2, index])
+            end = {"test_correct": np.packbits(hits), "test_rows": np.array(len(hits))}
+            end["histogram"] = rng.integers(1, 9, 70)
+            points = np.array([0, 10, 20])
+            runs.append(
+                curve(rule, seed, np.full(20, 1.0), metrics=metrics, end=end, evaluated_at=points)
+            )
+        runs.append(curve(rule, 100, np.full(20, 1.0), "trial", metrics=metrics))
+    return Curves("vit", configuration(vision.RULES, 20), tuple(runs))
+
+
+def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
+    assert set(words(vision.table(vision_world(0.0, 0.05, 0.1))).values()) == {REPRODUCED}
+    other = vision.table(vision_world(0.05, -0.05, -0.1))
+    assert set(words(other).values()) == {NOT_REPRODUCED}
+
+
+def test_every_figure_is_drawn_from_curves_alone_and_its_caption_says_the_verdicts(tmp_path):
+    world = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.02})
+    world.save(tmp_path / "a.npz")
+    again = curve_files.load(tmp_path / "a.npz")
+    table = speed.vision_table(again, "fig6")
+    assert len(speed_figure.draw(again).axes) == 6
+    assert "fig6.sngd reproduced" in speed_figure.caption("Figure 6", again, table)
+    text = reviews_world()
+    figures = (
+        reviews_figure.accuracy_figure,
+        reviews_figure.sparsity_figure,
+        reviews_figure.attention_figure,
+    )
+    for figure in figures:
+        assert figure(text).axes
+    caption = reviews_figure.caption(text, reviews.accuracy_table(text))
+    assert "imdb.l1.1.l2 reproduced" in caption and "DEMO DATA" in caption
+    assert reviews_figure.vision_figure(vision_world(0, 0.1, 0.1)).axes
+
+
+def test_numbers_of_a_record_are_recomputed_exactly():
+    world = race({"SGD": 0.03, "Adam": 0.05})
+    assert speed.numbers(world) == speed.numbers(world)
+    assert speed.numbers(world)["adam_steps_ratio"].value == pytest.approx(0.6, abs=0.06)
+    assert speed.numbers(world)["processor_hours"].value == pytest.approx(14 * 36 / 3600)

@@ -1,0 +1,109 @@
+"""Curve files: what is written is read, and what cannot be used is named."""
+
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+
+from lib import files
+from lib.training import curves as module
+from lib.training.curves import Curves, load
+from tests.training.worlds import configuration, curve, race
+
+
+def test_what_is_written_is_read(tmp_path):
+    whole = race({"SGD": 0.02, "SNGD": 0.03})
+    whole.save(tmp_path / "a.npz")
+    found = load(tmp_path / "a.npz", whole.configuration)
+    assert found.digest == whole.digest and len(found.curves) == len(whole.curves)
+    for mine, theirs in zip(found.curves, whole.curves, strict=True):
+        assert (mine.rule, mine.part, mine.seed, mine.cap) == (
+            theirs.rule, theirs.part, theirs.seed, theirs.cap,
+        )  # fmt: skip
+        np.testing.assert_array_equal(mine.loss, theirs.loss)
+        np.testing.assert_array_equal(mine.step_size, theirs.step_size)
+        np.testing.assert_equal(dict(mine.end), dict(theirs.end))
+
+
+def test_the_same_curves_give_the_same_bytes(tmp_path):
+    whole = race({"SGD": 0.02})
+    whole.save(tmp_path / "a.npz")
+    load(tmp_path / "a.npz").save(tmp_path / "b.npz")
+    assert load(tmp_path / "b.npz").digest == whole.digest
+
+
+def test_only_seeds_that_every_rule_has_run_count():
+    whole = race({"SGD": 0.02, "Adam": 0.03}, seeds=3)
+    cut = [c for c in whole.curves if not (c.rule == "Adam" and c.seed == 1 and c.part == "curve")]
+    found = dataclasses.replace(whole, curves=tuple(cut))
+    assert found.seeds() == [0, 2]
+    assert [run.seed for run in found.runs("SGD")] == [0, 2]
+    assert len(found.trials("SGD")) == 2
+
+
+def test_steps_to_a_target_are_those_of_the_running_mean():
+    run = curve("SGD", 0, [4.0, 3.0, 2.0, 1.0, 0.0])
+    assert run.steps_to(2.0, 3) == 4  # (3 + 2 + 1) / 3
+    assert run.steps_to(0.5, 3) == np.inf
+
+
+def test_curves_of_another_configuration_are_refused_by_name(tmp_path):
+    whole = race({"SGD": 0.02})
+    whole.save(tmp_path / "a.npz")
+    other = configuration(["SGD"], 400)
+    with pytest.raises(ValueError, match="horizon is 200 in it and 400 here"):
+        load(tmp_path / "a.npz", other)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.98])
+def test_a_truncated_file_is_said_to_be_one(tmp_path, kept):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    content = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(ValueError, match="not a curve file that can be read"):
+        load(tmp_path / "a.npz")
+
+
+def rewritten(path, change):
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    head = json.loads(str(arrays["json"]))
+    change(head)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **(arrays | {"json": np.array(files.dumps(head))}))
+    path.write_bytes(stream.getvalue())
+
+
+def test_an_older_schema_and_a_changed_configuration_are_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    race({"SGD": 0.02}).save(path)
+    rewritten(path, lambda head: head.update(schema=0))
+    with pytest.raises(ValueError, match="schema 0, this code reads 1"):
+        load(path)
+    race({"SGD": 0.02}).save(path)
+    rewritten(path, lambda head: head["configuration"].update(horizon=7))
+    with pytest.raises(ValueError, match="digest"):
+        load(path)
+
+
+def test_a_missing_file_says_how_it_is_made(tmp_path):
+    with pytest.raises(FileNotFoundError, match="lib.training study"):
+        load(tmp_path / "none.npz")
+
+
+def test_a_file_over_its_limit_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGEST", 1000)
+    with pytest.raises(ValueError, match="at most 1,000"):
+        race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_overflowing_loss_of_a_trial_stays_finite():
+    assert np.isfinite(module._narrow(np.array([1.0, 1e30]), trial=True)).all()
+
+
+def test_rates_are_those_of_the_judged_runs_in_the_order_of_the_study():
+    runs = (curve("SGD", 0, [1.0], rate=0.3), curve("SGD", 100, [1.0], "trial", 0.7))
+    assert Curves("x", configuration(["SGD"], 1), runs).rates() == {"SGD": 0.3}

@@ -1,0 +1,103 @@
+"""Intervals of paired runs and the words they carry, against hand computation and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from lib.training import verdicts
+from lib.training.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
+
+
+def interval(low, high):
+    return Interval(np.array([low, high]), low, high)
+
+
+def test_the_interval_is_that_of_a_paired_t_test():
+    values = np.array([0.3, -0.1, 0.4, 0.2, 0.5])
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    found = verdicts.mean_interval(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.median == 0.3
+
+
+def test_ratios_are_compared_on_a_logarithmic_scale():
+    ratios = np.array([0.5, 0.6, 0.8])
+    found, turned = verdicts.ratio_interval(ratios), verdicts.ratio_interval(1 / ratios)
+    assert (found.low, found.high) == pytest.approx((1 / turned.high, 1 / turned.low))
+
+
+def test_a_finite_test_set_widens_the_interval():
+    values = np.array([0.01, 0.02, 0.03])
+    alone, wide = verdicts.mean_interval(values), verdicts.mean_interval(values, 0.02**2)
+    half = math.hypot((alone.high - alone.low) / 2, stats.norm.ppf(0.975) * 0.02)
+    assert wide.high - wide.low == pytest.approx(2 * half)
+
+
+def test_the_interval_holds_the_truth_in_95_of_100_worlds():
+    rng = np.random.default_rng(0)
+    worlds = [verdicts.mean_interval(rng.normal(1.0, 2.0, 5)) for _ in range(2000)]
+    share = np.mean([found.low <= 1 <= found.high for found in worlds])
+    assert abs(share - 0.95) < 0.015  # three standard errors
+
+
+@pytest.mark.parametrize(
+    ("ends", "faster", "slower", "no_gain"),
+    [
+        ((0.4, 0.7), REPRODUCED, NOT_REPRODUCED, NOT_REPRODUCED),
+        ((0.85, 0.95), REPRODUCED, NOT_REPRODUCED, REPRODUCED),
+        ((0.9, 1.1), NOT_REPRODUCED, NOT_REPRODUCED, REPRODUCED),
+        ((0.5, 1.4), UNDECIDED, UNDECIDED, UNDECIDED),
+        ((0.7, 0.9), REPRODUCED, NOT_REPRODUCED, UNDECIDED),
+        ((1.1, 1.2), NOT_REPRODUCED, REPRODUCED, REPRODUCED),
+        ((1.4, 3.0), NOT_REPRODUCED, REPRODUCED, REPRODUCED),
+    ],
+)
+def test_words_of_speed(ends, faster, slower, no_gain):
+    ratio = interval(*ends)
+    assert (verdicts.faster(ratio), verdicts.slower(ratio)) == (faster, slower)
+    assert verdicts.no_gain(ratio) == no_gain
+
+
+def test_words_of_differences():
+    assert verdicts.above(interval(0.1, 0.2)) == REPRODUCED
+    assert verdicts.above(interval(-0.1, 0.2)) == UNDECIDED
+    assert verdicts.above(interval(-0.2, 0.0)) == NOT_REPRODUCED
+    assert verdicts.equivalent(interval(-0.01, 0.014), 0.015) == REPRODUCED
+    assert verdicts.equivalent(interval(-0.02, 0.014), 0.015) == UNDECIDED
+    assert verdicts.equivalent(interval(0.016, 0.03), 0.015) == NOT_REPRODUCED
+
+
+def test_censored_runs_open_the_end_that_they_do_not_support():
+    steps, reference = np.array([50.0, 60.0, 55.0]), np.array([90.0, np.inf, 95.0])
+    found = verdicts.steps_ratio(steps, reference, 100)
+    assert found.low == 0 and found.high < 1 and "reference 1" in found.note
+    turned = verdicts.steps_ratio(reference, steps, 100)
+    assert turned.high == math.inf and turned.low > 1
+    assert verdicts.slower(turned) == REPRODUCED  # the runs that got there took longer as well
+    nothing = verdicts.steps_ratio(np.full(3, np.inf), np.full(3, np.inf), 100)
+    assert {verdicts.faster(nothing), verdicts.slower(nothing)} == {UNDECIDED}
+
+
+@given(st.lists(st.floats(1, 99), min_size=3, max_size=5), st.integers(0, 2))
+def test_censoring_never_gives_a_word_that_the_whole_run_would_contradict(steps, place):
+    """A run cut off at the horizon would have needed more: "faster" must not hang on it."""
+    steps = np.array(steps)
+    cut = steps.copy()
+    cut[place] = np.inf
+    assert verdicts.faster(verdicts.steps_ratio(cut, np.full(len(cut), 50.0), 100)) != REPRODUCED
+
+
+@pytest.mark.parametrize("bad", [[1.0], [[1.0, 2.0]]])
+def test_one_seed_gives_no_interval(bad):
+    with pytest.raises(ValueError, match="two seeds or more"):
+        verdicts.mean_interval(np.array(bad))
+
+
+@pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, np.inf], [1.0, -2.0]])
+def test_ratios_must_be_positive(bad):
+    with pytest.raises(ValueError, match="positive and finite"):
+        verdicts.ratio_interval(np.array(bad))
