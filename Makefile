@@ -10,10 +10,11 @@ STAMP := $(VENV)/.installed
 # What a finished set-up depends on: the lock, the project file and the place (an editable install knows its path).
 STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
-.PHONY: help figures test bench mutate site setup install lock notebooks clean
+.PHONY: help figures test falsify bench mutate site setup install lock notebooks clean
 help:
 	@echo "make figures [SCALE=demo|desk|paper] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
+	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
 	@echo "make bench                     speed, as ratios against plain references"
 	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
 	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
@@ -25,6 +26,9 @@ figures: setup
 
 test: setup
 	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+
+falsify: setup
+	@$(PY) -m lib.papers.falsify $(ARGS)
 
 bench: setup
 	@$(PY) -m tests.benchmarks $(ARGS)

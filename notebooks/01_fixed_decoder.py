@@ -44,7 +44,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.dynamics import rules
 from lib.papers import fits
-from lib.papers.a import fixed_head
+from lib.papers.a import fixed_head, gradient_cone
 
 run = record.start("01_fixed_decoder", "A", globals())
 plots.set_style()
@@ -107,10 +107,11 @@ def check(name):
     late = steps / 2
     return claims.Table([
         fixed_head.svm_certificate(target),
-        *(fixed_head.lemma5(history[rule], rule) for rule in update_rules),
-        *(fixed_head.lemma6(history[rule], rule, data, target, "W_mm") for rule in update_rules),
-        *fixed_head.lemma7(history["NGD"], ngd_step, data, target),
-        *fixed_head.theorem1(history["NGD"], "W_mm", since=steps / 10),
+        *(claim for rule in update_rules for claim in fixed_head.lemma5(history[rule], rule)),
+        gradient_cone.lemma6(data, target),
+        *fixed_head.lemma7(history["NGD"], ngd_step),
+        fixed_head.direction(history["NGD"], "NGD", "W_mm", steps / 10, "Theorem 1")[0],
+        fixed_head.still_falls(history["NGD"], "NGD", "W_mm", steps / 10, "Theorem 1"),
         fixed_head.margin_growth(history["NGD"], "NGD", ngd_step * margin, late),
         fixed_head.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), late),
         fixed_head.margin_growth(history["Polyak, no cap"], "Polyak, no cap", np.full(seeds, 0.5), late),

@@ -109,10 +109,11 @@ table = claims.Table([
     *joint_training.growth(decayed, "NGD, decay", 1 - exponent, last_decade),
     *joint_training.growth(ngd, "NGD", 1, last_decade),
     *joint_training.theorem2(decayed, ngd_step, head_svm, last_decade),
-    *joint_training.theorem3(decayed, ngd_step, "W_mm", data, attention_svm, since=100),
-    joint_training.theorem4(decayed, data, head_svm, since=1),
+    *joint_training.theorem3(decayed, "W_mm", last_decade),
+    *joint_training.theorem4(decayed, data, head_svm, since=1),
+    joint_training.head_direction(decayed, "u_mm", last_decade),
     joint_training.lemma12(decayed, ngd_step),
-    *joint_training.lemma13(decayed, data, ngd_step),
+    *joint_training.lemma13(decayed, data, last_decade),
 ])  # fmt: skip
 table
 

@@ -78,7 +78,7 @@ collected += ledger_rows.other_loss_rows(sizes)
 # $\delta = 0.1$. Lemmas 2, 6 and 9 speak of every $W$: they are put to the worst $W$ that a search finds.
 
 # %%
-collected += ledger_rows.data_rows(sizes)
+collected += [*ledger_rows.data_rows(sizes), *ledger_rows.worst_weights_rows(sizes)]
 
 # %% [markdown]
 # ## Joint training

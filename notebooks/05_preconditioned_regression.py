@@ -97,7 +97,7 @@ small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
 algebra = claims.Table([
     *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
     theorems.integrability_threshold(data.problems[0]),
-    *theorems.one_point(regression.random_regression(0, 3, 5, signal, noise, floor), searches),
+    *theorems.one_point(theorems.curvatures(regression.random_regression(0, 3, 5, signal, noise, floor), searches)),
     theorems.descent_lemma(data.problems[0]),
 ])  # fmt: skip
 algebra

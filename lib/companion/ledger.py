@@ -72,13 +72,14 @@ def power_path(slug: str) -> Path:
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """The rows with what they catch, as `make falsify` measured it; None where it did not."""
+    """The rows with what they catch, as `make falsify` measured it at small size.
+
+    None where it did not, or where a row fails already in the true world of that size.
+    """
     path = power_path(slug)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return [
-        replace(row, catches=tuple(known[row.id]["catches"]) if row.id in known else None)
-        for row in ledger
-    ]
+    caught = {id: tuple(of["catches"]) for id, of in known.items() if of["holds"]}
+    return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
 
 def catches(row: Claim) -> str:
@@ -156,7 +157,10 @@ def markdown(ledger: Iterable[Claim], paper: Mapping[str, Statement], heading: s
 
 
 def save(ledger, paper: Mapping[str, Statement], slug: str, scale: str, heading: str) -> Path:
-    """Write the Markdown beside the figure's record, <figures>/<scale>/<slug>.md; return its path."""
+    """Write the Markdown beside the figure's record, <figures>/<scale>/<slug>.md.
+
+    Return its path.
+    """
     path = folder("figures") / scale / f"{slug}.md"
     write(path, markdown(ledger, paper, heading).encode())
     return path

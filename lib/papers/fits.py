@@ -38,7 +38,9 @@ def power_fit(x, y) -> tuple[float, float]:
 def geometric_phase(
     iterations: np.ndarray, excess: np.ndarray, floor: float, above: float = 10.0
 ) -> tuple[float, float]:
-    """Slope of log excess (K,) per iteration and R^2 of the line, from the first record down to `above` x floor."""
+    """Slope of log excess (K,) per iteration and R^2 of the line, from the first record down to
+    `above` x floor.
+    """
     reached = excess <= above * floor
     end = reached.argmax() if reached.any() else len(excess)
     t, y = iterations[:end], np.log(excess[:end])

@@ -27,7 +27,6 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
     "tokens tilted": ("{:g} %", (0.05, 0.3, 1.0)),
     "p off": ("{:+g}", (0.1, -0.1, 0.5, -0.5)),
     "label turned": ("one sample", (1.0,)),
-    "selection exchanged": ("all samples", (1.0,)),
     "cap ignored": ("wholly", (1.0,)),
     "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
     "identity for the preconditioner": ("wholly", (1.0,)),
@@ -92,7 +91,10 @@ class World:
         return Target(turned.reshape(value.shape), solution.norm * factor, solution.margins)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
-        """The rule with step size, or p, off by `size`; Polyak's step off by 100 % lacks its 1/2."""
+        """The rule with step size, or p, off by `size`.
+
+        Polyak's step off by 100 % lacks its 1/2.
+        """
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorRule):
             off = max(1.01, rule.p + self.of("p off"))
@@ -120,17 +122,22 @@ class World:
             return replace(tokens, X=tokens.X + tilt * size * common)
         return tokens
 
-    def selected(self, tokens: TokenSet, seeds: Sequence[int]) -> np.ndarray:
-        """The selection whose SVM is the end point: the opt tokens, or others at random."""
-        if not self.of("selection exchanged"):
-            return tokens.opt
-        _, n, T, _ = tokens.shape
-        return (
-            tokens.opt + np.stack([stream(s, "selection").integers(1, T, n) for s in seeds])
-        ) % T
+    def trained(self) -> "World":
+        """The world as training meets it: the true one where only end points or curves are off."""
+        return self if self.family in ("step off", "label turned", "tokens tilted") else World()
 
     def history(self, history: History) -> History:
-        """The run with every curve's exponent in t off by `size`, right at the last record."""
+        """The run as this world sees it, of one trained with the targets of `around`.
+
+        Its target is the one that this world names; every curve's exponent in t is off by `size`,
+        right at the last record.
+        """
+        suffix = f"@{size:g}" if (size := self.of("target rotated")) else ""
+        measures = ("direction_error", "alignment", "descent")
+        for name in (*measures, *(f"head_{name}" for name in measures[:2])):
+            known = getattr(history, name)
+            own = {key: known.get(key + suffix, value) for key, value in known.items()}
+            history = replace(history, **{name: own})
         if not (off := self.of("exponent off")):
             return history
         t = history.iterations.clip(1) / history.iterations[-1]
@@ -142,6 +149,13 @@ class World:
         curves["log_miss"] = history.log_miss * scale[:, None]
         curves["score_gaps"] = history.score_gaps * scale[:, None, None]
         return replace(history, **curves)
+
+
+def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
+    """Targets to train with: the end point under `name`, and rotated by each size as name@size."""
+    turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
+    found = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
+    return {name: solution.value} | found
 
 
 def worlds(families: Sequence[str]) -> list[World]:

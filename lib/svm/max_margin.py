@@ -42,7 +42,7 @@ def token_svm(
     else ACCURACY_OTHER_NORMS. Units do not matter, within one problem or of all of it (`scaling`).
 
     Raises Infeasible (a ValueError) with a Farkas certificate, which holds for every norm;
-    ValueError for a `selected` of the wrong shape or range, an unknown norm, or a W beyond float64;
+    ValueError for a wrong shape or range of `selected`, an unknown norm, or sizes beyond float64;
     RuntimeError, with what to do, where that accuracy was not reached.
     """
     runs, n, T, _ = tokens.shape
@@ -50,7 +50,8 @@ def token_svm(
         _known(norm, "norm", ("frobenius", "nuclear", "spectral")),
         _selection(tokens, selected),
     )
-    delta = coordinates.differences(tokens, selected)
+    with np.errstate(over="ignore"):  # said by `scaled`
+        delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))
 
 

@@ -34,9 +34,14 @@ class Scaled:
 def scaled(delta: np.ndarray, z: np.ndarray) -> Scaled:
     """The constraints in common units; delta (runs, n, S, d), z (runs, n, d_z).
 
-    A constraint that is zero stays zero.
+    A constraint that is zero stays zero. Raises ValueError where a difference of tokens overflows.
     """
     size_delta, size_z = np.abs(delta).max(-1), np.abs(z).max(-1)  # (runs, n, S), (runs, n)
+    if not np.isfinite(size_delta).all():
+        raise ValueError(
+            f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
+            "power of two, which only multiplies W by it"
+        )
     of_delta, of_z = np.frexp(size_delta)[1], np.frexp(size_z)[1]
     of_row = of_delta + of_z[..., None]
     there = (size_delta > 0) & (size_z > 0)[..., None]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import attention
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, model, tokens
 
 LOSSES = {
     "exponential": lambda f: torch.exp(-f),
@@ -128,3 +128,15 @@ def test_gram_is_that_of_the_difference_query_matrices():
     np.testing.assert_allclose(
         coordinates.gram(delta, data.z), matrices @ np.swapaxes(matrices, 1, 2), atol=1e-14
     )
+
+
+@pytest.mark.parametrize("f", [-800.0, -5.0, 0.0, 30.0, 36.9, 37.1, 60.0, 800.0])
+def test_log_losses_against_many_digits(f):
+    with mp.workdps(400):
+        logistic = mp.log(mp.log1p(mp.exp(-mp.mpf(f))))
+        slope = -mp.log1p(mp.exp(mp.mpf(f)))
+        np.testing.assert_allclose(
+            model.log_loss(np.array(f), "logistic"), float(logistic), rtol=1e-14
+        )
+        np.testing.assert_allclose(model.log_derivative(f, "logistic"), float(slope), rtol=1e-14)
+    assert model.log_loss(f, "exponential") == model.log_derivative(f, "exponential") == -f

@@ -43,7 +43,7 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     path = ledger.power_path("book")
     path.parent.mkdir()
     known = {"a (ours)": ["target rotated, 1 %"], "b (ours)": [], "d (ours)": []}
-    path.write_text(json.dumps({id: {"catches": caught} for id, caught in known.items()}))
+    path.write_text(json.dumps({id: {"catches": of, "holds": True} for id, of in known.items()}))
     rows = ledger.with_power(rows, "book")
     assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
     assert ledger.catches(rows[1]) == "nothing it names"

@@ -7,6 +7,7 @@ killer is red without a swap or fewer than 95 % are killed, 2 where a swap no lo
 """
 
 import argparse
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -16,11 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.mutations import child
 from tests.mutations.swaps import SWAPS, Swap
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 600  # for one test file
 SHARE = 0.95  # to be killed
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    ["cvxpy", "matplotlib.pyplot", "numba", "pytest", "scipy.stats", "torch"]
+)
 
 
 def misfits(swaps: list[Swap]) -> list[str]:
@@ -48,20 +54,18 @@ def _copy(place: Path) -> Path:
 
 
 def _run(copy: Path, killer: str, numba_cache: Path) -> str:
-    """ "passed", "failed", "timed out", or "broken" where pytest itself could not run it."""
-    environment = os.environ | {
-        "PYTHONPATH": str(copy),
-        "PYTHONDONTWRITEBYTECODE": "1",  # a swap and its undoing may share a second and a size
-        "NUMBA_CACHE_DIR": str(numba_cache),
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", killer]
-    try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
+    """ "passed", "failed", "timed out", or "broken" where pytest itself could not run it.
+
+    Its process is forked from one with the libraries loaded: they take longer than most tests.
+    """
+    process = SERVER.Process(target=child.run, args=(str(copy), killer, str(numba_cache)))
+    process.start()
+    process.join(SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
         return "timed out"
-    return {0: "passed", 1: "failed"}.get(done.returncode, "broken")
+    return {0: "passed", 1: "failed"}.get(process.exitcode, "broken")
 
 
 def _with(swap: Swap, copy: Path) -> str:
@@ -107,19 +111,20 @@ def main() -> int:
             finally:
                 copies.put(copy)
 
-        killers = sorted({swap.killer for swap in swaps})
-        plain = pool.map(lambda k: borrowed(lambda copy: _run(copy, k, copy / "numba")), killers)
-        red = [killer for killer, said in zip(killers, plain, strict=True) if said != "passed"]
-        for killer in red:
-            print(f"RED without a swap: {killer}", flush=True)
-        ready = [swap for swap in swaps if swap.killer not in red]
-        killed = 0
-        verdicts = pool.map(lambda s: borrowed(lambda copy: _with(s, copy)), ready)
-        for swap, said in zip(ready, verdicts, strict=True):
-            dead = said in ("failed", "timed out")
-            killed += dead
-            word = "killed" if dead else "SURVIVED" if said == "passed" else "BROKEN"
-            print(f"{word:8} {swap.file}: {swap.old!r} -> {swap.new!r}", flush=True)
+        red, killed, ready = [], 0, []
+        for killer in dict.fromkeys(swap.killer for swap in swaps):
+            if borrowed(lambda copy, k=killer: _run(copy, k, copy / "numba")) != "passed":
+                red.append(killer)
+                print(f"RED without a swap: {killer}", flush=True)
+                continue
+            own = [swap for swap in swaps if swap.killer == killer]
+            ready += own
+            verdicts = pool.map(lambda s: borrowed(lambda copy: _with(s, copy)), own)
+            for swap, said in zip(own, verdicts, strict=True):
+                dead = said in ("failed", "timed out")
+                killed += dead
+                word = "killed" if dead else "SURVIVED" if said == "passed" else "BROKEN"
+                print(f"{word:8} {swap.file}: {swap.old!r} -> {swap.new!r}", flush=True)
     print(f"{killed} of {len(ready)} killed, {len(equivalent)} equivalent, {len(red)} killers red")
     return int(bool(red) or killed < SHARE * len(ready))
 

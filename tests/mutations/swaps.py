@@ -51,11 +51,15 @@ ATTENTION = [
         ("np.log(np.log1p(np.exp(log_gap)))", "np.log(np.expm1(np.exp(log_gap)))"),
         ("- np.log(log_values.shape[-1])", "+ np.log(log_values.shape[-1])"),
         ('"rde,rne->rnd", W', '"red,rne->rnd", W'),
-        ("relative = np.exp(a - a.max(-1, keepdims=True))", "relative = np.exp(a)"),
         ("return tokens.y[..., None] * np.einsum", "return -tokens.y[..., None] * np.einsum"),
         ("grad_W = -np.exp(at.log_scale)", "grad_W = np.exp(at.log_scale)"),
         ("-np.exp(at.log_push_scale)[:, None] * pushed", "-np.exp(at.log_scale)[:, None] * pushed"),
         ("lead = opt - np.einsum", "lead = opt + np.einsum"),
+    ),
+    *_of(
+        "attention/model",
+        "attention/test_tokens",
+        ("relative = np.exp(a - a.max(-1, keepdims=True))", "relative = np.exp(a)"),
     ),
     *_of(
         "attention/coordinates",

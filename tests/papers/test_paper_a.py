@@ -274,10 +274,10 @@ def test_lemma11_and_14_can_fail():
     drawn = tokens.two_token_gaussian(range(5), n=4, d=100)
     assert all(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.1))
     assert not any(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.01))
-    assert data_and_starts.lemma14(J.tokens, J.head).holds
+    assert all(c.holds for c in data_and_starts.lemma14(J.tokens, J.head))
     X = J.tokens.X.copy()
     X[:, :, 0] = -2 * X[:, :, 1]
-    assert not data_and_starts.lemma14(replace(J.tokens, X=X), J.head).holds
+    assert not data_and_starts.lemma14(replace(J.tokens, X=X), J.head)[1].holds
 
 
 def test_head_svm_of_inseparable_opt_tokens_is_infeasible():

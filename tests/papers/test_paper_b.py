@@ -26,7 +26,9 @@ def test_the_worst_perturbation_attains_the_convexity_constant_and_no_less():
     )
     assert lowest == pytest.approx(1.0, abs=1e-4) and lowest >= 1 - 1e-10
     assert 0.3 < highest <= 1
-    assert all(row.holds for row in theorems.one_point(PROBLEM, 1, (1.0,)))
+    found = theorems.curvatures(PROBLEM, 1, (1.0,))
+    assert all(row.holds for row in theorems.one_point(found))
+    assert not theorems.one_point(found, 1.0)[2].holds
 
 
 def test_power_fit_finds_exponent_and_error():

@@ -9,7 +9,7 @@ import torch
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.mirror import geometry
-from lib.papers.c import cones, ledger_rows, rates, section5, step_lemmas
+from lib.papers.c import cone_lemmas, cones, ledger_rows, rates, section5, step_lemmas
 from lib.papers.c.statements import STATEMENTS
 
 SEEDS = range(4)
@@ -103,13 +103,18 @@ def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
     of, multiples = FOUND[p], np.geomspace(5, 5e6, 13)
     assert cones.locally_optimal(of).all()
     opposite = replace(of, solution=replace(of.solution, _factors=(-of.solution.value,)))
-    for lemma in (lambda of: cones.lemma19(of, 3), lambda of: cones.lemma20(of, multiples, 3)[:1]):
+    for lemma in (
+        lambda of: cone_lemmas.lemma19(of, 3),
+        lambda of: cone_lemmas.lemma20(of, multiples, 3)[:1],
+    ):
         assert all(holds(lemma(of))) and not all(holds(lemma(opposite)))
-    assert all(holds(cones.lemma20(of, multiples, 3) + cones.lemma21(of, multiples, 3)))
+    assert all(
+        holds([*cone_lemmas.lemma20(of, multiples, 3), cone_lemmas.lemma21(of, multiples, 3)])
+    )
     nowhere = replace(
         of, solution=replace(of.solution, _factors=(np.roll(of.solution.value, 1, 1),))
     )
-    assert not all(holds(cones.lemma21(nowhere, multiples, 3)))
+    assert not cone_lemmas.lemma21(nowhere, multiples, 3).holds
 
 
 def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
@@ -124,12 +129,12 @@ def test_lemmas_28_and_29(p):
     divergence = history.divergence(of.solution.W)
     assert all(holds(rates.lemma29(history, divergence)[:1]))
     assert not all(holds(rates.lemma29(history, divergence[:, ::-1])))
-    assert all(holds(cones.lemma28(of, history, divergence.max(1) * 1.01)))
-    assert holds(cones.lemma28(of, history, divergence.max(1) * 0.99)) == [False, True]
+    assert all(holds(cone_lemmas.lemma28(of, history, divergence.max(1) * 1.01)))
+    assert holds(cone_lemmas.lemma28(of, history, divergence.max(1) * 0.99)) == [False, True]
     nothing = np.full(len(divergence), 1e-16)  # a cone in which nothing could be measured
-    assert not any(holds(cones.lemma28(of, history, nothing)))
+    assert not any(holds(cone_lemmas.lemma28(of, history, nothing)))
     back = replace(history, W=history.W[:, ::-1])
-    assert not cones.lemma28(of, back, divergence.max(1) * 1.01)[1].holds
+    assert not cone_lemmas.lemma28(of, back, divergence.max(1) * 1.01)[1].holds
 
 
 def test_captured_near_and_far():

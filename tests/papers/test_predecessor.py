@@ -106,6 +106,12 @@ def test_claims_on_parents_hold_and_can_fail():
     swapped = pairs | {(w, n): pairs[w, {"nuclear": "frobenius", "frobenius": "nuclear"}[n]]
                        for w in ("W", "K, Q") for n in ("nuclear", "frobenius")}  # fmt: skip
     swapped["share"], late = 0 * pairs["share"], {2: paths[2] | {"path": paths[2]["path"][:, ::-1]}}
-    wrong = predecessor.claims_on_parents(swapped, {(5, 5): ranks[5, 5] + 9}, [1, 6],
-                                              {4: several[10], 10: (0, -several[4][1])}, late)  # fmt: skip
+    wrong = predecessor.claims_on_parents(
+        swapped,
+        {(5, 5): ranks[5, 5] + 9},
+        [1, 6],
+        # fmt: skip
+        {4: several[10], 10: (0, -several[4][1])},
+        late,
+    )
     assert [c.id for c in wrong if c.holds] == []

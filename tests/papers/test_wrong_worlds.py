@@ -66,3 +66,14 @@ def test_a_world_that_does_not_apply_is_named():
 
     with pytest.raises(falsify.NotTouched, match="'label turned' does not apply"):
         falsify.power(untouched)
+
+
+@pytest.mark.parametrize(
+    "paper, name", [("C", "inequalities"), ("C", "gradients"), ("B", "Monte Carlo")]
+)
+def test_rows_of_the_ledgers_catch_a_world_that_they_name(paper, name):
+    section = falsify.sections(paper)[name]
+    named = {row.id: row.fails_if for row in section(World())}
+    found = falsify.power(section)
+    assert all(row["holds"] for row in found.values())
+    assert [id for id, families in named.items() if families and not found[id]["catches"]] == []

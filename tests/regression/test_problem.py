@@ -317,3 +317,19 @@ def test_samples_and_layers_that_do_not_fit_are_refused():
         manifold.spectral_start(X, np.full_like(Y, np.inf))
     with pytest.raises(ValueError, match="norm must be"):
         SPACE.norm(joined(A, B), "right")
+
+
+def test_constants_of_the_one_point_inequalities_in_numbers():
+    # M Sigma^{1/2} = diag(0.1, 0.09), and the eigenvalues of Sigma are 0.25 and 1.
+    space = manifold.Manifold(np.diag([0.25, 1.0]), np.array([[0.2, 0], [0, 0.09], [0, 0]]))
+    left, both = space.constants("left"), space.constants("left_right")
+    found = [(c.radius, c.convexity, c.smoothness) for c in (left, both)]
+    np.testing.assert_allclose(found[0], (0.1, 0.01125, 0.464), rtol=1e-12)
+    np.testing.assert_allclose(found[1], (np.sqrt(0.072), 0.045, 0.53), rtol=1e-12)
+
+
+def test_estimated_covariance_is_the_mean_square_without_a_centre():
+    X, Y = PROBLEM.sample(40, np.random.default_rng(0))
+    found = manifold.estimate(X + 1, Y)
+    np.testing.assert_allclose(found.Sigma, (X + 1).T @ (X + 1) / 40, rtol=1e-12)
+    np.testing.assert_allclose(found.M @ found.Sigma, Y.T @ (X + 1) / 40, rtol=1e-9, atol=1e-12)

@@ -51,6 +51,15 @@ def test_a_single_support_vector_has_nothing_to_settle():
     assert law.remaining(np.array([50.0]))[0] == np.exp(-50.0)  # saturation alone
 
 
+def test_constraints_off_the_support_leave_an_excess():
+    X = [[[0.0, 0.0], [-2.0, 0.0], [-3.0, -1.0]]]  # margins at W_mm = (1/2, 0): 1 and 3/2
+    data = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.0])
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    np.testing.assert_allclose(law.excess, [0.5])
+    np.testing.assert_array_equal(law.support, [[[True, False]]])
+    np.testing.assert_allclose(law.remaining(np.array([10.0])), np.exp(-5.0))
+
+
 @given(SEEDS)
 @settings(max_examples=25, deadline=None)
 def test_residual_has_these_margins_and_no_part_along_the_solution(seed):

@@ -19,7 +19,9 @@ from lib.svm.max_margin import MaxMargin
 
 
 def _opt_first(history, tokens):
-    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in the same order."""
+    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in the same
+    order.
+    """
     gamma = scores_along(history, tokens)
     best = np.take_along_axis(gamma, tokens.opt[:, None, :, None], -1)
     margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
@@ -36,12 +38,14 @@ def _log_loss(margins, scores):
 
 
 def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarray:
-    """max L(theta')/L(theta_t) over points of every recorded step [theta_t, theta_{t+1}], (runs, steps)."""
+    """max L(theta')/L(theta_t) over points of every recorded step [theta_t, theta_{t+1}], (runs,
+    steps).
+    """
     margins, scores = _opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
     largest = np.full((len(margins), begin.size), -np.inf)
     at_begin = _log_loss(margins[:, begin], scores[:, begin])[0]
-    for s in np.linspace(0, 1, points):
+    for s in np.linspace(0, 1, points)[1:]:
         between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
         largest = np.maximum(largest, _log_loss(*between)[0] - at_begin)
     return np.exp(largest)
@@ -72,7 +76,9 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens):
-    """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token first."""
+    """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token
+    first.
+    """
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
@@ -100,8 +106,8 @@ def gradient_over_loss(history: History, head: MaxMargin) -> np.ndarray:
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
     """Along Eq. 13: ||grad_u L|| >= c gamma* L; L on a step at most C times L before it; curvature.
 
-    c = 1/2 and C = 1 + 1e-9 (our constants: the loss does not rise); ||Hessian|| / L grows no faster
-    than t^{2/3}, as an exponent in t, fitted over t >= since.
+    c = 1/2 and C = 1 + 1e-9 (our constants: the loss does not rise); ||Hessian|| / L grows no
+    faster than t^{2/3}, as an exponent in t, fitted over t >= since.
     """
     source = "paper A, Lemma 3"
     bent = np.log(curvature(history, tokens))
@@ -118,7 +124,10 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
 
 
 def lemma15(history: History, tokens: TokenSet) -> Claim:
-    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record (A2; our constants)."""
+    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record (A2.
+
+    Our constants).
+    """
     B, u = bound_on_tokens(tokens)[:, None], history.head_norm
     largest = (curvature(history, tokens) / (B**2 + B**3 + 2 * B**5 * u + B**6 * u**2)).max()
     text = "Eq. 13: largest ||Hessian|| over its bound"

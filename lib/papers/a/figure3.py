@@ -49,7 +49,8 @@ def at(history: History, t: int) -> int:
     found = np.flatnonzero(history.iterations == t)
     if found.size == 0:
         raise ValueError(
-            f"iteration {t} was not recorded; there are {history.iterations[:3]} ... {history.iterations[-1]}"
+            f"iteration {t} was not recorded; there are {history.iterations[:3]} ... "
+            f"{history.iterations[-1]}"
         )
     return int(found[0])
 
@@ -81,7 +82,8 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     for name in next(iter(REFERENCE.values())):
         ratios = [np.median(values[t][name]) / REFERENCE[t][name] for t in REFERENCE]
         worst = max(max(ratio, 1 / ratio) for ratio in ratios)
-        statement = f"Eq. 13: {name} and the reference, factor between them at t = {', '.join(map(str, REFERENCE))}"
+        times = ", ".join(map(str, REFERENCE))
+        statement = f"Eq. 13: {name} and the reference, factor between them at t = {times}"
         claims.append(
             at_most(f"reference.{name}", statement, "independent computation", worst, 1.5)
         )
@@ -89,7 +91,9 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
 
 
 def slower_than_others(histories: dict[str, History], rule: str, others) -> list[Claim]:
-    """At the last record `rule` has the largest loss, the smallest opt weights and norms, in every run."""
+    """At the last record `rule` has the largest loss, the smallest opt weights and norms, in every
+    run.
+    """
     own, rest = histories[rule], [histories[name] for name in others]
     series = {
         "-log L": lambda h: -h.log_gap[:, -1],
@@ -118,7 +122,9 @@ def ahead(
     head_target: str,
     since: float,
 ) -> list[Claim]:
-    """`fast` is ahead of `slow` in norms, opt weight and alignments, in every run, for t >= since."""
+    """`fast` is ahead of `slow` in norms, opt weight and alignments, in every run, for t >=
+    since.
+    """
     late = fast.iterations >= since
     series = {
         "||W||": lambda h: h.norm,

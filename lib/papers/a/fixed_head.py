@@ -38,7 +38,10 @@ def furthest(values: np.ndarray, expected: float) -> float:
 def direction(
     history: History, rule: str, target: str, since: float, statement: str
 ) -> list[Claim]:
-    """The direction error falls at least like t^-1/2, and like 1/t (ours): its exponents, t >= since."""
+    """The direction error falls at least like t^-1/2, and like 1/t (ours).
+
+    Its exponents, t >= since.
+    """
     own, source = exponent(history, target, since), f"paper A, {statement}"
     text, ends = f"{rule}: exponent of the direction error in t", interval(own)
     sharp = furthest(own, -1.0)
@@ -51,7 +54,10 @@ def direction(
 
 
 def still_falls(history: History, rule: str, target: str, since: float, statement: str) -> Claim:
-    """The direction error is still falling when the run ends: largest ratio of successive errors."""
+    """The direction error is still falling when the run ends.
+
+    Largest ratio of successive errors.
+    """
     last = history.direction_error[target][:, history.iterations >= since]
     text = f"{rule}: largest ratio of successive direction errors"
     growth = (last[:, 1:] / last[:, :-1]).max()
@@ -59,7 +65,10 @@ def still_falls(history: History, rule: str, target: str, since: float, statemen
 
 
 def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
-    """At the last record -grad L itself points to W_mm: || -grad L/||grad L|| - W_mm/||W_mm|| ||."""
+    """At the last record -grad L itself points to W_mm.
+
+    || -grad L/||grad L|| - W_mm/||W_mm|| ||.
+    """
     error = np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1))).max()
     text = f"{rule}: direction error of the last gradient"
     return at_most(f"gradient.{rule}", text, "paper A, Theorem 6 (our constant)", error, most)
@@ -81,7 +90,9 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> list[Claim]:
-    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours), so that c is as large as can be."""
+    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours), so that c is as large as can
+    be.
+    """
     travelled, start = step_size * history.iterations, history.norm[:, :1]
     moved, source = history.iterations > 0, "paper A, Lemma 7"
     below = (history.norm[:, moved] / (travelled + start)[:, moved]).max()
@@ -148,13 +159,19 @@ def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
 
 
 def iterations_until(history: History, loss_gap: float) -> np.ndarray:
-    """The first recorded iteration with L - L* at most `loss_gap`, (runs,); infinity without one."""
+    """The first recorded iteration with L - L* at most `loss_gap`, (runs,).
+
+    Infinity without one.
+    """
     reached = history.log_gap <= np.log(loss_gap)
     return np.where(reached.any(1), history.iterations[reached.argmax(1)], np.inf)
 
 
 def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) -> Claim:
-    """`rule` reaches L - L* <= loss_gap before every other rule in every run; ratio of iterations."""
+    """`rule` reaches L - L* <= loss_gap before every other rule in every run.
+
+    Ratio of iterations.
+    """
     own = iterations_until(histories[rule], loss_gap)
     others = [iterations_until(h, loss_gap) for name, h in histories.items() if name != rule]
     ratio = (own / np.min(others, axis=0)).max()
@@ -165,7 +182,9 @@ def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) 
 def theorem5(
     history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """After t_0 = 2 B^2 ||W_mm|| / eta (our constant) error(t) / sqrt(log t/t) stays below its start."""
+    """After t_0 = 2 B^2 ||W_mm|| / eta (our constant) error(t) / sqrt(log t/t) stays below its
+    start.
+    """
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error[target][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
@@ -191,7 +210,9 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarray:
-    """Whether W_t ended within `error` of the target, every sample selecting its opt token, (runs,)."""
+    """Whether W_t ended within `error` of the target, every sample selecting its opt token,
+    (runs,).
+    """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error[target][:, -1] <= error)
 

@@ -20,14 +20,19 @@ from lib.svm import MaxMargin
 
 
 def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
-    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T); tokens in minimal coordinates."""
+    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T).
+
+    Tokens in minimal coordinates.
+    """
     return np.stack(
         [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)], 1
     )
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
-    """log of each sample's loss, -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k, n)."""
+    """log of each sample's loss, -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k,
+    n).
+    """
     opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
         ..., 0
     ]
@@ -65,7 +70,8 @@ def growth(history: History, rule: str, power: float, since: float) -> list[Clai
 
 
 def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
-    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)); in the end log L falls by 3 gamma* eta per t^{1/3}.
+    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)); in the end log L falls by 3 gamma* eta per
+    t^{1/3}.
 
     c = 1/4 (our constant). The sharp slope (ours): near saturation -log L = gamma* ||u|| and ||u||
     = 3 eta t^{1/3}.
@@ -85,7 +91,8 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
 
 
 def theorem3(history: History, target: str, since: float) -> list[Claim]:
-    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours), for t >= since.
+    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours), for t >=
+    since.
 
     error x log t never exceeds its value at `since` (our constant).
     """
@@ -114,7 +121,8 @@ def head_direction(history: History, target: str, since: float) -> Claim:
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a constant factor of gamma*, in the end all of it.
+    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a constant factor of gamma*, in the end all
+    of it.
 
     At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
     """

@@ -1,4 +1,6 @@
-"""Break the assumptions of paper A's Theorem 1 one step at a time, and count which runs still reach W_mm."""
+"""Break the assumptions of paper A's Theorem 1 one step at a time, and count which runs still
+reach W_mm.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -95,7 +97,10 @@ def phase_diagram(
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
-    """In the first cell of each diagram, where the assumptions nearly hold, all runs reach W_mm; elsewhere not all."""
+    """In the first cell of each diagram, where the assumptions nearly hold, all runs reach W_mm.
+
+    Elsewhere not all.
+    """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     least = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     nearly = "assumptions nearly hold: smallest fraction that reaches W_mm"

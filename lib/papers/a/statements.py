@@ -9,9 +9,9 @@ FIXED = r"Assumptions 1 and 2, small $W_0$ of any direction, head $u_*$ fixed. "
 JOINT = r"(DM) with Condition 1, $u_0 = 0, W_0 = 0$, Eq. 13. "
 DIRECTION = r"$\| W_t/\|W_t\| - W_{mm}/\|W_{mm}\| \| \le \tilde O(t^{-1/2})$"
 FAVOURS = (
-    r"Assumption 2. For every $\epsilon \in (0, 1)$ there is $R_\epsilon$ with $\|W\| \ge R_\epsilon"
-    r" \Rightarrow \langle -\nabla L, W_{mm}/\|W_{mm}\| \rangle \ge (1 - \epsilon)"
-    r" \langle -\nabla L, W/\|W\| \rangle$"
+    r"Assumption 2. For every $\epsilon \in (0, 1)$ there is $R_\epsilon$ with"
+    r" $\|W\| \ge R_\epsilon \Rightarrow \langle -\nabla L, W_{mm}/\|W_{mm}\| \rangle"
+    r" \ge (1 - \epsilon) \langle -\nabla L, W/\|W\| \rangle$"
 )
 CURVATURE = (
     r"$\|\nabla_u L\| \ge c\,\gamma^* L$; $L(\theta') \le C L(\theta_t)$ and"
@@ -80,7 +80,7 @@ STATEMENTS = {
     ),
     "Lemma 6": Statement(
         "gradient points to $W_{mm}$",
-        r"Assumption 2: $\langle -\nabla L(W), W_{mm} \rangle \ge c\,\|\nabla L(W)\|$ for every $W$",
+        r"Assumption 2, every $W$: $\langle -\nabla L(W), W_{mm} \rangle \ge c\,\|\nabla L(W)\|$",
     ),
     "Lemma 7": Statement(
         "norm of W, two bounds",
@@ -149,8 +149,8 @@ STATEMENTS = {
     ),
     "Condition 1": Statement(
         "setting of joint training",
-        r"$u_0 = 0, W_0 = 0$, $\alpha \ge C_0$, $d \ge C_1 \mathrm{poly}(\alpha, n) \log(n^2/\delta)$,"
-        " small step",
+        r"$u_0 = 0, W_0 = 0$, $\alpha \ge C_0$, small step,"
+        r" $d \ge C_1 \mathrm{poly}(\alpha, n) \log(n^2/\delta)$",
         "Its absolute constants are blank in the text at hand.",
     ),
 }

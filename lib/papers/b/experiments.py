@@ -1,4 +1,6 @@
-"""Paper B's experiments as data: the setting of Appendix A, ablation, scaling law, and what is measured on them."""
+"""Paper B's experiments as data: the setting of Appendix A, ablation, scaling law, and what is
+measured on them.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +43,9 @@ def experiment(
     floor: float,
     start_std: float,
 ) -> Experiment:
-    """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for every seed."""
+    """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for
+    every seed.
+    """
     problems = [regression.random_regression(seed, d, k, signal, noise, floor) for seed in of_seeds]
     X, Y = _stacked(
         p.sample(n, seeds.stream(seed, "labels"))
@@ -86,13 +90,17 @@ def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
 
 
 def first_below(iterations: np.ndarray, excess: np.ndarray, level: float) -> np.ndarray:
-    """First recorded iteration whose excess (seeds, K) is at most `level`, infinity where there is none, (seeds,)."""
+    """First recorded iteration whose excess (seeds, K) is at most `level`, infinity where there is
+    none, (seeds,).
+    """
     reached = excess <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
 def optimisers() -> dict[str, Callable]:
-    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names as relatives."""
+    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names as
+    relatives.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about progress bars that are never drawn
         from pytorch_optimizer import SOAP, Shampoo

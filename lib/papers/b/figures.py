@@ -1,4 +1,6 @@
-"""What Figures 1 and 2 of paper B (2603.01514), and our ablation of them, show, as checked claims."""
+"""What Figures 1 and 2 of paper B (2603.01514), and our ablation of them, show, as checked
+claims.
+"""
 
 from collections.abc import Mapping
 
@@ -8,7 +10,10 @@ from lib.companion.claims import Claim, at_least, at_most
 
 
 def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """The spectral start is near-optimal at once, SGD far and slow; excess (L - L*)/L* by name, (seeds, K)."""
+    """The spectral start is near-optimal at once, SGD far and slow.
+
+    Excess (L - L*)/L* by name, (seeds, K).
+    """
     source, start, end = "paper B, Figure 1", excess[sgd][:, 0].min(), excess[sgd][:, -1].min()
     first = excess[ours][:, 0].max()
     return [
@@ -52,7 +57,9 @@ def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
 def ablation(
     excess: Mapping[str, np.ndarray], effect_P: np.ndarray, effect_R: np.ndarray
 ) -> list[Claim]:
-    """What each part does: the start at iteration 0, the others at the end of the run from the random start."""
+    """What each part does: the start at iteration 0, the others at the end of the run from the
+    random start.
+    """
     source = "paper B, Appendix A"
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     text = "{}: last excess with it over without, from the random start, median of seeds"

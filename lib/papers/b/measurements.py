@@ -1,4 +1,6 @@
-"""What paper B's theorems speak of, measured: curvature, starts, gradient bias, and the descent's floor."""
+"""What paper B's theorems speak of, measured: curvature, starts, gradient bias, and the descent's
+floor.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +51,9 @@ def worst_curvature(
 
 
 def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "left") -> np.ndarray:
-    """Distance of the spectral start to the manifold for fresh data sets of each size, (repeats, sizes)."""
+    """Distance of the spectral start to the manifold for fresh data sets of each size, (repeats,
+    sizes).
+    """
     space, rows = manifold.of(problem), []
     for repeat in range(repeats):
         rng = seeds.stream(repeat, "labels")

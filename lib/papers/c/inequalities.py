@@ -39,7 +39,10 @@ def lemma13(first, second, p):
 
 
 def lemma14(x, y, p):
-    """For x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}); two pairs."""
+    """For x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}).
+
+    Two pairs.
+    """
     middle, rise = (p - 1) / p * (x**p - y**p), x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
@@ -75,7 +78,9 @@ def lemma23(V, W, later, gradient, losses, eta, p):
 
 
 def tempered(W, later, gradient, losses, eta, p):
-    """D_{psi - eta L}(W+, W) = D_psi(W+, W) - eta D_L(W+, W), which a small step size keeps from being negative."""
+    """D_{psi - eta L}(W+, W) = D_psi(W+, W) - eta D_L(W+, W), which a small step size keeps from
+    being negative.
+    """
     curved = losses[1] - losses[0] - (gradient * (later - W)).sum(-1)
     return bregman(later, W, p) - eta * curved
 
@@ -91,6 +96,8 @@ def lemma24(W, later, gradient, losses, eta, p):
 
 
 def lemma26(a, b, c, p):
-    """Both sides of the law of cosines, D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla psi(c), a - c>."""
+    """Both sides of the law of cosines, D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla
+    psi(c), a - c>.
+    """
     turned = ((to_mirror(b, p) - to_mirror(c, p)) * (a - c)).sum(-1)
     return bregman(a, b, p), bregman(a, c, p) + bregman(c, b, p) - turned

@@ -1,4 +1,6 @@
-"""How fast lp-AttGD finds its direction (paper C, Lemma 29), and how wide the basins of selections are (Lemma 28)."""
+"""How fast lp-AttGD finds its direction (paper C, Lemma 29), and how wide the basins of selections
+are (Lemma 28).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -87,7 +89,9 @@ def sharp(p: float) -> float:
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
-    """Exponent of the divergence (runs, k) in r over the last half of the path in log r, (runs,)."""
+    """Exponent of the divergence (runs, k) in r over the last half of the path in log r,
+    (runs,).
+    """
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
     middle = (log_r[:, :1] + log_r[:, -1:]) / 2
     return np.array(
@@ -96,7 +100,10 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
 
 
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
-    """D falls at least like Lemma 29's bound over the last half of the path in log r; and how fast it really falls."""
+    """D falls at least like Lemma 29's bound over the last half of the path in log r.
+
+    And how fast it really falls.
+    """
     p = history.rule.p
     a, b, _ = theory(p)
     log_r = np.log(history.norm)
@@ -118,7 +125,9 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
 def captured(
     of: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Per mu, the fraction of starts on the edge of the cone D = mu that end up selecting its tokens, (mus,)."""
+    """Per mu, the fraction of starts on the edge of the cone D = mu that end up selecting its
+    tokens, (mus,).
+    """
     found = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(of, mu, multiple, steps, draws=draws, seed=k)
@@ -129,7 +138,10 @@ def captured(
 def local_claims(
     found: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Starts in the thinnest cone all stay, those in the widest need not: the fractions of `captured` for each p."""
+    """Starts in the thinnest cone all stay, those in the widest need not.
+
+    The fractions of `captured` for each p.
+    """
     source = "paper C, Theorem on local convergence"
     stays = f"p = {{:g}}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that stays from D = {{:.1g}}".format
     thin = [

@@ -111,7 +111,8 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
                 ),
                 at_least(
                     f"bregman.range.{p:g}",
-                    f"p = {p:g}: reference means in the 95 % range of {REFERENCE_SEEDS[p]} seeds, fraction",
+                    f"p = {p:g}: reference means in the 95 % range of "
+                    f"{REFERENCE_SEEDS[p]} seeds, fraction",
                     "an independent reproduction (ours)",
                     np.mean(inside),
                     1.0,
@@ -125,14 +126,19 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
 
 
 def _in_range(values, count, reference):
-    """Whether `reference` lies in the middle 95 % of the means of `count` of the values, drawn without replacement."""
+    """Whether `reference` lies in the middle 95 % of the means of `count` of the values, drawn
+    without replacement.
+    """
     draw = stream(0, "split")
     means = [draw.permutation(values)[:count].mean() for _ in range(2000)]
     return np.quantile(means, 0.025) <= reference <= np.quantile(means, 0.975)
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of the selected tokens along a path: W (runs, k, d, d_z), selected (runs, n) -> (runs, k, n)."""
+    """Softmax weight of the selected tokens along a path.
+
+    W (runs, k, d, d_z), selected (runs, n) -> (runs, k, n).
+    """
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
@@ -157,7 +163,10 @@ SELECTED_JOINTLY = {
 def joint_claims(
     tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
 ) -> list[Claim]:
-    """Joint training selects the paper's tokens; W and v turn to their own l_p SVMs; both probabilities near one."""
+    """Joint training selects the paper's tokens; W and v turn to their own l_p SVMs.
+
+    Both probabilities near one.
+    """
     claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
@@ -198,7 +207,9 @@ def joint_claims(
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent, and closer than 1e-2."""
+    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent, and closer
+    than 1e-2.
+    """
     claims = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}

@@ -1,0 +1,147 @@
+"""What paper B's ledger measures: each once, for the true world and all wrong ones."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from lib import regression, seeds
+from lib.companion.claims import Claim
+from lib.papers.b import concentration, measurements, theorems
+from lib.regression import descent, manifold
+from lib.regression.descent import PreconditionedRule
+from lib.regression.problem import Regression
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the ledger's problems are; the defaults are those of notebook 15 at demo scale."""
+
+    d: int = 3
+    k: int = 5
+    signal: float = 0.2
+    noise: float = 0.1
+    floor: float = 0.35
+    monte_carlo: int = 200_000
+    draws: int = 200
+    oracle_steps: int = 40
+    oracle_draws: int = 32
+    softmax_draws: int = 20_000
+    searches: int = 1
+
+
+SMALL = Sizes(monte_carlo=50_000, draws=40, oracle_draws=16, softmax_draws=10_000, searches=1)
+
+
+@cache
+def problem(sizes: Sizes, seed: int = 0) -> Regression:
+    """The ledger's problem: A1-A3 hold."""
+    shape = sizes.d, sizes.k, sizes.signal, sizes.noise, sizes.floor
+    return regression.random_regression(seed, *shape)
+
+
+@cache
+def self_logits(sizes: Sizes) -> np.ndarray:
+    """The largest self-logit eigenvalue on the manifold of three draws, over sigma_1^{1/2}."""
+    return np.array([concentration.largest_self_logit(problem(sizes, s)) for s in range(3)])
+
+
+@cache
+def curvatures(sizes: Sizes) -> tuple[dict, Claim]:
+    """The worst curvature around the minima, and Lemma 2, of the ledger's problem."""
+    of = problem(sizes)
+    worst = theorems.curvatures(of, sizes.searches, (1.0,))
+    return worst, theorems.descent_lemma(of, 100)
+
+
+@cache
+def sample_curvatures(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
+    """Relative change of <grad, Delta> by the sample preconditioner, rms over 10, (4, sizes)."""
+    of = problem(sizes)
+    space, k = manifold.of(of), of.k
+    found = np.empty((40, len(ns)))
+    for r in range(40):
+        rng = seeds.stream(r, "draws")
+        Z = space.point() + 0.02 * rng.standard_normal((k + of.d, of.d))
+        Delta, gradient = Z - space.project(Z), manifold.gradient(of, Z)
+        for j, n in enumerate(ns):
+            X, _ = of.sample(n, rng)
+            step = gradient.copy()
+            step[k:] = np.linalg.solve(X.T @ X / n, gradient[k:])
+            inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
+            found[r, j] = abs(inner / (gradient * Delta).sum() - 1)
+    return np.sqrt((found.reshape(4, 10, -1) ** 2).mean(1))
+
+
+@cache
+def starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
+    """The distance to the minima that 90 % of spectral starts do not exceed, (4 parts, sizes)."""
+    distances = measurements.spectral_distances(problem(sizes), ns, sizes.draws)
+    return np.quantile(distances.reshape(4, -1, len(ns)), 0.9, axis=1)
+
+
+@cache
+def softmax_sums(sizes: Sizes, ns: tuple[int, ...]) -> dict:
+    """`concentration.softmax_sums` at a query with |u| = 0.4, as many keys drawn for every n."""
+    u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
+    draws = sizes.softmax_draws * 100 // ns[-1]
+    return concentration.softmax_sums(u, ns, 5 * draws if ns[-1] <= 100 else draws)
+
+
+@cache
+def gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
+    """|E grad L^ - grad L| at four points near the minima, (points, repeats, sizes)."""
+    of = problem(sizes)
+    return np.array([measurements.gradient_bias(of, ns, 20_000, 2, seed) for seed in range(4)])
+
+
+@cache
+def regulariser_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
+    """`concentration.regulariser_bias` of the ledger's problem."""
+    return concentration.regulariser_bias(problem(sizes), ns, sizes.softmax_draws)
+
+
+@cache
+def algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+    """Algorithm 1 as it is written, from `draws` data sets of each n in (50, 200, 800).
+
+    Sample covariance, spectral start, steps on the oracle gradient of fresh batches of n. Returns
+    the last excess loss freed of the oracle's noise, and the distance of the mean iterate to the
+    minima, (draws, sizes) each.
+    """
+    of, excess, distance = problem(sizes), [], []
+    rates, _ = descent.modes(of)
+    rule, record = PreconditionedRule(1 / rates[-1]), np.arange(sizes.oracle_steps + 1)
+    each = range(sizes.draws)
+    for n in (50, 200, 800):
+        drawn = [of.sample(n, seeds.stream(seed, "labels")) for seed in each]
+        starts = [manifold.spectral_start(X, Y) for X, Y in drawn]
+        start = tuple(np.stack(part) for part in zip(*starts, strict=True))
+        covariance = np.stack([X.T @ X / n for X, _ in drawn])
+        source = descent.oracle(of, n, sizes.oracle_draws, each)
+        run = descent.descend(
+            source, {"own": rule}, {"own": start}, covariance, sizes.oracle_steps, record
+        )["own"]
+        excess.append(np.abs(measurements.tail_excess(of, run, sizes.oracle_steps // 3)))
+        late = sizes.oracle_steps // 3
+        Z = np.concatenate([run.A[:, late:].mean(1), run.B[:, late:].mean(1)], 1)
+        distance.append([manifold.of(of).distance(one) for one in Z])
+    return np.array(excess).T, np.array(distance).T
+
+
+def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
+    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds), by
+    preconditioner.
+
+    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is
+    1 - lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
+    """
+    found = {}
+    for name in ("none", "left", "left_right"):
+        table = np.empty((len(conditions), len(of_seeds)))
+        for i, condition in enumerate(conditions):
+            for j, seed in enumerate(of_seeds):
+                rates, _ = descent.modes(concentration.ill_conditioned(condition, seed), name)
+                table[i, j] = np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
+        found[name] = table
+    return found

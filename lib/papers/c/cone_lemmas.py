@@ -1,0 +1,171 @@
+"""Lemmas 19-21, 27 and 28 of paper C (2410.14581), inside the cones of `cones`."""
+
+import numpy as np
+
+from lib import attention
+from lib.attention import coordinates
+from lib.companion.claims import Claim, at_least, at_most
+from lib.mirror.descent import MirrorHistory
+from lib.mirror.geometry import norm
+from lib.papers.c.cones import SUPPORT, Selection, delta, nearness, on_the_edge, radius
+from lib.papers.c.step_lemmas import Steps
+
+RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
+
+
+def _matrices(flat, of):
+    return flat.reshape(*flat.shape[:-1], *of.solution.W.shape[1:])
+
+
+def margins_inside(of: Selection, mu: np.ndarray, draws: int) -> np.ndarray:
+    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), each at least 1 if it
+    holds.
+
+    V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
+    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over draws, runs.
+    """
+    d, support = delta(of)[:, None, None], of.solution.margins <= 1 + SUPPORT
+    apart, found = coordinates.differences(of.tokens, of.tokens.opt), []
+    for V in on_the_edge(of, mu, draws):
+        W = _matrices(V * of.solution.norm[:, None], of)
+        m = np.einsum("rntd,rde,rne->rnt", apart, W, of.tokens.z)
+        rest, most = np.where(support, np.inf, m), np.where(support, m, -np.inf).max(-1)
+        low = np.where(support, m, np.inf).min()
+        a, b = ((rest.min(-1) - most) / d[..., 0]).min(), ((rest - 1) / d).min()
+        found.append([a, b, 2 * low, 1.5 / most.max()])
+    return np.min(found, 0)
+
+
+def lemma19(of: Selection, draws: int = 20) -> list[Claim]:
+    """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in (ours): at most 10
+    000.
+
+    The second is the largest power of 10 of mu_0 at whose edge all four hold.
+    """
+    mu, source, p = radius(of), "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
+    least, room = margins_inside(of, mu, draws).min(), 0.0
+    for decade in range(5):
+        if margins_inside(of, mu * 10.0**decade, draws).min() < 1:
+            break
+        room = 10.0**decade
+    text, wide = f"{p}: smallest slack of Eqs. 12a-c", f"{p}: they hold up to mu_0 times"
+    ours = "ours, beside paper C, Lemma 19"
+    return [
+        at_least(f"lemma19.{of.p:g}", text, source, least, 1.0),
+        at_least(f"lemma19.room.{of.p:g}", wide, ours, room, 1.0),
+    ]
+
+
+def descent(of: Selection, W: np.ndarray, toward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V.
+
+    The scale e^s keeps it from underflow.
+    """
+    at = attention.slopes(
+        attention.logits(of.tokens, _matrices(W, of)),
+        attention.scores(of.tokens, of.tokens.u),
+        "logistic",
+    )
+    logits = attention.logits(of.tokens, _matrices(toward, of))
+    return (at.pull * (logits - logits.max(-1, keepdims=True))).sum((1, 2)), at.log_scale
+
+
+def _radii(of, multiples):
+    return np.asarray(multiples, float)[:, None] / nearness(of)
+
+
+def lemma20(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
+    """W, V in S with mu_0: <-grad L(W), V/||V||> is positive, and at least c e^{-(1 + delta/2)
+    ||W|| / ||W_mm||}.
+
+    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
+    `nearness` is at least that of the first.
+    """
+    W, V = (on_the_edge(of, radius(of), draws, seed) for seed in (1, 2))
+    positive, constants = np.inf, []
+    for r in _radii(of, multiples):
+        values = [
+            descent(of, w * (r * of.solution.norm)[:, None], v) for w, v in zip(W, V, strict=True)
+        ]
+        positive = min(positive, min(value.min() for value, _ in values))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            constants.append(
+                np.min([np.log(value) + s + r * (1 + nearness(of) / 2) for value, s in values], 0)
+            )
+    grown = (np.array(constants[1:]) - constants[0]).min()
+    source, p = "paper C, Lemma 20", f"p = {of.p:g}"
+    sign = f"{p}: smallest <-grad L(W), V>, scaled"
+    rate = f"{p}: smallest log of c(||W||) over c at the smallest ||W||"
+    return [
+        at_least(f"lemma20.positive.{of.p:g}", sign, source, positive, 0.0),
+        at_least(f"lemma20.rate.{of.p:g}", rate, source, grown, 0.0),
+    ]
+
+
+def excess(of: Selection, W: np.ndarray) -> np.ndarray:
+    """pi with <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,).
+
+    Lemma 21 bounds it from above.
+    """
+    (own, _), (best, _) = descent(of, W, W / norm(W, of.p)[:, None]), descent(of, W, of.direction)
+    return own / best - 1
+
+
+def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
+    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi over draws falls at least like
+    log R / R.
+
+    Measured on the edge of S with mu_0, with the radii of `lemma20`; pi R / log R is largest before
+    the last one, in every run (our reading).
+    """
+    W, radii = on_the_edge(of, radius(of), draws, seed=3), _radii(of, multiples)
+    largest = np.array(
+        [np.max([excess(of, w * (r * of.solution.norm)[:, None]) for w in W], 0) for r in radii]
+    )
+    scaled = largest * radii / np.log(radii)
+    source, p = "paper C, Lemma 21", f"p = {of.p:g}"
+    text = f"{p}: pi R / log R at the last radius less its largest before, any run"
+    growth = (scaled[-1] - scaled[:-1].max(0)).max()
+    return at_most(f"lemma21.{of.p:g}", text, f"{source} (our reading)", growth, 0.0)
+
+
+def lemma27(of: Selection, steps: Steps) -> Claim:
+    """Eq. 25 at every recorded step where its premises hold, with the smallest pi >= 0 that Lemma
+    21 allows there.
+
+    <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
+    - L) / ((1+pi) ||W||). The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is
+    positive (Lemma 20) and pi <= 1/2; a run with too small a ||W|| for its cone can leave them.
+    """
+    p, eta = of.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
+    pi = np.maximum(np.stack([excess(of, steps.W[:, k]) for k in range(steps.W.shape[1])], 1), 0.0)
+    left = -eta * (steps.gradient * of.direction[:, None]).sum(-1)
+    sizes = norm(steps.W, p), norm(steps.later, p)
+    grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
+    right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
+    inside = (left > 0) & (pi <= 0.5)
+    share = f"at {100 * inside.mean():.0f} % of the steps"
+    statement = f"p = {p:g}: smallest slack of Eq. 25 over its left side, {share}"
+    slack = (left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1))
+    return at_least(
+        f"lemma27.{p:g}", statement, "paper C, Lemma 27, Eq. 25", slack[inside].min(), -1e-9
+    )
+
+
+def lemma28(of: Selection, history: MirrorHistory, mu: np.ndarray) -> list[Claim]:
+    """Started in the thinner cone, training stays in the cone of mu (runs,), and D falls.
+
+    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
+    if none is.
+    """
+    wide, p = mu > RESOLVED, f"p = {of.p:g}"
+    D = history.divergence(of.solution.W)[wide]
+    most = (D / mu[wide, None]).max() if wide.any() else np.nan
+    fall = (D[:, -1] / D[:, 0]).max() if wide.any() else np.nan
+    few = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
+    text, last = f"{p}: largest D along the path over mu_0, {few}", f"{p}: last D over first, {few}"
+    source = "paper C, Lemma 28 (our constant)"
+    return [
+        at_most(f"lemma28.{of.p:g}", text, source, most, 1.0),
+        at_most(f"lemma28.falls.{of.p:g}", last, "paper C, Lemma 28", fall, 1.0),
+    ]

@@ -1,0 +1,302 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Attention by hand
+#
+# **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
+# examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
+#
+# **Answer.** It looks at one token of each example, the one with the highest score. Its weights grow
+# for ever, but their *direction* settles: it becomes the solution of a small geometric problem that
+# you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
+# 2402.05738) proves this for many tokens in high dimension. Here are two examples of three tokens in
+# the plane, so that every number fits on the page.
+#
+# You need to know what a gradient is, and a little numpy. Nothing is hidden: the layer, its loss, its
+# gradient and its training are some 25 lines in this page.
+
+# %% tags=["parameters"]
+scale = "demo"
+seeds = 1
+steps = 10_000
+step_size = 0.02
+
+# %%
+import numpy as np
+
+from lib import attention, dynamics, svm
+from lib.companion import claims, plots, record
+from lib.dynamics import rules
+
+run = record.start("00_attention_by_hand", "A", globals())
+plots.set_style()
+
+# %% [markdown]
+# ## Two examples, three tokens each
+#
+# | symbol | meaning | shape here |
+# |---|---|---|
+# | $X_i$ | the tokens of example $i$, one in each row | 3 x 2 |
+# | $y_i$ | its label, $+1$ or $-1$ | |
+# | $z_i$ | its query: what the layer compares the tokens with; here the first token | 2 |
+# | $u$ | the head, which turns an attended token into a number; fixed in this page | 2 |
+# | $W$ | the attention weights, which we train | 2 x 2 |
+
+# %%
+X = np.array([[[1, 0], [2, 0], [0, 1]],
+              [[0, 1], [2, 1], [1, -1]]], float)  # fmt: skip
+y = np.array([1.0, -1.0])
+z = X[:, 0]  # (2 examples, 2)
+u = np.array([0.0, 1.0])
+
+# %% [markdown]
+# ## The layer
+#
+# The query asks each token for a *logit* $x_{i,t}^\top W z_i$. Softmax turns the logits of an example
+# into weights that are positive and sum to one. The answer is the head's value of the weighted mean
+# token:
+#
+# $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i),$$
+#
+# with the label multiplied in, so that a large $f_i$ is a good answer. At $W = 0$ all logits are
+# equal, and every token gets the weight 1/3.
+
+
+# %%
+def softmax(logits):
+    weights = np.exp(logits - logits.max(-1, keepdims=True))  # the largest becomes e^0
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def attend(W):
+    logits = np.einsum("itd,de,ie->it", X, W, z)  # x_it W z_i, (examples, tokens)
+    return softmax(logits)
+
+
+print(attend(np.zeros((2, 2))))
+
+# %% [markdown]
+# ## Scores, and the token worth looking at
+#
+# The *score* of a token is what the answer would be if the layer looked at this token alone,
+# $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is called **opt**. Here it is
+# the last token of both examples, with score 1.
+
+# %%
+scores = y[:, None] * (X @ u)  # (examples, tokens)
+opt = scores.argmax(1)
+print("scores", scores.tolist())
+print("opt", opt)
+
+# %% [markdown]
+# ## Loss and gradient
+#
+# The loss is $L(W) = \frac12 \sum_i e^{-f_i}$: small when both answers are good. Its gradient follows
+# from the chain rule. Raising the logit of token $t$ raises $f_i$ by $p_{i,t}(\gamma_{i,t} - f_i)$:
+# tokens that score above the present answer gain, tokens below it lose. So
+#
+# $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
+#
+# One trap: once $p_{opt}$ is nearly 1, $\gamma_{opt} - f$ is the difference of two nearly equal numbers,
+# and all its digits are lost. So we sum differences of scores, which are exact:
+# $\gamma_t - f = \sum_s p_s (\gamma_t - \gamma_s)$.
+
+
+# %%
+def descent_direction(W):
+    p = attend(W)
+    f = (p * scores).sum(1, keepdims=True)  # (examples, 1)
+    above = np.einsum("is,its->it", p, scores[:, :, None] - scores[:, None])  # gamma_t - f
+    pull = np.exp(-f) * p * above  # (examples, tokens)
+    return np.einsum("it,itd,ie->de", pull, X, z) / len(y)  # -grad L, (2, 2)
+
+
+print(descent_direction(np.zeros((2, 2))).round(3))
+
+# %% [markdown]
+# ## One step, and ten thousand
+#
+# Normalised gradient descent (NGD, Eq. 4 of paper A) goes a fixed length $\eta$ downhill:
+#
+# $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
+#
+# We start in a wrong direction on purpose. Watch the weight of the opt tokens: it goes to one.
+
+
+# %%
+def train(steps, step_size, normalised=True):
+    path = [start]
+    for _ in range(steps):
+        downhill = descent_direction(path[-1])
+        length = np.linalg.norm(downhill) if normalised else 1.0
+        path.append(path[-1] + step_size * downhill / length)
+    return np.array(path)  # (steps + 1, 2, 2)
+
+
+start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
+path = train(steps, step_size)
+for t in (0, 10, 100, 1000):
+    print(t, "weight of opt", attend(path[t])[[0, 1], opt].round(4), "norm", np.linalg.norm(path[t]).round(2))
+
+# %% [markdown]
+# ## Where does it go?
+#
+# **Hypotheses.** Theorem 1 of paper A asks for three things. The other tokens of an example have equal
+# scores (Assumption 2): true here, see the printed scores. All tokens are nearly orthogonal
+# (Assumption 1): false here, since six tokens in the plane cannot be. The start is small: false here,
+# so that there is something to see. So the theorem does not promise anything for this page. The
+# direction settles all the same.
+#
+# **Statement.** $W_t / \|W_t\|$ tends to $W_{mm} / \|W_{mm}\|$, where
+#
+# $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
+#
+# In words: the smallest matrix under which every opt token beats every other token by one logit. It is
+# a support vector machine whose points are pairs of tokens.
+#
+# **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
+# the two columns can be found apart.
+#
+# * Column 1: the differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector with
+#   product at least 1 with the first is $(-\frac12, \frac12)$. Its product with the second is
+#   $\frac32$: satisfied, with room to spare.
+# * Column 2: the differences are $(1, -2)$ and $(-1, -2)$. By symmetry the answer is $(0, -\frac12)$.
+#   Both products are 1: both pairs are support vectors.
+
+# %%
+W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
+differences = X[[0, 1], opt][:, None] - X  # x_opt - x_t, (examples, tokens, 2)
+print(np.einsum("itd,de,ie->it", differences, W_mm, z))  # opt against itself: 0
+
+# %%
+unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
+error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
+for t in (1, 10, 100, 1000, steps):
+    print(t, f"distance of the directions: {error[t - 1]:.4f}")
+
+# %% [markdown]
+# ## The same from the library
+#
+# `lib` trains many problems at once, exactly, at any horizon. On this one it must give the same
+# numbers. The last check is a certificate: no matrix of smaller norm satisfies the constraints.
+
+# %%
+data = attention.token_set(X, y, z, u)
+target = svm.token_svm(data)
+problem = attention.minimal(data)
+goal = problem.reduce(target.W)[0]
+history = dynamics.train(problem, rules.ngd(step_size), steps, start=start[None], targets={"W_mm": goal})
+at = history.iterations[1:] - 1
+np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
+np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)
+np.testing.assert_allclose(history.direction_error["W_mm"][0, 1:], error[at], atol=1e-9)
+print("duality gap of the library's solution:", f"{target.gap.max():.0e}")
+
+# %% tags=["nbval-check-output"]
+slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps // 10 - 1 :]), 1)[0]
+table = claims.Table([
+    claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
+                    "paper A, Lemma 1", attend(path[-1])[[0, 1], opt].min(), 0.999),
+    claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1", error[-1], 0.01),
+    claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1", slope, -0.5),
+])  # fmt: skip
+print(f"end {error[-1]:.4f}, exponent {slope:.2f}")
+
+# %%
+table
+
+# %% [markdown]
+# ## What it looks like
+#
+# Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
+# onwards. It runs into the dashed ray, which is the direction of $W_{mm} z_i$, and goes on along it
+# for ever. Look at the right: the distance of the directions falls like $1/t$.
+
+
+# %%
+def draw(axis, i):
+    axis.scatter(*X[i].T, color="grey", s=14, zorder=3, label="token")
+    axis.scatter(*X[i, opt[i]], color="black", s=50, marker="*", zorder=4, label="opt token")
+    goal = 8 * W_mm @ z[i]
+    axis.plot([0, goal[0]], [0, goal[1]], "k--", lw=1, label="direction of $W_{mm} z_i$")
+    walked = path[:700] @ z[i]  # (700, 2)
+    axis.plot(*walked.T, color=plots.COLOURS["NGD"], label="$W_t z_i$")
+    axis.plot(*walked[0], "o", color=plots.COLOURS["NGD"], markersize=4)
+    axis.set(title=f"example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
+
+
+figure, axes = plots.panels(1, 3)
+draw(axes[0], 0)
+draw(axes[1], 1)
+axes[0].legend(fontsize=6)
+axes[2].loglog(np.arange(1, steps + 1), error, color=plots.COLOURS["NGD"])
+axes[2].set(xlabel="iteration", ylabel="distance of the directions")
+figure
+
+# %% [markdown]
+# ## What we saw
+#
+# The layer puts all its weight on the token with the highest score. Its weights grow without bound,
+# one step length at a time. Their direction becomes the max-margin matrix, which two sketches on paper
+# gave us before any training.
+#
+# ## Change this
+#
+# Predict first, then run. Each cell uses only what stands above.
+#
+# 1. Ten times the step. *Prediction:* the same direction after a tenth of the iterations?
+
+# %%
+longer = train(steps // 10, 10 * step_size)[-1]
+print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1], 3), sep="\n")
+
+# %% [markdown]
+# 2. Plain gradient descent instead of normalised steps. The gradient shrinks as fast as the loss gap.
+#    *Prediction:* how large is $\|W\|$ after the same number of iterations: as large, half, a tenth?
+
+# %%
+plain = train(steps, step_size, normalised=False)[-1]
+print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
+
+# %% [markdown]
+# 3. Move the second token of example 1, which is not a support vector, a little. *Prediction:* does
+#    $W_{mm}$ change? Then move it to $(-1, 0)$, on the other side of the opt token. Does it now?
+
+# %%
+for moved in ((1.8, 0.0), (-1.0, 0.0)):
+    tokens = X.copy()
+    tokens[0, 1] = moved
+    print(moved, svm.token_svm(attention.token_set(tokens, y, z, u)).W[0].round(3).tolist())
+
+# %% [markdown]
+# 4. The trap. Compute $\gamma_t - f$ by subtraction, as one would at first. *Prediction:* for how many
+#    iterations does the direction stay right?
+
+# %%
+W = path[2500]
+p = attend(W)
+f = (p * scores).sum(1, keepdims=True)
+print("by subtraction", (scores - f)[:, 2], "by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
+
+# %% [markdown]
+# **Next.** Notebook 01 does the same with twenty random problems, four update rules and the theorem's
+# own hypotheses. Notebook 12 has sliders.
+
+# %%
+about = (
+    "Two examples of three tokens in the plane (ours), trained by normalised gradient descent from a start in a wrong "
+    "direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
+)
+numbers = dict(end=record.Number(error[-1], 1e-6), exponent=record.Number(slope, 1e-4))
+run.save(figure, "fastrates_by_hand", "by hand", about, table, numbers, [dict(name="by hand", source="synthetic")])
