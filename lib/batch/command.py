@@ -18,6 +18,7 @@ from lib import files
 from lib.batch import compare, execute, publish
 from lib.batch.execute import Means
 from lib.batch.plan import Plan, UsageError, plan
+from lib.budget import minutes
 from lib.companion import record
 
 
@@ -62,7 +63,7 @@ def parse(argv: list[str] | None) -> Command:
         names=tuple(args.names),
         scale=args.scale,
         settings=dict(args.settings),
-        means=Means(args.scheduler, args.workers, args.timeout),
+        means=Means(args.scheduler, args.workers, args.timeout, args.minutes),
         force=args.force,
         dry_run=args.dry_run,
         store=args.store,
@@ -115,6 +116,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="longest time for any one cell; default: none",
     )
+    add(
+        "--minutes",
+        type=minutes,
+        metavar="N",
+        help="start no further notebook after N minutes, say which are left; status 3 then",
+    )
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
     add(
@@ -135,8 +142,8 @@ def batch(command: Command) -> int:
     if command.dry_run:
         return 0
     old = compare.committed(command.scale, [job.notebook for job in planned.todo])
-    failed = _carried_out(planned, command.means)
-    done = [job for job in planned.jobs if job.notebook not in failed]
+    failed, left = _carried_out(planned, command.means)
+    done = [job for job in planned.jobs if job.notebook not in (*failed, *left)]
     if command.store:
         failed += [job.notebook for job in done if not _stored(job)]
     compared = compare.compare(done, old)
@@ -146,20 +153,24 @@ def batch(command: Command) -> int:
         print(f"Numbers or claims that are not reproduced: {names}.", file=sys.stderr)
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
-    return 1 if failed or compared.differing else 0
+    if left:
+        print(f"The minutes are used up; left for next time: {', '.join(left)}.")
+    return 1 if failed or compared.differing else 3 if left else 0
 
 
-def _carried_out(planned: Plan, means: Means) -> list[str]:
-    """Execute and publish, with one line for each job as it ends; the notebooks that failed."""
+def _carried_out(planned: Plan, means: Means) -> tuple[list[str], list[str]]:
+    """Execute and publish, with one line for each job as it ends; the notebooks that failed, and
+    those that were not started in time."""
     from tqdm import tqdm
 
-    failed = []
+    failed, left = [], [job.notebook for job in planned.todo]
     for outcome in execute.execute(planned, means):
         published = publish.publish(outcome)
+        left.remove(outcome.job.notebook)
         failed += [outcome.job.notebook] if published.error else []
         tqdm.write(published.line, file=sys.stdout)
         sys.stdout.flush()
-    return failed
+    return failed, left
 
 
 def _stored(job) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lib.batch import kernel, locks
 from lib.batch.job import Job, Outcome, in_words
 from lib.batch.plan import Plan, UsageError
+from lib.budget import Budget
 
 INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 
@@ -18,23 +19,25 @@ INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 class Means:
     """What a plan is executed with: a Dask scheduler's address or this machine's cores, notebooks
     at
-    a time, and the longest seconds for one cell."""
+    a time, the longest seconds for one cell, and the minutes after which no further one starts."""
 
     scheduler: str | None = None
     workers: int | None = None
     timeout: float | None = None
+    minutes: float | None = None
 
 
 def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
     """The outcomes of the jobs to run, in the order in which they end.
 
     A job stays locked until the next outcome is asked for, so what is done with its figures is done
-    under the lock. Raises UsageError where no scheduler answers.
+    under the lock. Where the minutes are over, the jobs that wait have no outcome. Raises UsageError where no scheduler answers.
     """
     from dask.system import CPU_COUNT
     from distributed import as_completed
     from tqdm import tqdm
 
+    budget = Budget(means.minutes)
     if not plan.todo:
         return
     workers = min(means.workers or CPU_COUNT, len(plan.todo))
@@ -44,23 +47,34 @@ def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
             client = _connect(means.scheduler, workers, stack)
             quiet = not sys.stderr.isatty()
             bar = stack.enter_context(tqdm(total=len(plan.todo), leave=False, disable=quiet))
-            held, futures = {}, {}
-            for place, job in enumerate(plan.todo):
-                try:
-                    held[job.notebook] = locks.acquire(job)
-                except locks.Held as error:
-                    yield Outcome(job, 0.0, str(error))
+            held, futures, waiting = {}, {}, list(plan.todo)
+            running = as_completed()
+            while waiting or futures:
+                # With minutes no more are started than run at once: what waits can still be left.
+                free = len(waiting) if means.minutes is None else workers - len(futures)
+                for job in waiting[: 0 if budget.spent() else free]:
+                    waiting.remove(job)
+                    try:
+                        held[job.notebook] = locks.acquire(job)
+                    except locks.Held as error:
+                        yield Outcome(job, 0.0, str(error))
+                        continue
+                    except OSError as error:
+                        yield Outcome(job, 0.0, in_words(error))
+                        continue
+                    stack.callback(held[job.notebook].release)
+                    place = plan.todo.index(job)
+                    future = client.submit(
+                        kernel.run, job, threads, means.timeout, pure=False, priority=-place
+                    )
+                    futures[future] = job
+                    running.add(future)
+                if not futures:
+                    if budget.spent():
+                        return
                     continue
-                except OSError as error:
-                    yield Outcome(job, 0.0, in_words(error))
-                    continue
-                stack.callback(held[job.notebook].release)
-                future = client.submit(
-                    kernel.run, job, threads, means.timeout, pure=False, priority=-place
-                )
-                futures[future] = job
-            for future in as_completed(futures):
-                outcome = _outcome(future, futures[future])
+                future = next(running)
+                outcome = _outcome(future, futures.pop(future))
                 yield outcome
                 held[outcome.job.notebook].release()
                 bar.update()

@@ -85,39 +85,6 @@ def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0,
         ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
 
 
-def magnitudes(ax, weights, label: str, smallest: float = 1e-6, bins: int = 60) -> None:
-    """Draw how the magnitudes of all entries of `weights` (arrays) spread over decades: share of
-    entries per bin.
-
-    Entries below `smallest`, zeros included, count in the first bin.
-    """
-    sizes = np.clip(
-        np.concatenate([np.abs(np.asarray(W)).ravel() for W in weights]), smallest, None
-    )
-    edges = np.geomspace(smallest, max(sizes.max(), 10 * smallest) * (1 + 1e-6), bins + 1)
-    counts, _ = np.histogram(sizes, edges)
-    ax.stairs(
-        100 * counts / sizes.size,
-        edges,
-        label=label,
-        color=COLOURS.get(label),
-        fill=False,
-        linewidth=1.2,
-    )
-    ax.set(xscale="log", xlabel="Magnitude of a weight", title="Share of weights (%)")
-
-
-def rate_grid(ax, losses, chosen) -> None:
-    """Draw held-out losses {rule: {rate: loss}} over the rate; a ring marks the rate of `chosen`
-    {rule: rate}.
-    """
-    for rule, trials in losses.items():
-        ax.plot(trials.keys(), trials.values(), ".-", label=rule, color=COLOURS.get(rule))
-        ax.plot(chosen[rule], trials[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
-    ax.set(xscale="log", xlabel="Learning rate", title="Held-out loss")
-    ax.xaxis.set_minor_formatter("")  # over a single decade they would be written out and overlap
-
-
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
     """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
     x = np.array(span)

@@ -124,15 +124,3 @@ def _entropy(weights: Tensor, used: Tensor) -> Tensor:
     )  # (b, heads, T, T) -> (b, heads, T) -> (b, T)
     relative = entropy / used.sum(1, keepdim=True).double().log()
     return relative[used].mean()
-
-
-def layer_norms(weight_norms: dict[str, np.ndarray]) -> np.ndarray:
-    """Norm of all weights of each encoder layer, (layers, points), from a history's
-    `weight_norms`.
-    """
-    layers = {}
-    for name, norms in weight_norms.items():
-        if ".encoder.layer." in name:
-            layer = int(name.partition(".encoder.layer.")[2].partition(".")[0])
-            layers[layer] = layers.get(layer, 0) + norms**2
-    return np.sqrt(np.stack([layers[k] for k in sorted(layers)]))

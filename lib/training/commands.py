@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 from lib import files, networks, provenance
+from lib.budget import Budget, minutes
 from lib.data import images, texts
 from lib.networks import bert
-from lib.training import bert_evaluation, loop, step_sizes
+from lib.training import bert_evaluation, loop, rules
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,7 @@ TASKS = {
     "multi_nli": partial(language, "multi_nli", 128, demo=False),
     "civil_comments": partial(language, "civil_comments", 300, demo=False),
 }
-RULES = {
-    "sgd": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
-    "adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate),
-    "sngd": lambda parameters, rate, cap: step_sizes.NormalizedSGD(parameters, rate, cap),
-    "sps": lambda parameters, rate, cap: step_sizes.StochasticPolyak(parameters, cap),
-}
+RULES = {name.lower(): rules.RULES[name] for name in ("SGD", "Adam", "SNGD", "SPS")}
 # Rates, and the cap of sngd and sps: ours, of the size that the notebooks' grids choose.
 FRESH = {"sgd": 0.1, "adam": 3e-3, "sngd": 0.4, "sps": None, "cap": 3.0}
 PRETRAINED = {"sgd": 0.1, "adam": 1e-4, "sngd": 0.1, "sps": None, "cap": 0.2}
@@ -127,6 +123,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, help="results without suffix, runs/training/<task>_<rule>_seed<seed>"
     )
+    parser.add_argument(
+        "--minutes", type=minutes, help="train so long, save, say what is left, go on next time"
+    )
     chosen = parser.parse_args(arguments)
     rates = RATES[chosen.task]
     chosen.cap = rates["cap"] if chosen.cap is None else chosen.cap
@@ -147,7 +146,9 @@ def run(chosen: argparse.Namespace) -> tuple[nn.Module, loop.TrainingHistory]:
     """
     task = TASKS[chosen.task]()
     model = loop.initialised(task.build, chosen.seed)
-    optimizer = RULES[chosen.rule](model.parameters(), chosen.rate, chosen.cap)
+    rate = chosen.cap if chosen.rule == "sps" else chosen.rate  # the cap is all that SPS has
+    optimizer = RULES[chosen.rule](model.parameters(), rate, chosen.cap)
+    budget = Budget(chosen.minutes)
     about = {
         "task": chosen.task,
         "rule": chosen.rule,
@@ -166,9 +167,10 @@ def run(chosen: argparse.Namespace) -> tuple[nn.Module, loop.TrainingHistory]:
         label=f"{chosen.task} {chosen.rule}",
         cpu=chosen.cpu,
         precision=chosen.precision,
+        pause=None if chosen.minutes is None else budget.spent,
         checkpoints=loop.Checkpoints(chosen.out.with_suffix(".pt"), chosen.checkpoint_every, about),
     )
-    if _first_process():
+    if _first_process() and not history.status.startswith("paused"):
         how = {key: getattr(chosen, key) for key in ("batch", "steps", "seed", "precision")}
         history.save(
             chosen.out.with_suffix(".npz"), about | how | {"versions": provenance.versions()}
@@ -187,6 +189,10 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = options(arguments)
     try:
         _, history = run(chosen)
+        if history.status.startswith("paused"):
+            if _first_process():
+                print(f"{history.status} of {chosen.steps}; the same command goes on from there")
+            return 3
         if _first_process():
             last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
             print(f"{history.status}; {last}; written to {chosen.out.with_suffix('.npz')}")

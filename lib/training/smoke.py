@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.budget import Budget
 from lib.companion import claims
 from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
 from lib.training.curves import Curves
-from lib.training.study import Budget, Runner, Study
+from lib.training.study import Runner, Study
 
 
 def train(study: Study) -> Curves:

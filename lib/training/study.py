@@ -8,13 +8,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor, nn
 
 from lib import files
+from lib.budget import Budget
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.checkpoints import Checkpoints
@@ -110,22 +111,6 @@ def _early(whole: Path) -> Path:
 
 class OutOfTime(Exception):
     """The minutes are used up; `done` of the planned runs are finished."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Minutes of wall-clock time from now; None for no end. ValueError for a number not above 0."""
-
-    minutes: float | None = None
-    begin: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self):
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"minutes must be above 0, got {self.minutes:g}")
-
-    def spent(self, _step: int = 0) -> bool:
-        """Whether they are over."""
-        return self.minutes is not None and time.monotonic() - self.begin >= 60 * self.minutes
 
 
 class Runner:

@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 
 from lib import files
+from lib.budget import Budget, minutes
 from lib.training.curves import Curves
 from lib.training.studies import STUDIES
-from lib.training.study import Budget, OutOfTime, Runner
+from lib.training.study import OutOfTime, Runner
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -19,7 +20,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         "names", nargs="+", choices=STUDIES, metavar="NAME", help=", ".join(STUDIES)
     )
     parser.add_argument(
-        "--minutes", type=float, help="train so long, save, say what is left, go on next time"
+        "--minutes", type=minutes, help="train so long, save, say what is left, go on next time"
     )
     parser.add_argument("--state", type=Path, help="folder of unfinished work, runs/studies")
     parser.add_argument(

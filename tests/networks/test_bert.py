@@ -254,16 +254,3 @@ def test_judge_measures_what_it_says(weights):
     assert found["worst_group_accuracy"] == pytest.approx(min(shares))
     assert 0 < found["entropy.0"] <= 1 and set(found) >= {"entropy.0", "entropy.1"}
     assert model.network.config._attn_implementation == "sdpa"
-
-
-def test_layer_norms_are_those_of_the_layers(weights):
-    model = bert.classifier(weights, 3)
-    norms = {
-        name: np.array([float(p.detach().double().norm())]) for name, p in model.named_parameters()
-    }
-    layers = model.network.bert.encoder.layer
-    expected = [
-        math.sqrt(sum(float(p.detach().double().square().sum()) for p in layer.parameters()))
-        for layer in layers
-    ]
-    np.testing.assert_allclose(bert_evaluation.layer_norms(norms)[:, 0], expected, rtol=1e-12)

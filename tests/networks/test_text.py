@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from lib import training
-from lib.companion import plots
 from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
 from lib.networks.text import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
@@ -186,36 +185,14 @@ def test_word_pieces_agree_with_words_about_length():
         pieces.encode([" "], 5)
 
 
-def test_effective_share_and_share_above():
-    assert weight_statistics.effective_share(np.ones((3, 4))) == pytest.approx(1)
-    assert weight_statistics.effective_share(7 * np.eye(1, 20)) == pytest.approx(1 / 20)
+def test_the_hoyer_index_and_share_above():
+    assert weight_statistics.hoyer(np.ones((3, 4))) == pytest.approx(0, abs=1e-12)
+    assert weight_statistics.hoyer(7 * np.eye(1, 20)) == pytest.approx(1)
     gauss = np.random.default_rng(0).standard_normal(100_000)
-    assert weight_statistics.effective_share(gauss) == pytest.approx(2 / np.pi, rel=0.01)
-    assert np.isnan(weight_statistics.effective_share(np.zeros(3)))
+    expected = (1 - np.sqrt(2 / np.pi)) / (1 - 1e5**-0.5)  # ||w||_1 = sqrt(2 / pi) sqrt(N) ||w||_2
+    assert weight_statistics.hoyer(gauss) == pytest.approx(expected, rel=0.01)
+    assert weight_statistics.hoyer(3 * gauss) == pytest.approx(weight_statistics.hoyer(gauss))
+    assert np.isnan(weight_statistics.hoyer(np.zeros(3)))
     assert (
         weight_statistics.share_above([np.array([0.1, -0.2]), np.array([[0.0, 0.05]])], 0.06) == 0.5
     )
-
-
-def test_growth_is_relative_to_the_start_for_every_run():
-    model = network()
-    batches = training.Batches(ids(8), torch.tensor([0, 1] * 4), 4, 0)
-    optimizer = MirrorDescent(model.parameters(), 1e-3, 2)
-    before = float(np.linalg.norm(model.head.weight.detach().numpy()))
-    history = training.train(model, optimizer, batches, 3, loss=summed_loss, evaluate_at=[0, 2])
-    after = float(np.linalg.norm(model.head.weight.detach().numpy()))
-    found = weight_statistics.growth([history, history], weight_statistics.matrices(model))
-    assert set(found) == set(weight_statistics.matrices(model)) and found["head.weight"].shape == (
-        2,
-        3,
-    )
-    np.testing.assert_allclose(found["head.weight"][1, [0, -1]], [1, after / before], rtol=1e-5)
-
-
-def test_magnitudes_share_out_every_entry():
-    figure, (ax,) = plots.panels(1, 1)
-    plots.magnitudes(ax, [np.array([0.0, 1e-9, 0.02, -0.3]), np.full((2, 2), 0.3)], "l2")
-    heights = ax.patches[0].get_data().values
-    assert heights.sum() == pytest.approx(100) and heights[0] == pytest.approx(
-        25
-    )  # 0 and 1e-9 in the first bin

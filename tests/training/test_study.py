@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch import nn
 
-from lib.training import compilation, study_command
+from lib.budget import Budget
+from lib.training import commands, compilation, study_command
 from lib.training.batches import Batches
 from lib.training.curves import load
-from lib.training.study import Budget, OutOfTime, Problem, Runner, Study
+from lib.training.study import OutOfTime, Problem, Runner, Study
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,8 +179,16 @@ def test_a_study_says_what_it_cannot_be():
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
 def test_minutes_must_be_above_zero(minutes, capsys):
-    assert study_command.main(["pairs", "--minutes", minutes]) == 1
-    assert "minutes must be above 0" in capsys.readouterr().err
+    commands_of = (
+        lambda: study_command.main(["pairs", "--minutes", minutes]),
+        lambda: commands.main(["digits", "sgd", "--minutes", minutes]),
+    )
+    for command in commands_of:
+        with pytest.raises(SystemExit) as end:
+            command()
+        assert end.value.code == 2 and "minutes must be above 0" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="minutes must be above 0"):
+        Budget(float(minutes))
 
 
 def test_the_command_keeps_curves_and_says_what_is_left(tmp_path, capsys, monkeypatch):
