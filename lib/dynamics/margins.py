@@ -105,7 +105,8 @@ def _finite(history, k):
     if ended.size:
         run = ended[0]
         raise ValueError(
-            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, before "
+            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
+            f"before "
             f"record {k} at iteration {history.iterations[k]}"
         )
     return margins

@@ -27,7 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
-DRIFT = 1e-5  # largest difference between processes' weights, relative to the largest weight, that is let pass
+# largest difference between processes' weights, relative to the largest weight, that is let pass
+DRIFT = 1e-5
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -128,7 +129,8 @@ def train(
     points = sorted({*map(int, evaluate_at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
         raise ValueError(
-            f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at {points}"
+            f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at "
+            f"{points}"
         )
     if precision not in ("float32", "bf16"):
         raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}')
@@ -141,7 +143,8 @@ def train(
     )
     if accumulate < 1 or batches.size % (accumulate * processes):
         raise ValueError(
-            f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}"
+            f"accumulate must divide the {batches.size // processes} rows of a process, got "
+            f"{accumulate}"
         )
     if pause is not None and checkpoints is None:
         raise ValueError("pause needs checkpoints: without them a paused run could not go on")
@@ -221,8 +224,10 @@ def train(
                 if not _out_of_memory(error):
                     raise
                 raise MemoryError(
-                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in {accumulate} part(s):"
-                    f" accumulate={2 * accumulate} gives the same result in less, else take a smaller batch, shorter"
+                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in "
+                    f"{accumulate} part(s):"
+                    f" accumulate={2 * accumulate} gives the same result in less, else take a "
+                    f"smaller batch, shorter"
                     " inputs or precision='bf16'"
                 ) from error
             bar.update()
@@ -281,7 +286,8 @@ def _restore(accelerator, checkpoints, configuration, model, optimizer, record) 
         everyone = accelerator.gather(torch.tensor([done], device=accelerator.device)).tolist()
         if len(set(everyone)) > 1:
             raise ValueError(
-                f"the processes found checkpoints after {everyone} steps; they must see the same file"
+                f"the processes found checkpoints after {everyone} steps; they must see the same "
+                f"file"
             )
     if found:
         model.load_state_dict(found[1]["model"])
