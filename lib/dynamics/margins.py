@@ -106,7 +106,6 @@ def _finite(history, k):
         run = ended[0]
         raise ValueError(
             f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
-            f"before "
-            f"record {k} at iteration {history.iterations[k]}"
+            f"before record {k} at iteration {history.iterations[k]}"
         )
     return margins

@@ -22,9 +22,17 @@ from lib.training.checkpoints import Checkpoints
 from lib.training.record import Record, TrainingHistory, at_end, running_mean, steps_to_reach
 
 __all__ = [
-    "Batches", "Checkpoints", "TrainingHistory", "at_end", "classification", "cross_entropy", "initialised", "running_mean",
-    "steps_to_reach", "train",
-]  # fmt: skip
+    "Batches",
+    "Checkpoints",
+    "TrainingHistory",
+    "at_end",
+    "classification",
+    "cross_entropy",
+    "initialised",
+    "running_mean",
+    "steps_to_reach",
+    "train",
+]
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 # largest difference between processes' weights, relative to the largest weight, that is let pass
