@@ -62,7 +62,9 @@ def test_a_step_off_its_equation_is_seen():
     assert all(claim.holds for claim in speed.formulas(world))
     wrong = []
     for run in world.curves:
-        half = 0.5 if run.rule == "SPS" else 1.001  # SPS without its 1/2, SNGD a thousandth too long
+        half = (
+            0.5 if run.rule == "SPS" else 1.001
+        )  # SPS without its 1/2, SNGD a thousandth too long
         wrong.append(dataclasses.replace(run, step_size=(half * run.step_size).astype(np.float32)))
     found = speed.formulas(dataclasses.replace(world, curves=tuple(wrong)))
     assert not any(claim.holds for claim in found)
