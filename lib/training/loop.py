@@ -107,24 +107,19 @@ def train(
         loss: (model, batch) to a scalar tensor, a mean over the rows.
         evaluate: the model in evaluation mode, without gradients, to named numbers.
         evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the
-        norms of
-            the weights; the end is always added.
+            norms of the weights; the end is always added.
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
         precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the
-        weights stay.
+            weights stay.
         accumulate: work a batch off in this many equal parts, one after the other: the same
-        gradient in a fraction
-            of the memory. Only for a loss that is a mean over the rows.
+            gradient in a fraction of the memory. Only for a loss that is a mean over the rows.
         checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a
-        CPU the
-            result then is, bit for bit, that of a run that was never interrupted.
+            CPU the result then is, bit for bit, that of a run that was never interrupted.
         stop: what `evaluate` found to whether the run ends there, early; the history says so and
-        its rest is NaN.
-            "recent_loss" is among it, the mean loss of the last `RECENT` steps.
+            its rest is NaN. "recent_loss" is among it, the mean loss of the last `RECENT` steps.
         pause: the steps done to whether the run is saved to its checkpoint and left there, to go on
-        at the next
-            call; the history then says "paused after step k".
+            at the next call; the history then says "paused after step k".
         walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
