@@ -121,7 +121,8 @@ def check_sizes(tokens: TokenSet) -> None:
         largest = np.abs(getattr(tokens, name)).max()
         if largest and not SIZES[0] <= largest <= SIZES[1]:
             raise ValueError(
-                f"{name} has largest entry {largest:.3g}, whose square leaves the range of float64; "
+                f"{name} has largest entry {largest:.3g}, whose square leaves the range of "
+                f"float64; "
                 f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
             )
 

@@ -31,7 +31,8 @@ def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
     """The outcomes of the jobs to run, in the order in which they end.
 
     A job stays locked until the next outcome is asked for, so what is done with its figures is done
-    under the lock. Where the minutes are over, the jobs that wait have no outcome. Raises UsageError where no scheduler answers.
+    under the lock. Where the minutes are over, the jobs that wait have no outcome. Raises
+    UsageError where no scheduler answers.
     """
     from dask.system import CPU_COUNT
     from distributed import as_completed

@@ -6,7 +6,7 @@ reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_
 z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
 x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
 L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; all else works on the lanes
+k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the lanes
 of `lib.compiled.softmax`.
 """
 

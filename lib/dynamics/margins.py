@@ -105,7 +105,7 @@ def _finite(history, k):
     if ended.size:
         run = ended[0]
         raise ValueError(
-            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, before "
-            f"record {k} at iteration {history.iterations[k]}"
+            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
+            f"before record {k} at iteration {history.iterations[k]}"
         )
     return margins

@@ -5,6 +5,6 @@ widgets.
 """
 
 from lib.explorer.panel import Panel, said
-from lib.explorer.trajectory import Board, Setting, Trajectory, explore
+from lib.explorer.trajectory import MODELS, RULES, Board, Setting, Trajectory, explore
 
-__all__ = ["Board", "Panel", "Setting", "Trajectory", "explore", "said"]
+__all__ = ["MODELS", "RULES", "Board", "Panel", "Setting", "Trajectory", "explore", "said"]

@@ -145,7 +145,9 @@ def classifier(weights: Weights, classes: int) -> Classifier:
 
 
 def lower(model: Classifier, layers: int) -> Classifier:
-    """The classifier with the lowest `layers` layers of its encoder alone; ValueError if it has fewer."""
+    """The classifier with the lowest `layers` layers of its encoder alone; ValueError if it has
+    fewer.
+    """
     if not 1 <= layers <= model.layers:
         raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
     encoder = model.network.bert.encoder

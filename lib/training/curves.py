@@ -185,11 +185,13 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
             arrays = {name: file[name] for name in file.files if name != "json"}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{path} is not a curve file that can be read ({error}); fetch it again or run the study"
+            f"{path} is not a curve file that can be read ({error}); fetch it again or run the "
+            f"study"
         ) from error
     if head.get("schema") != SCHEMA:
         raise ValueError(
-            f"{path} has schema {head.get('schema')}, this code reads {SCHEMA}; check out the commit that"
+            f"{path} has schema {head.get('schema')}, this code reads {SCHEMA}; check out the "
+            f"commit that"
             " wrote it or run the study again"
         )
     found = Curves(head["name"], head["configuration"], tuple(_curves(head["curves"], arrays)))

@@ -22,12 +22,21 @@ from lib.training.checkpoints import Checkpoints
 from lib.training.record import Record, TrainingHistory, at_end, running_mean, steps_to_reach
 
 __all__ = [
-    "Batches", "Checkpoints", "TrainingHistory", "at_end", "classification", "cross_entropy", "initialised", "running_mean",
-    "steps_to_reach", "train",
-]  # fmt: skip
+    "Batches",
+    "Checkpoints",
+    "TrainingHistory",
+    "at_end",
+    "classification",
+    "cross_entropy",
+    "initialised",
+    "running_mean",
+    "steps_to_reach",
+    "train",
+]
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
-DRIFT = 1e-5  # largest difference between processes' weights, relative to the largest weight, that is let pass
+# largest difference between processes' weights, relative to the largest weight, that is let pass
+DRIFT = 1e-5
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -98,24 +107,19 @@ def train(
         loss: (model, batch) to a scalar tensor, a mean over the rows.
         evaluate: the model in evaluation mode, without gradients, to named numbers.
         evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the
-        norms of
-            the weights; the end is always added.
+            norms of the weights; the end is always added.
         label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
         cpu: stay on the CPU even if there is a GPU.
         precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the
-        weights stay.
+            weights stay.
         accumulate: work a batch off in this many equal parts, one after the other: the same
-        gradient in a fraction
-            of the memory. Only for a loss that is a mean over the rows.
+            gradient in a fraction of the memory. Only for a loss that is a mean over the rows.
         checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a
-        CPU the
-            result then is, bit for bit, that of a run that was never interrupted.
+            CPU the result then is, bit for bit, that of a run that was never interrupted.
         stop: what `evaluate` found to whether the run ends there, early; the history says so and
-        its rest is NaN.
-            "recent_loss" is among it, the mean loss of the last `RECENT` steps.
+            its rest is NaN. "recent_loss" is among it, the mean loss of the last `RECENT` steps.
         pause: the steps done to whether the run is saved to its checkpoint and left there, to go on
-        at the next
-            call; the history then says "paused after step k".
+            at the next call; the history then says "paused after step k".
         walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
@@ -128,7 +132,8 @@ def train(
     points = sorted({*map(int, evaluate_at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
         raise ValueError(
-            f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at {points}"
+            f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at "
+            f"{points}"
         )
     if precision not in ("float32", "bf16"):
         raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}')
@@ -141,7 +146,8 @@ def train(
     )
     if accumulate < 1 or batches.size % (accumulate * processes):
         raise ValueError(
-            f"accumulate must divide the {batches.size // processes} rows of a process, got {accumulate}"
+            f"accumulate must divide the {batches.size // processes} rows of a process, got "
+            f"{accumulate}"
         )
     if pause is not None and checkpoints is None:
         raise ValueError("pause needs checkpoints: without them a paused run could not go on")
@@ -221,8 +227,10 @@ def train(
                 if not _out_of_memory(error):
                     raise
                 raise MemoryError(
-                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in {accumulate} part(s):"
-                    f" accumulate={2 * accumulate} gives the same result in less, else take a smaller batch, shorter"
+                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in "
+                    f"{accumulate} part(s):"
+                    f" accumulate={2 * accumulate} gives the same result in less, else take a "
+                    f"smaller batch, shorter"
                     " inputs or precision='bf16'"
                 ) from error
             bar.update()
@@ -281,7 +289,8 @@ def _restore(accelerator, checkpoints, configuration, model, optimizer, record) 
         everyone = accelerator.gather(torch.tensor([done], device=accelerator.device)).tolist()
         if len(set(everyone)) > 1:
             raise ValueError(
-                f"the processes found checkpoints after {everyone} steps; they must see the same file"
+                f"the processes found checkpoints after {everyone} steps; they must see the same "
+                f"file"
             )
     if found:
         model.load_state_dict(found[1]["model"])

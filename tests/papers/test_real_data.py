@@ -1,4 +1,6 @@
-"""The papers' real-data claims on invented curves: the true world is told, a wrong one is caught."""
+"""The papers' real-data claims on invented curves: the true world is told, a wrong one is
+caught.
+"""
 
 import dataclasses
 
@@ -99,7 +101,9 @@ def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
-    """Curves of three rules: l1.1 ahead by `gap`, with fewer large entries and fewer tokens used."""
+    """Curves of three rules: l1.1 ahead by `gap`, with fewer large entries and fewer tokens
+    used.
+    """
     rng, runs = np.random.default_rng(3), []
     ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
     hard = rng.random(20_000)

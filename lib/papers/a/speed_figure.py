@@ -154,6 +154,7 @@ def caption(number: str, curves: Curves, table) -> str:
         f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
         f" {problem['network']}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
         f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
-        f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % intervals; grey:"
+        f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % "
+        f"intervals; grey:"
         f" equally fast; bands: all seeds. {words}. {curves.hours():.1f} processor hours"
     )

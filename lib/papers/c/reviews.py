@@ -109,8 +109,9 @@ def at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tru
     return float((1 - share) * run.metrics[name][k - 1] + share * run.metrics[name][k])
 
 
-def matched(curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy",
-            rising=True) -> np.ndarray:  # fmt: skip
+def matched(
+    curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
+) -> np.ndarray:
     """The metric `name` of two `rules` at the best value of `along` that both runs of a seed reach:
     (2, seeds).
     """

@@ -105,8 +105,15 @@ def attention_figure(curves: Curves) -> Figure:
             for when, face in (("start", "none"), ("last", plots.COLOURS[rule])):
                 values = reviews.tokens_used(curves, rule, when)[..., layer].mean(1)
                 x = layer + 0.2 * (k - 1) + (0.06 if when == "last" else 0)
-                grid[0].plot([x] * len(values), values, "o", markersize=4, mec=plots.COLOURS[rule],
-                             mfc=face, label=f"{rule}, {when}" if not layer else None)  # fmt: skip
+                grid[0].plot(
+                    [x] * len(values),
+                    values,
+                    "o",
+                    markersize=4,
+                    mec=plots.COLOURS[rule],
+                    mfc=face,
+                    label=f"{rule}, {when}" if not layer else None,
+                )
     grid[0].set(title="Share of the tokens that the first token uses", ylim=(0, 1), xlabel="Layer")
     grid[0].set_xticks(range(layers), range(1, layers + 1))
     grid[0].legend(fontsize=6, ncols=3)
