@@ -218,11 +218,27 @@ def _curves(rows, arrays):
         yield Curve(**row, **mine, **groups)
 
 
+FEWEST = 3  # seeds below which there is no verdict
+
+
 def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of the study `name`; None, with one printed sentence, where there are
-    none, or where they are `needed` the FileNotFoundError of `load`."""
+    """The committed curves of the study `name`.
+
+    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
+    where they are `needed` FileNotFoundError or ValueError.
+    """
     path = files.ROOT / "figures" / "desk" / f"{name}.npz"
-    if needed or path.exists():
-        return load(path)
-    print(f"the study {name} has no committed curves yet: python -m lib.training study {name}")
+    command = f"python -m lib.training study {name}"
+    if not path.exists() and not needed:
+        print(f"the study {name} has no committed curves yet: {command}")
+        return None
+    found = load(path)
+    if len(found.seeds()) >= FEWEST:
+        return found
+    done = sum(curve.part == "curve" for curve in found.curves)
+    words = f"the study {name} is unfinished, {done} judged runs so far"
+    words += f": {command} --adopt figures/desk goes on"
+    if needed:
+        raise ValueError(words)
+    print(words)
     return None

@@ -105,6 +105,13 @@ class Study:
         return values | {"problem": dict(about)}
 
 
+_WHO = ("part", "rule", "rate", "cap", "seed")
+
+
+def _name(who: Mapping) -> str:
+    return "-".join(str(who[key]) for key in _WHO if who[key] is not None)
+
+
 def _early(whole: Path) -> Path:
     return whole.with_name(f"{whole.stem}-quarter.npz")
 
@@ -196,8 +203,7 @@ class Runner:
         """
         cap = cap if rule == "SNGD" else None
         who = {"part": part, "rule": rule, "rate": rate, "cap": cap, "seed": seed}
-        name = "-".join(str(value) for value in who.values() if value is not None)
-        whole = self.folder / f"{name}.npz"
+        whole = self.folder / f"{_name(who)}.npz"
         with self.alone(whole):
             found = self.finished(whole, quarter)
             return found or self.work(who, whole, quarter)
@@ -307,6 +313,16 @@ class Runner:
         planned = self.study.seeds * len(self.study.rates)
         trials = len(list(self.folder.glob("trial-*.npz")))
         return f"{trials} trials and {curves} of {planned} curves are finished"
+
+    def adopt(self, kept: Curves) -> None:
+        """Take over finished runs kept elsewhere; ValueError for another configuration."""
+        if kept.digest != digest(self.study.name, self.configuration):
+            raise ValueError(f"the kept curves of {kept.name} are of another configuration")
+        for curve in kept.curves:
+            whole = self.folder / f"{_name({key: getattr(curve, key) for key in _WHO})}.npz"
+            path = _early(whole) if curve.status.startswith("paused") else whole
+            if not path.exists() and not whole.exists():
+                Curves(kept.name, self.configuration, (curve,)).save(path)
 
     def collected(self) -> Curves:
         """All runs that are finished."""

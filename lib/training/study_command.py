@@ -8,7 +8,7 @@ import torch
 
 from lib import files
 from lib.budget import Budget, minutes
-from lib.training.curves import Curves
+from lib.training.curves import Curves, load
 from lib.training.studies import STUDIES
 from lib.training.study import OutOfTime, Runner
 
@@ -29,6 +29,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="DIR",
         help="write the curves so far to DIR/<name>.npz and stop",
     )
+    parser.add_argument(
+        "--adopt", type=Path, metavar="DIR", help="take over the finished runs in DIR/<name>.npz"
+    )
     parser.add_argument("--only", nargs="+", default=(), metavar="RULE", help="only these rules")
     parser.add_argument(
         "--backwards", action="store_true", help="the last seed first, beside another process"
@@ -44,6 +47,8 @@ def run(chosen: argparse.Namespace) -> list[Curves]:
     budget, found = Budget(chosen.minutes), []
     for name in chosen.names:
         runner = Runner(STUDIES[name], chosen.state, budget)
+        if chosen.adopt is not None:
+            runner.adopt(load(chosen.adopt / f"{name}.npz"))
         if chosen.keep is None:
             curves = runner.run(chosen.only, chosen.backwards)
             print(f"{name}: {runner.left()}", flush=True)

@@ -107,3 +107,17 @@ def test_an_overflowing_loss_of_a_trial_stays_finite():
 def test_rates_are_those_of_the_judged_runs_in_the_order_of_the_study():
     runs = (curve("SGD", 0, [1.0], rate=0.3), curve("SGD", 100, [1.0], "trial", 0.7))
     assert Curves("x", configuration(["SGD"], 1), runs).rates() == {"SGD": 0.3}
+
+
+def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    assert module.kept("invented") is None and "no committed curves" in capsys.readouterr().out
+    with pytest.raises(FileNotFoundError):
+        module.kept("invented", needed=True)
+    path = tmp_path / "figures" / "desk" / "invented.npz"
+    race({"SGD": 0.02}, seeds=2).save(path)
+    assert module.kept("invented") is None and "2 judged runs" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="unfinished"):
+        module.kept("invented", needed=True)
+    race({"SGD": 0.02}, seeds=3).save(path)
+    assert module.kept("invented").seeds() == [0, 1, 2]

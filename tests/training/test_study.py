@@ -155,6 +155,21 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit(tmp_path):
     same(whole, run(STUDY, tmp_path / "killed"))
 
 
+def test_finished_runs_travel_in_a_kept_file(tmp_path):
+    whole = run(STUDY, tmp_path / "one")
+    trials = [curve for curve in whole.curves if curve.part == "trial"]
+    part = dataclasses.replace(whole, curves=(*trials, *whole.runs("SGD")))
+    part.save(tmp_path / "points.npz")
+    runner = Runner(STUDY, tmp_path / "two", Budget(), say=lambda words: said.append(words))
+    said = []
+    runner.adopt(load(tmp_path / "points.npz"))
+    same(whole, runner.run())
+    assert len(said) == 4 and not any("SGD" in name.split("-")[1:2] for name in said)
+    other = Runner(dataclasses.replace(STUDY, horizon=20), tmp_path, Budget())
+    with pytest.raises(ValueError, match="another configuration"):
+        other.adopt(part)
+
+
 def test_every_rate_that_diverges_is_named(tmp_path):
     steep = lambda model, batch: model(batch[0]).exp().mean()  # overflows on both sides
     wild = lambda: dataclasses.replace(problem(), loss=steep)

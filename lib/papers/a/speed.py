@@ -11,12 +11,11 @@ from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training import verdicts
-from lib.training.curves import Curve, Curves
+from lib.training.curves import FEWEST, Curve, Curves
 from lib.training.rules import STEP_SIZED
 from lib.training.verdicts import UNDECIDED, Interval
 
 REFERENCE = "SGD"
-FEWEST = 3  # seeds below which there is no verdict
 FORMULA = 1e-5  # largest relative error of a step against its equation
 
 

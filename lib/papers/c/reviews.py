@@ -12,10 +12,9 @@ from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.training import verdicts
-from lib.training.curves import Curve, Curves
+from lib.training.curves import FEWEST, Curve, Curves
 from lib.training.verdicts import UNDECIDED, Interval
 
-FEWEST = 3  # seeds below which there is no verdict
 SPEAKS = 0.78  # test accuracy below which the configuration is too small to speak
 LAST = 4  # evaluations whose mean stands beside the last accuracy
 ABOVE = "interval above 0"

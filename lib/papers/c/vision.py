@@ -6,9 +6,9 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.papers.c.reviews import FEWEST, accuracy, accuracy_difference, at_end, few, judge, matched
+from lib.papers.c.reviews import accuracy, accuracy_difference, at_end, few, judge, matched
 from lib.training import verdicts
-from lib.training.curves import Curves
+from lib.training.curves import FEWEST, Curves
 from lib.training.verdicts import Interval
 
 MARGIN = 0.015  # of test accuracy within which two rules end equal
