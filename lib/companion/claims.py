@@ -85,9 +85,17 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def failing(measured: float | None, bound: str) -> str:
+    """A measured value that fails its bound, with the digits that show by how little."""
+    if measured is None:
+        return "not a number"
+    texts = (f"{measured:.{digits}g}" for digits in (7, 10, 13, 17))
+    return next((text for text in texts if text not in bound.split()), repr(measured))
+
+
 def shown(claim: Claim) -> str:
     """The measured value; of a failing claim with the digits that show by how little it fails."""
-    text = number(claim.measured) if claim.holds else f"{claim.measured:.7g}"
+    text = number(claim.measured) if claim.holds else failing(claim.measured, claim.bound)
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"

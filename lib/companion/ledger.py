@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, counts, shown
+from lib.companion.claims import KINDS, Claim, counts, failing, shown
 from lib.files import folder, write
 
 COLUMNS = ("kind", "setting", "measured quantity", "measured", "bound", "catches", "verdict")
@@ -195,7 +195,7 @@ def failures(records: Iterable[Mapping]) -> str:
         if failed:
             lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
         for claim in failed:
-            value = "not a number" if claim["measured"] is None else f"{claim['measured']:.7g}"
+            value = failing(claim["measured"], claim["bound"])
             why = f" {claim['remark']}" if claim.get("remark") else ""
             where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
             lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]

@@ -64,4 +64,5 @@ def test_failures_of_records_are_collected_with_their_digits():
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
     record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
     page = ledger.failures([record, record | {"claims": [held]}])
-    assert page.count("size") == 1 and "1, asked ≤ 1" in page
+    assert page.count("size") == 1 and "1.0000004, asked ≤ 1" in page
+    assert claims.failing(1 + 4e-9, "≤ 1") == "1.000000004"
