@@ -53,7 +53,8 @@ def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
             while waiting or futures:
                 # With minutes no more are started than run at once: what waits can still be left.
                 free = len(waiting) if means.minutes is None else workers - len(futures)
-                for job in waiting[: 0 if budget.spent() else free]:
+                late = budget.spent() and len(waiting) < len(plan.todo)  # the first always start
+                for job in waiting[: 0 if late else free]:
                     waiting.remove(job)
                     try:
                         held[job.notebook] = locks.acquire(job)
@@ -71,7 +72,7 @@ def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
                     futures[future] = job
                     running.add(future)
                 if not futures:
-                    if budget.spent():
+                    if late:
                         return
                     continue
                 future = next(running)

@@ -341,6 +341,19 @@ def test_own_parameters_leave_figures_alone(repository, first):
     )
 
 
+def test_minutes_start_the_first_and_leave_the_rest(repository, first):
+    shorter = ("--set", "seeds=4", "--workers", "1", "--minutes", "0.001")
+    done = repository.batch("01_good", "02_bad", *shorter)
+    (line,) = [line for line in done.lines if line.startswith("The minutes are used up")]
+    started = [line for line in done.lines if line.startswith(("ok ", "FAIL"))]
+    assert len(started) == 1
+    (left,) = {"01_good", "02_bad"} - {started[0].split()[1]}
+    assert line == f"The minutes are used up; left for next time: {left}."
+    assert done.status == (1 if started[0].startswith("FAIL") else 3)
+    refused = repository.batch("01_good", "--minutes", "0")
+    assert refused.status == 2 and "minutes must be above 0" in refused.output
+
+
 def test_store_writes_the_outputs_beside_the_source(repository, first):
     path = repository.notebooks / "01_good.ipynb"
     assert repository.batch("01_good", "--store").status in (0, 1)

@@ -10,6 +10,7 @@ from lib import training
 from lib.training import record
 from lib.training.loop import (
     Batches,
+    Checkpoints,
     classification,
     initialised,
     running_mean,
@@ -184,6 +185,32 @@ def test_transform_applies_to_inputs_only():
     taken, targets = Batches(inputs, labels, 8, 0, transform=lambda x: 2 * x).batch(0)
     rows = Batches(inputs, labels, 8, 0).rows(0)
     assert torch.equal(taken, 2 * inputs[rows]) and torch.equal(targets, labels[rows])
+
+
+@pytest.mark.parametrize("rule", MAKERS)
+def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
+    whole = run(MAKERS[rule], evaluate_at=[0, 5], walk=True)[2]
+    checkpoints = Checkpoints(tmp_path / "run.pt", 100)
+    options = dict(evaluate_at=[0, 5], walk=True, checkpoints=checkpoints)
+    first = run(MAKERS[rule], pause=lambda done: done == 5, **options)[2]
+    assert first.status == "paused after step 5" and np.isnan(first.loss[5:]).all()
+    again = run(MAKERS[rule], pause=lambda done: done == 5, **options)[2]  # not there again
+    assert again.status == "finished"
+    np.testing.assert_array_equal(again.loss, whole.loss)
+    for name, values in whole.walked.items():
+        np.testing.assert_array_equal(again.walked[name], values)
+        assert values[0] == 0 and (np.diff(values) > 0).all()
+
+
+def test_a_pause_needs_a_checkpoint():
+    with pytest.raises(ValueError, match="pause needs checkpoints"):
+        run(pause=lambda done: True)
+
+
+def test_a_stopping_rule_sees_the_recent_loss():
+    seen = []
+    *_, history = run(evaluate_at=[0, 4], stop=lambda found: seen.append(found["recent_loss"]))
+    assert np.isnan(seen[0]) and seen[1] == pytest.approx(history.loss[:4].mean())
 
 
 def test_bad_arguments():
