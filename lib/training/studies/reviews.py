@@ -158,8 +158,8 @@ def reviews(
             "held_out": held,
             "test_rows": len(test),
             "cut": float((ids["train"][:, -1] != vocabulary.PADDING).float().mean()),
-            "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout 0.2, {length} of"
-            f" {len(known)} words",
+            "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout 0.2,"
+            f" {length} of {len(known)} words",
         },
     )
 
