@@ -97,9 +97,9 @@ def reviews(
         train, test = train.sample(2000), test.sample(500)
     rest, held_out = train.hold_out(held)
     known = vocabulary.choose("words", train.texts, words)
-    parts = {"train": train, "test": test, "rest": rest, "held": held_out}
-    ids = {key: known.encode(part.texts, length).ids for key, part in parts.items()}
-    labels = {key: torch.from_numpy(part.labels.copy()) for key, part in parts.items()}
+    sets = {"train": train, "test": test, "rest": rest, "held": held_out}
+    ids = {key: known.encode(part.texts, length).ids for key, part in sets.items()}
+    labels = {key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()}
 
     def build() -> nn.Module:
         return TextTransformer(len(known), length, size, width, hidden, 0.2)
