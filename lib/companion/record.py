@@ -100,7 +100,8 @@ def _tolerances(record: Mapping) -> dict[str, str]:
 
 
 def _asked(claim: Mapping) -> tuple:
-    return tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
+    words = tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
+    return *words, claim.get("kind"), claim.get("catches")
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
