@@ -69,6 +69,8 @@ class Claim:
         }
         for name in ("measured", "margin"):
             kept[name] = kept[name] if math.isfinite(kept[name]) else None
+        if not all(map(math.isfinite, kept.get("interval") or ())):
+            del kept["interval"]  # of runs too few or too short to have one
         return kept
 
 

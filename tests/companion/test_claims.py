@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -36,3 +37,9 @@ def test_table_shows_every_claim_and_names_the_failing():
     assert table.summary() == "1 of 2 claims hold (1 of 2 statements); not: bad"
     assert "x &lt; y" in table._repr_html_()
     assert repr(table).splitlines()[2].endswith("NO")
+
+
+def test_an_interval_without_finite_ends_is_not_stored():
+    claim = claims.at_most("a", "b", "c", 1.0, 2.0)
+    stored = replace(claim, interval=(float("nan"), 1.0)).as_dict()
+    assert "interval" not in stored and "interval" in replace(claim, interval=(0.0, 1.0)).as_dict()

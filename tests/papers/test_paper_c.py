@@ -102,7 +102,7 @@ def test_edge_of_a_cone(p):
 def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
     of, multiples = FOUND[p], np.geomspace(5, 5e6, 13)
     assert cones.locally_optimal(of).all()
-    opposite = replace(of, solution=replace(of.solution, _factors=(-of.solution.value,)))
+    opposite = replace(of, solution=replace(of.solution, _weights=lambda: -of.solution.value))
     for lemma in (
         lambda of: cone_lemmas.lemma19(of, 3),
         lambda of: cone_lemmas.lemma20(of, multiples, 3)[:1],
@@ -112,7 +112,7 @@ def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
         holds([*cone_lemmas.lemma20(of, multiples, 3), cone_lemmas.lemma21(of, multiples, 3)])
     )
     nowhere = replace(
-        of, solution=replace(of.solution, _factors=(np.roll(of.solution.value, 1, 1),))
+        of, solution=replace(of.solution, _weights=lambda: np.roll(of.solution.value, 1, 1))
     )
     assert not cone_lemmas.lemma21(nowhere, multiples, 3).holds
 
