@@ -6,7 +6,9 @@ import pytest
 
 from lib import files, provenance
 
-RECORDS = (provenance.git("ls-files", "figures/*.json") or "").split()
+FILES = (provenance.git("ls-files", "figures/*.json") or "").split()
+# What a ledger's rows catch stands in figures/power/; the record that quotes it is among these.
+RECORDS = [name for name in FILES if not name.startswith("figures/power/")]
 
 if not RECORDS:
     pytest.skip("no git here, or no committed records", allow_module_level=True)
