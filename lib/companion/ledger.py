@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, shown
-from lib.files import folder, write
+from lib.files import ROOT, folder, write
 
 COLUMNS = ("kind", "setting", "measured quantity", "measured", "bound", "catches", "verdict")
 
@@ -67,8 +67,11 @@ def verdict(row: Claim) -> str:
 
 
 def power_path(slug: str) -> Path:
-    """Where `make falsify` keeps what the rows of a ledger catch."""
-    return folder("figures") / "power" / f"{slug}.json"
+    """Where `make falsify` keeps what the rows of a ledger catch.
+
+    Always the repository's own figures: a batch sends the figures of a notebook elsewhere first.
+    """
+    return ROOT / "figures" / "power" / f"{slug}.json"
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
