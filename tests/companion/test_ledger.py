@@ -38,10 +38,12 @@ def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
 
 
 def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
+    # A batch redirects its figures; what the rows catch is still the repository's.
+    monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "staged"))
+    monkeypatch.setattr(ledger, "ROOT", tmp_path)
     rows = [*row(), *row("b"), *row("c"), *row("d", 2.0)]
     path = ledger.power_path("book")
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     known = {"a (ours)": ["target rotated, 1 %"], "b (ours)": [], "d (ours)": []}
     path.write_text(json.dumps({id: {"catches": of, "holds": True} for id, of in known.items()}))
     rows = ledger.with_power(rows, "book")
