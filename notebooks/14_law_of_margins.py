@@ -441,7 +441,7 @@ print(
 )
 print(
     "The law breaks where steps pass the threshold, where a tight pair carries nothing, and where the "
-    f"run is too short: GD ends {short['GD'].norm[0, -1]:.0f} long, where nothing has settled."
+    f"run is too short: GD ends at a norm of {short['GD'].norm[0, -1]:.0f}, where nothing has settled."
 )
 
 # %% [markdown]
@@ -473,7 +473,7 @@ print(
 # **The start.** Prediction: a Gaussian $W_0$ changes $\omega_\infty$ and so the error, but neither $C$ nor the ratio.
 
 # %%
-std = 0.3
+std = 0.05
 W_0 = dynamics.gaussian_start(problem, std, [7])
 begun = runs.compare(runs.Setting("start", problem.tokens, dynamics.ngd(0.5), start=W_0), 100_000)[
     0
