@@ -57,7 +57,6 @@ from lib import regression
 from lib.companion import claims, plots, record
 from lib.papers import fits
 from lib.papers.b import experiments, figures, measurements, theorems
-from lib.regression import descent
 
 run = record.start("05_preconditioned_regression", "B", globals())
 plots.set_style()
@@ -122,11 +121,11 @@ if tuning_seeds:
 # %%
 rules, starts = experiments.ablation(data, step_size)
 rules |= {f"best {name}": make(best_steps[name]) for name, make in makers.items()}
-rules["best two-sided"] = descent.PreconditionedRule(step_size, "left_right")
+rules["best two-sided"] = regression.PreconditionedRule(step_size, "left_right")
 starts |= {name: data.random for name in rules if name.startswith("best")}
 recorded = np.unique(np.concatenate([np.arange(20), np.linspace(20, steps, 199).astype(int)]))
-source = descent.minibatches(data.X, data.Y, batch, range(seeds))
-histories = descent.descend(source, rules, starts, data.covariance, steps, recorded)
+source = regression.minibatches(data.X, data.Y, batch, range(seeds))
+histories = regression.descend(source, rules, starts, data.covariance, steps, recorded)
 excess = {
     name: history.excess(data.problems) / optimum for name, history in histories.items()
 }  # (seeds, K) each

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from lib import regression, seeds
-from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule
+from lib.regression import manifold
 from lib.regression.problem import Regression
+from lib.regression.rules import PreconditionedRule
 
 Start = tuple[np.ndarray, np.ndarray]
 
@@ -107,11 +107,11 @@ def optimisers() -> dict[str, Callable]:
 
     return {
         "Algorithm 1": PreconditionedRule,
-        "SGD": descent.sgd,
-        "Adam": descent.library(torch.optim.Adam),
-        "Muon": descent.library(torch.optim.Muon, weight_decay=0.0),
-        "SOAP": descent.library(SOAP, weight_decay=0.0),
-        "Shampoo": descent.library(Shampoo, preconditioning_compute_steps=10),
+        "SGD": regression.sgd,
+        "Adam": regression.library(torch.optim.Adam),
+        "Muon": regression.library(torch.optim.Muon, weight_decay=0.0),
+        "SOAP": regression.library(SOAP, weight_decay=0.0),
+        "Shampoo": regression.library(Shampoo, preconditioning_compute_steps=10),
     }
 
 
@@ -138,8 +138,8 @@ def conditioning(
     for floor in floors:
         data = build(floor)
         numbers.append([np.linalg.cond(problem.Sigma) for problem in data.problems])
-        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = descent.descend(
+        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = regression.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )
         for name, history in histories.items():
@@ -166,8 +166,8 @@ def tune(
     record = np.arange(0, steps + 1, 10)
     for name, make in makers.items():
         rules = {step: make(step) for step in grid}
-        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = descent.descend(
+        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = regression.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )
         scores = {}
