@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet, check_sizes
+from lib.attention.token_sets import TokenSet, check_sizes
 
 
 @dataclass(frozen=True)

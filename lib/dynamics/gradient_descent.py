@@ -12,7 +12,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.dynamics.history import History, Origin, derive
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy

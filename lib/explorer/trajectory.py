@@ -13,7 +13,7 @@ from PIL import Image
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.dynamics import rules
 from lib.dynamics.rules import GradientRule

@@ -13,7 +13,7 @@ import numpy as np
 
 from lib import attention
 from lib.ambient import rows
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.compiled import status
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.mirror import geometry

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.svm import cone, frobenius, lp
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled

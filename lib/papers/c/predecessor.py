@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from lib import svm
-from lib.attention.tokens import TokenSet, unit_tokens
+from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import unit_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
