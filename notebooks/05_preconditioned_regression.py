@@ -72,7 +72,9 @@ plots.set_style()
 
 # %%
 def build(floor, of_seeds=range(seeds)):
-    return experiments.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
+    return experiments.experiment(
+        of_seeds, n, start_std, d=d, k=k, signal=signal, noise=noise, floor=floor
+    )
 
 
 data = build(floor)

@@ -33,26 +33,20 @@ class Experiment:
     random: Start
 
 
-def experiment(
-    of_seeds: Sequence[int],
-    d: int,
-    k: int,
-    n: int,
-    signal: float,
-    noise: float,
-    floor: float,
-    start_std: float,
-) -> Experiment:
+def experiment(of_seeds: Sequence[int], n: int, start_std: float, **problem: float) -> Experiment:
     """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for
-    every seed.
+    every seed. `problem` are the arguments of `random_regression` but the seed.
     """
-    problems = [regression.random_regression(seed, d, k, signal, noise, floor) for seed in of_seeds]
+    problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
     X, Y = _stacked(
         p.sample(n, seeds.stream(seed, "labels"))
         for p, seed in zip(problems, of_seeds, strict=True)
     )
     spectral = _stacked(manifold.spectral_start(x, y) for x, y in zip(X, Y, strict=True))
-    random = _stacked(regression.gaussian_start(seed, d, k, start_std) for seed in of_seeds)
+    random = _stacked(
+        regression.gaussian_start(seed, p.d, p.k, start_std)
+        for p, seed in zip(problems, of_seeds, strict=True)
+    )
     return Experiment(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
 
 
