@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lib.representation import Facts, span
+
 SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the range of float64
 
 
 @dataclass(frozen=True, repr=False)
-class TokenSet:
+class TokenSet(Facts):
     """Sequences of tokens with labels and queries; the leading axis counts independent data sets
     ("runs").
 
@@ -59,15 +61,14 @@ class TokenSet:
         ):
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
 
-    def __repr__(self) -> str:
+    def facts(self) -> list[tuple[str, str]]:
         """Sizes, the heads' norms and the largest token: what tells two sets apart."""
-        runs, n, T, d = self.shape
-        largest = np.sqrt(np.square(self.X).sum(-1).max())
-        head = np.linalg.norm(self.u, axis=-1)
-        return (
-            f"TokenSet(runs={runs}, n={n}, T={T}, d={d}, d_z={self.z.shape[-1]}; "
-            f"largest ||x|| = {largest:.3g}, ||u|| = {head.min():.3g} ... {head.max():.3g})"
-        )
+        sizes = zip(("runs", "n", "T", "d", "d_z"), (*self.shape, self.z.shape[-1]), strict=True)
+        return [
+            *((name, str(size)) for name, size in sizes),
+            ("largest ||x||", f"{np.linalg.norm(self.X, axis=-1).max():.3g}"),
+            ("||u||", span(np.linalg.norm(self.u, axis=-1))),
+        ]
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ samples. `manifold` has the minima, `curvature` what surrounds them. `rules` has
 
 from lib.regression.curvature import modes
 from lib.regression.descent import RegressionHistory, descend
-from lib.regression.empirical import empirical_gradients, predict
+from lib.regression.empirical import empirical_gradients
 from lib.regression.gradient_sources import minibatches, oracle, population
 from lib.regression.losses import (
     excess_loss,
@@ -38,7 +38,6 @@ __all__ = [
     "population",
     "population_gradients",
     "population_loss",
-    "predict",
     "random_regression",
     "regulariser",
     "regulariser_gradients",

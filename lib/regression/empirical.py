@@ -13,25 +13,6 @@ BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in
 DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
 
 
-def predict(queries, X, A, B):
-    """f_Z(x) = A sum_i x_i e^{x^T B x_i} / sum_i e^{x^T B x_i} for each query x, (..., q, k).
-
-    queries (..., q, d), keys X (..., m, d). Memory is that of BLOCK attention weights.
-    """
-    _check_layer(X, None, A, B)
-    (q, x, a, b), back = _tensors(queries, X, A, B)
-    first, out = 0, None
-    for rows in q.split(_rows(x, b), -2):
-        part = _attend(rows, x, b)[0] @ a.mT
-        if (
-            out is None
-        ):  # one place for all: small results between large blocks would scatter the heap
-            out = part.new_empty((*part.shape[:-2], q.shape[-2], part.shape[-1]))
-        out[..., first : first + rows.shape[-2], :] = part
-        first += rows.shape[-2]
-    return back(out)
-
-
 def empirical_gradients(X, Y, A, B):
     """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, the samples being
     queries and keys.
@@ -94,19 +75,10 @@ def _check_layer(X, Y, A, B):
     m, d, k = X.shape[-2], X.shape[-1], A.shape[-2]
     needed = (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k)))
     for name, value, shape in needed:
-        if value is not None and tuple(value.shape[-2:]) != shape:
+        if tuple(value.shape[-2:]) != shape:
             raise ValueError(
                 f"{name} has shape {tuple(value.shape)}; its last two axes must be {shape}"
             )
     for name, value in (("X", X), ("Y", Y)):
-        if value is not None and not math.isfinite(float(value.sum())):
+        if not math.isfinite(float(value.sum())):
             raise ValueError(f"{name} holds values that are not finite")
-
-
-def _tensors(*values):
-    """The values as torch tensors, without a copy, and the way back to the kind they were."""
-    if isinstance(values[0], torch.Tensor):
-        return values, lambda value: value
-    return [
-        torch.from_numpy(np.ascontiguousarray(value)) for value in values
-    ], lambda value: value.numpy()

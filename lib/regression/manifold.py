@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import expm
 
 from lib.regression.problem import Regression, covariance_root
+from lib.representation import Facts, span
 
 NORMS = ("left", "left_right")
 
@@ -32,8 +33,8 @@ class Constants:
     smoothness: float
 
 
-@dataclass(frozen=True)
-class Manifold:
+@dataclass(frozen=True, repr=False)
+class Manifold(Facts):
     """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from
     samples.
 
@@ -50,6 +51,10 @@ class Manifold:
                 f"M has shape {self.M.shape}; it needs at least as many rows as columns"
             )
         covariance_root(self.Sigma, "Sigma")
+
+    def facts(self) -> list[tuple[str, str]]:
+        k, d = self.M.shape
+        return [("k", str(k)), ("d", str(d)), ("singular values", span(self.singular_values))]
 
     @cached_property
     def _root(self):

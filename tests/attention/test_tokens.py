@@ -154,13 +154,6 @@ def test_generators_refuse_impossible_settings(message):
         IMPOSSIBLE[message]()
 
 
-def test_repr_says_sizes_and_norms_and_no_arrays():
-    shown = repr(tokens.class_mean_tokens(0, n=6, T=4, d=30, signal=2.5))
-    assert shown == (
-        "TokenSet(runs=1, n=6, T=4, d=30, d_z=30; largest ||x|| = 2.5, ||u|| = 1 ... 1)"
-    )
-
-
 def test_weights_are_the_softmax_of_the_logits_at_any_size():
     data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
     W = 1e5 * np.random.default_rng(0).standard_normal((2, 5, 5))

@@ -107,15 +107,6 @@ def test_chunks_and_threads_do_not_matter(monkeypatch):
         np.testing.assert_allclose(ours, theirs, atol=EXACT)
 
 
-def test_prediction_is_the_softmax_average_and_tends_to_its_population_limit():
-    A, B = layer(6, scale=0.3)
-    X, _ = PROBLEM.sample(400, np.random.default_rng(7))
-    query = X[:2]
-    weights = np.exp(query @ B @ X.T)
-    expected = (weights / weights.sum(1, keepdims=True)) @ X @ A.T
-    np.testing.assert_allclose(regression.predict(query, X, A, B), expected, atol=EXACT)
-
-
 def test_ratio_identity_by_monte_carlo():
     """E[x' e^{x' w}] / E[e^{x' w}] = Sigma w: mean and normaliser agree with their closed forms."""
     rng = np.random.default_rng(8)
