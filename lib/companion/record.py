@@ -201,7 +201,14 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
     text = path.read_text(encoding="utf-8")
     found = parameters.values(text, variables)
     changes = parameters.changed(notebook, text, found)
-    run = Run(notebook, paper, found["scale"], found, range(found["seeds"]), changes)
+    run = Run(
+        notebook,
+        paper,
+        scale=found["scale"],
+        parameters=found,
+        seeds=range(found["seeds"]),
+        changes=changes,
+    )
     place = parameters.custom_folder(notebook, changes) / "figures" if changes else None
     files.redirect("figures", place)
     return run

@@ -107,7 +107,12 @@ def _solve(problem, delta, z, norm, shape):
             frobenius.solve(
                 K[run],
                 Constraints(
-                    problem, run, shape[1:], units.delta[run], units.z[run], units.stretch[run]
+                    problem,
+                    run,
+                    shape[1:],
+                    delta=units.delta[run],
+                    z=units.z[run],
+                    stretch=units.stretch[run],
                 ),
             )
             for run in range(len(K))

@@ -47,7 +47,8 @@ def experiment(of_seeds: Sequence[int], n: int, start_std: float, **problem: flo
         regression.gaussian_start(seed, p.d, p.k, start_std)
         for p, seed in zip(problems, of_seeds, strict=True)
     )
-    return Experiment(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
+    covariance = X.swapaxes(1, 2) @ X / n
+    return Experiment(problems, X, Y, covariance, spectral=spectral, random=random)
 
 
 def _stacked(pairs) -> tuple[np.ndarray, np.ndarray]:

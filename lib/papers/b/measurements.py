@@ -153,20 +153,19 @@ def scaling(
     rule, record = PreconditionedRule(1 / rates[-1], preconditioner), np.arange(steps + 1)
 
     def run(source, count):
-        start = tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))
+        starts = {"own": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
         covariance = np.stack([problem.Sigma] * count)
-        return regression.descend(source, {"own": rule}, {"own": start}, covariance, steps, record)[
-            "own"
-        ]
+        found = regression.descend(source, {"own": rule}, starts, covariance, steps, record)
+        return found["own"]
 
     runs = [run(regression.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
     constants = space.constants(norm)
     return Floors(
-        np.array(sizes),
-        record,
-        np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
-        run(regression.population(problem), 1).excess([problem])[0],
-        np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
-        float((1 - rates[0] / rates[-1]) ** 2),
-        1 - (constants.convexity / constants.smoothness) ** 2,
+        sizes=np.array(sizes),
+        iterations=record,
+        excess=np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
+        exact=run(regression.population(problem), 1).excess([problem])[0],
+        floor=np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
+        factor=float((1 - rates[0] / rates[-1]) ** 2),
+        guarantee=1 - (constants.convexity / constants.smoothness) ** 2,
     )
