@@ -52,6 +52,7 @@ monte_carlo, searches = 200_000, 1
 
 # %%
 import numpy as np
+import seaborn
 
 from lib import regression
 from lib.companion import claims, plots, record
@@ -308,7 +309,7 @@ save(figure, "precond_ablation", "ablation", about, ablated, numbers)
 
 # %%
 figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
-for j, colour in enumerate(plots.sns.color_palette("viridis", len(sizes))):
+for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
     plots.band(
         path,
         floors.iterations,
