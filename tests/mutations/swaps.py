@@ -103,8 +103,8 @@ ATTENTION = [
         ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
-            "labels.integers(1, T, n)\n        X[np.arange(n), opt] = ",
-            "labels.integers(0, T, n)\n        X[np.arange(n), opt] = ",
+            "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
+            "labels.integers(0, T, n)\n    X[np.arange(n), opt] = ",
         ),
         ("np.where(y[:, None] > 0, plus, minus)", "np.where(y[:, None] < 0, plus, minus)"),
         ("scores[np.arange(n), opt] = y\n", "scores[np.arange(n), opt] = 1\n"),
