@@ -15,7 +15,7 @@ import numpy as np
 
 from lib import files
 from lib.training.checkpoints import differences, flat
-from lib.training.record import TrainingHistory, running_mean, steps_to_reach
+from lib.training.history import TrainingHistory, running_mean, steps_to_reach
 from lib.training.rules import STEP_SIZED
 
 SCHEMA = 1

@@ -19,9 +19,8 @@ def test_what_is_written_is_read(tmp_path):
     found = load(tmp_path / "a.npz", whole.configuration)
     assert found.digest == whole.digest and len(found.curves) == len(whole.curves)
     for mine, theirs in zip(found.curves, whole.curves, strict=True):
-        assert (mine.rule, mine.part, mine.seed, mine.cap) == (
-            theirs.rule, theirs.part, theirs.seed, theirs.cap,
-        )  # fmt: skip
+        for name in ("rule", "part", "seed", "cap", "rate", "status"):
+            assert getattr(mine, name) == getattr(theirs, name)
         np.testing.assert_array_equal(mine.loss, theirs.loss)
         np.testing.assert_array_equal(mine.step_size, theirs.step_size)
         np.testing.assert_equal(dict(mine.end), dict(theirs.end))
