@@ -65,6 +65,25 @@ def test_a_truncated_file_is_said_to_be_one(tmp_path, kept):
         load(tmp_path / "a.npz")
 
 
+def test_a_byte_changed_in_the_middle_is_damage(tmp_path):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    for place in range(200, len(content) // 2, len(content) // 23):
+        changed = content.copy()
+        changed[place] ^= 255
+        (tmp_path / "a.npz").write_bytes(changed)
+        with pytest.raises(ValueError, match="not a curve file that can be read"):
+            load(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("missing", ["schema", "curves", "configuration"])
+def test_another_kind_of_file_is_said_to_be_one(tmp_path, missing):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    rewritten(tmp_path / "a.npz", lambda head: head.pop(missing))
+    with pytest.raises(ValueError, match=f"can be read .there is no '{missing}'"):
+        load(tmp_path / "a.npz")
+
+
 def rewritten(path, change):
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
