@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,9 @@ def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> fl
     rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
-    early = {rate: score(study, trial(rate, True)) for rate in rates}
+    # A study that is taken up again finds some trials whole; they are judged by their first quarter
+    # as before, so that the same rates are kept.
+    early = {rate: score(study, first_steps(trial(rate, True), study.quarter)) for rate in rates}
     kept = sorted(rates, key=early.get)[: (len(rates) + 1) // 2]
     dropped = [rate for rate in rates if rate not in kept]
     trials = {rate: trial(rate, False) for rate in kept}
@@ -32,6 +35,20 @@ def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> fl
             break
         trials[beyond] = trial(beyond, False)
     return best
+
+
+def first_steps(curve: Curve, steps: int) -> Curve:
+    """What `curve` would be had its run been left after `steps` steps; itself if it was shorter."""
+    if len(curve.loss) < steps:
+        return curve
+    seen = curve.evaluated_at <= steps
+    return replace(
+        curve,
+        status=f"paused after step {steps}",
+        loss=curve.loss[:steps],
+        evaluated_at=curve.evaluated_at[seen],
+        metrics={name: values[seen] for name, values in curve.metrics.items()},
+    )
 
 
 def _all_diverged(
