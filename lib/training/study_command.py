@@ -48,7 +48,7 @@ def run(chosen: argparse.Namespace) -> list[Curves]:
     for name in chosen.names:
         runner = Runner(STUDIES[name], chosen.state, budget)
         if chosen.adopt is not None:
-            runner.files.adopt(load(chosen.adopt / f"{name}.npz"))
+            runner.files.adopt(load(chosen.adopt / f"{name}.npz", runner.configuration))
         if chosen.keep is None:
             curves = runner.run(chosen.only, chosen.backwards)
             print(f"{name}: {runner.left()}", flush=True)
