@@ -136,6 +136,8 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         chosen.rate = rates[chosen.rule]
     elif chosen.rule == "sps":
         parser.error("sps takes no --rate; its step size is bounded by --cap")
+    if chosen.evaluations < 0:
+        parser.error(f"--evaluations must be 0 or more, got {chosen.evaluations}")
     on_gpu = torch.cuda.is_available() and not chosen.cpu
     chosen.precision = chosen.precision or ("bf16" if on_gpu else "float32")
     name = f"{chosen.task}_{chosen.rule}_seed{chosen.seed}"

@@ -39,11 +39,14 @@ class Runner:
         self.files = RunFiles(folder, study.name, self.configuration)
 
     def run(self, only: Sequence[str] = (), backwards: bool = False) -> Curves:
-        """Trials, then curves; the curves so far. Raises OutOfTime, ValueError where every rate of
-        a rule diverged.
+        """Trials, then curves; the curves so far. Raises OutOfTime; ValueError where every rate of
+        a rule diverged, or for a rule that the study lacks.
 
         `only` some of the rules, and the seeds `backwards`: so several processes share one study.
         """
+        if unknown := [rule for rule in only if rule not in self.study.rates]:
+            there = ", ".join(self.study.rates)
+            raise ValueError(f"only names {', '.join(unknown)}; {self.study.name} has {there}")
         rates, cap = {}, self.study.cap
         for rule in self.study.rates:
             wanted = not only or rule in only

@@ -51,3 +51,9 @@ def test_the_other_processes_of_a_training_do_not_lock(tmp_path, monkeypatch):
         monkeypatch.setenv("RANK", "1")
         with commands.alone(tmp_path / "run"):
             pass
+
+
+def test_a_negative_number_of_evaluations_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        commands.options(["digits", "sgd", "--evaluations", "-1"])
+    assert "--evaluations must be 0 or more, got -1" in capsys.readouterr().err

@@ -193,6 +193,12 @@ def test_a_study_says_what_it_cannot_be():
         dataclasses.replace(STUDY, rates={"Newton": (1.0,)})
 
 
+def test_a_rule_that_the_study_lacks_is_named(tmp_path):
+    runner = Runner(STUDY, tmp_path, Budget())
+    with pytest.raises(ValueError, match="only names Newton; points has SGD, SPS, SNGD"):
+        runner.run(only=["SGD", "Newton"])
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
 def test_minutes_must_be_above_zero(minutes, capsys):
     commands_of = (
