@@ -1,5 +1,4 @@
-"""One training loop for every network and optimiser; it records what each step did and survives
-being killed.
+"""One training loop for every network and optimiser; it records each step and survives a kill.
 
 `train` is the loop, `_Run.take` one step of it: any torch optimiser that is called as
 `step(closure)` goes in. The loop runs on `accelerate`, so the same call serves a CPU, a GPU or,
@@ -28,9 +27,7 @@ CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the de
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back
-    afterwards.
-    """
+    """`build()` with torch seeded by the stream "start" of `seed`; the generator is set back."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -97,8 +94,10 @@ def train(
 
 @dataclass(frozen=True)
 class _Run:
-    """One training under way; `network` and `stepper` are `model` and `optimizer` as `accelerate`
-    wraps them, `batches` this process's part.
+    """One training under way.
+
+    `network` and `stepper` are `model` and `optimizer` as `accelerate` wraps them; `batches` is
+    this process's part.
     """
 
     model: nn.Module
@@ -164,8 +163,8 @@ class _Run:
                 share = self.loss(self.network, part) / parts
             self.accelerator.backward(share)
             value = value + share.detach()
-        # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
-        # needs both.
+        # The gradient is averaged over processes by itself, the loss is not, and
+        # Polyak's step needs both.
         self.record.loss[step] = value = self.accelerator.reduce(value, "mean")
         return value
 
