@@ -1,6 +1,4 @@
-"""The parameters of a notebook: what its parameters cell names, their values at a scale and in a
-run.
-"""
+"""The parameters of a notebook: what its cell names, and their values at a scale and in a run."""
 
 import ast
 import json
@@ -54,9 +52,7 @@ def values(text: str, variables: Mapping) -> dict:
 
 
 def of_scale(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None where that scale is not
-    offered.
-    """
+    """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
     if scale == "demo":
         return {}
     path = files.folder("notebooks") / "scales.toml"

@@ -22,9 +22,7 @@ class Difference:
 
 
 def compare(new: Mapping, old: Mapping) -> list[Difference]:
-    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old`
-    states.
-    """
+    """The numbers of `old` that `new` does not reproduce within the tolerance stated in `old`."""
     differences = []
     for name, row in old["numbers"].items():
         value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
