@@ -32,8 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 600  # for one killer without a swap
 SHARE = 0.95  # to be killed
 SERVER = multiprocessing.get_context("forkserver")
+# Not hypothesis, nbval and xdist, whose modules pytest itself has to import.
 SERVER.set_forkserver_preload(
-    ["cvxpy", "matplotlib.pyplot", "numba", "pytest", "scipy.stats", "torch"]
+    "cvxpy IPython ipywidgets jupyter_client matplotlib.pyplot mpmath nbconvert nbformat numba "
+    "pandas pytest scipy.stats seaborn torch".split()
 )
 DEAD = ("failed", "timed out")
 
