@@ -51,6 +51,7 @@ class TokenSet:
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
         for name in ("X", "z", "u"):
+            _check_real(name, getattr(self, name))
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
@@ -65,7 +66,8 @@ class TokenSet:
     def __repr__(self) -> str:
         """Sizes, the heads' norms and the largest token: what tells two sets apart."""
         runs, n, T, d = self.shape
-        largest = np.sqrt(np.square(self.X).sum(-1).max())
+        unit = np.abs(self.X).max() or 1.0  # squares of huge or tiny tokens leave float64
+        largest = unit * np.sqrt(np.square(self.X / unit).sum(-1).max())
         head = np.linalg.norm(self.u, axis=-1)
         return (
             f"TokenSet(runs={runs}, n={n}, T={T}, d={d}, d_z={self.z.shape[-1]}; "
@@ -107,9 +109,13 @@ def _real(name, value):
     if value is None:
         return None
     value = np.asarray(value)
+    _check_real(name, value)
+    return value.astype(float)
+
+
+def _check_real(name, value):
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
-    return value.astype(float)
 
 
 def check_sizes(tokens: TokenSet) -> None:

@@ -68,6 +68,7 @@ ATTENTION = [
         "attention/test_attention",
         ("rank + (rank >= selected", "rank + (rank > selected"),
         ("return chosen - np.take", "return np.take"),
+        ("@ turned[:, first : first + count]", "@ turned[:, :count]"),
         ("return inside, np.sqrt(np.einsum", "return inside, (np.einsum"),
         ("outside = W - self.expand(inside)", "outside = W"),
     ),
@@ -97,7 +98,7 @@ ATTENTION = [
             "head = plus / np.linalg.norm(plus)",
         ),
         ("head = (plus - minus) / np.linalg.norm(plus - minus)", "head = plus - minus"),
-        ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
+        ("x -= (x @ directions) @ directions.T", "x -= 0 * (x @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
             "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
