@@ -91,6 +91,11 @@ ATTENTION = [
         ("(unit**p).sum(-1) ** (1 / p)", "(unit**p).sum(-1) ** p"),
     ),
     *_of(
+        "attention/token_sets",
+        "attention/test_tokens",
+        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
+    ),
+    *_of(
         "attention/tokens",
         "attention/test_tokens",
         (
@@ -116,7 +121,6 @@ ATTENTION = [
             "return a / np.linalg.norm(a, axis=-1, keepdims=True)",
             "return a / np.linalg.norm(a, axis=0, keepdims=True)",
         ),
-        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
         ("X[np.arange(n), opt] *= signal", "X[np.arange(n), opt] += signal"),
     ),
 ]
@@ -374,6 +378,13 @@ REGRESSION = [
         "regression/test_problem",
         ("return self.k * self.noise**2 / 2", "return self.d * self.noise**2 / 2"),
         ("return 0.5 / math.sqrt(self.singular_values[0])", "return 0.5 / self.singular_values[0]"),
+        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
+        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
+        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
+    ),
+    *_of(
+        "regression/losses",
+        "regression/test_problem",
         ("return (E * E).sum((-1, -2)) / 2", "return (E * E).sum((-1, -2))"),
         ("return E @ root @ B @ Sigma, root", "return E @ root @ B, root"),
         (
@@ -381,12 +392,13 @@ REGRESSION = [
             "return ((Sigma @ G) * (Sigma @ G)).sum((-1, -2)) / 8",
         ),
         ("-Sigma @ B @ SGS / 2", "Sigma @ B @ SGS / 2"),
+    ),
+    *_of(
+        "regression/empirical",
+        "regression/test_problem",
         ("- c * (v * c).sum(-1, keepdim=True)", "- v * (v * c).sum(-1, keepdim=True)"),
         ("E -= E.amax(-1, keepdim=True)", "E -= 0"),
         ("error = c @ A.mT - labels", "error = c @ A.mT + labels"),
-        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
-        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
-        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
     ),
     *_of(
         "regression/kernel",
@@ -411,11 +423,29 @@ REGRESSION = [
             "diverged[(gone.cpu()) & (diverged < 0)] = t + 1",
             "diverged[(gone.cpu()) & (diverged < 0)] = t",
         ),
+    ),
+    *_of(
+        "regression/rules",
+        "regression/test_descent",
+        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/gradient_sources",
+        "regression/test_descent",
         ("batch, replace=False", "batch, replace=True"),
-        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
         ("(u * u).sum(1, keepdim=True) / 2", "(u * u).sum(1, keepdim=True)"),
         ("change += delta @ root @ A.T @ A @ root", "change += 0 * delta @ root @ A.T @ A @ root"),
-        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_descent",
+        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_problem",
+        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
+        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
     ),
     *_of(
         "regression/manifold",
@@ -426,8 +456,6 @@ REGRESSION = [
         ("np.sqrt(4 * smallest * low / 9) / high", "3 * np.sqrt(4 * smallest * low / 9) / high"),
         ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
         ("smallest * low / 2", "smallest * low * 2"),
-        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
-        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
         ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
         ("W @ self._root if norm", "W @ self._inverse_root if norm"),
     ),
@@ -484,8 +512,12 @@ TRAINING = [
     *_of(
         "training/loop",
         "training/test_loop",
-        ("SeedSequence([dropout, step, rank])", "SeedSequence([dropout, rank])"),
-        ("share = loss(network, part) / accumulate", "share = loss(network, part)"),
+        ("SeedSequence([self._dropout, step, ", "SeedSequence([self._dropout, "),
+        ("share = self.loss(self.network, part) / parts", "share = self.loss(self.network, part)"),
+    ),
+    *_of(
+        "training/losses",
+        "training/test_loop",
         ("(logits.argmax(1) == labels)", "(logits.argmin(1) == labels)"),
         ('"test_loss": float(loss) / len(targets)', '"test_loss": float(loss) / size'),
     ),
@@ -495,17 +527,13 @@ TRAINING = [
         ('status = f"diverged at step {bad[0] + 1}"', 'status = f"diverged at step {bad[0]}"'),
         ("values[bad[0] :] = math.nan", "values[bad[0] + 1 :] = math.nan"),
         ("values[np.array(self.points) > bad[0]]", "values[np.array(self.points) >= bad[0]]"),
+    ),
+    *_of(
+        "training/history",
+        "training/test_loop",
         ("reached.argmax(-1) + 1.0, np.inf)", "reached.argmax(-1) + 0.0, np.inf)"),
         ("reached[..., : window - 1] = False", "reached[..., : window - 1] = True"),
         ("np.minimum(np.arange(1, values.shape[-1] + 1), window)", "window"),
-    ),
-    *_of(
-        "training/study",
-        "training/test_study",
-        ("(scores[rate], -rate)", "(scores[rate], rate)"),
-        ("best not in (tried[0], tried[-1])", "best not in (tried[0],)"),
-        ("[: (len(rates) + 1) // 2]", "[(len(rates) + 1) // 2 :]"),
-        ("best * tried[-1] / tried[-2]", "best * tried[-2] / tried[-1]"),
     ),
     *_of(
         "training/verdicts",
@@ -519,6 +547,14 @@ TRAINING = [
         ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
         ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
         ("if difference.low > bound:", "if difference.high > bound:"),
+    ),
+    *_of(
+        "training/rate_choice",
+        "training/test_rate_choice",
+        ("(scores[rate], -rate)", "(-scores[rate][1], -rate)"),
+        ("best not in (tried[0], tried[-1])", "best not in (tried[0],)"),
+        ("first_steps(trial(rate, True), study.quarter)", "trial(rate, True)"),
+        ("(len(rates) + 1) // 2", "len(rates)"),
     ),
 ]
 
