@@ -38,7 +38,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records."""
+    """Raw records of runs, with the shapes of `kernel.Records`; status, ended, rise (runs,)."""
 
     status: np.ndarray
     ended: np.ndarray

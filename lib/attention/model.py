@@ -36,10 +36,13 @@ class Slopes:
 def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
-    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s +
-    e and -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at
-    p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 +
-    exp(-f)) ("logistic").
+    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
+
+    * f = gamma_s + e,
+    * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
+
+    L* is the loss at p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f)
+    ("exponential") or log(1 + exp(-f)) ("logistic").
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - np.take_along_axis(logits, s, -1)  # relative to the selected token

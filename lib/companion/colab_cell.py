@@ -36,7 +36,7 @@ def address() -> str:
 
 
 def installs(cell) -> bool:
-    """Whether a notebook's cell is that cell, also where a tool has dropped its tag."""
+    """Whether `cell` is the installing cell, with its tag or without it."""
     first_line = CELL.partition("\n")[0]
     return TAG in cell.metadata.get("tags", []) or cell.source.startswith(first_line)
 

@@ -120,10 +120,10 @@ class Run:
         """Write picture and record, all or nothing; return the path of the record.
 
         What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
-        Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
-        source.
+        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and
+        source; `statements` are those of the paper that the claims of a ledger name
+        (`ledger.statements`). Raises ValueError for a bad slug, a number that is not finite, or a
+        data row without name or source.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
@@ -187,10 +187,9 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
     """The run of `notebook` that begins now, right after its parameters cell.
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
-    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1.
-    With other values than the scale's own, whatever is saved goes below runs/custom/.
-    Raises ValueError for a name that is not there, FileNotFoundError where there is no such
-    notebook.
+    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1. With
+    other values than the scale's own, whatever is saved goes below runs/custom/. Raises ValueError
+    for a name that is not there, FileNotFoundError where there is no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():

@@ -14,7 +14,10 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 @numba.njit
 def zeros(rows, columns):
-    """Zeros (rows, columns) that start where a register's load meets no boundary of cache lines."""
+    """Zeros (rows, columns), float64, that start at a boundary of WIDTH numbers.
+
+    A register's load then crosses no boundary of cache lines.
+    """
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
     return raw[first : first + rows * columns].reshape(rows, columns)

@@ -54,8 +54,8 @@ BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
 def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """The columns of "train" or "test" and their labels int64 (N,), every label equally often.
 
-    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of "test" is
-    in "train".
+    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of
+    "test" is in "train".
     """
     rng = seeds.stream(0, "data")
     rows, labels = _draw(rng, TRAIN_ROWS, classes, make, set())

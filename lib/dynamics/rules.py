@@ -112,8 +112,8 @@ def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
 def step(rule: GradientRule, W, gradient, loss_gap, t, buffer=0.0):
     """One step of `rule` in plain arithmetic: returns W_{t+1} and the momentum buffer m_t.
 
-    W and gradient (runs, ...), loss_gap = L - L* (runs,). The plain twin of what `lib.dynamics`
-    does with logarithms; it holds as long as gradient and gap are normal floating point numbers.
+    W and gradient (runs, ...), loss_gap = L - L* (runs,). It does what `lib.dynamics` does with
+    logarithms, and holds as long as gradient and gap are normal floating point numbers.
     """
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0

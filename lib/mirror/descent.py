@@ -100,7 +100,7 @@ class MirrorHistory(Facts):
         )
 
     def head_divergence(self, target: np.ndarray) -> np.ndarray:
-        """The same of the head v from `target` (runs, d)."""
+        """The same of the head v from `target` (runs, d), with the rule's p: (runs, k)."""
         return geometry.directional_bregman(self.v, target[:, None], self.rule.p)
 
 
@@ -172,7 +172,7 @@ def train(
 
 
 def _times(steps, record):
-    """`record` cut at each rule's steps."""
+    """The iterations to record: `record` cut at `steps`, or the default."""
     if record is not None and (kept := np.asarray(record)).ndim == 1:
         if (np.diff(kept) <= 0).any():
             raise ValueError("record must be a list of whole numbers, ascending")

@@ -36,7 +36,7 @@ class SelfAttention(nn.Module):
         return tokens.reshape(b, T, self.heads, d // self.heads).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """What `asking` (b, S, d) find in those `tokens` (b, T, d) that are `present` (b, T)."""
+        """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are `present` (b, T)."""
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         q, k, v = map(self.split, parts)
         mask = present[:, None, None]  # (b, 1, 1, T)

@@ -1,10 +1,12 @@
 """The global minima of paper B's regularised population loss, and distances to them.
 
-The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
-orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended
-covariance Sbar = diag(I_k, Sigma): "left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem
-1.3), "left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix
-factorisation of Tu et al. 2016).
+With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V
+D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both through the extended
+covariance Sbar = diag(I_k, Sigma):
+
+* "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
+* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours; makes the problem the matrix factorisation of
+  Tu et al. 2016).
 """
 
 from dataclasses import dataclass

@@ -152,7 +152,7 @@ class Curves:
 
 
 def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
-    """A loss as it is kept: a trial's in half precision, where the largest number is 65,504."""
+    """The loss as it is kept: float32, for a trial float16, whose largest number is 65,504."""
     return loss.clip(max=6e4).astype(np.float16) if trial else loss.astype(np.float32)
 
 

@@ -12,7 +12,7 @@ DRIFT = 1e-5
 
 
 def first_process() -> bool:
-    """Whether this process speaks and writes for all; known before they have met."""
+    """Whether this process prints and writes for all; known before the processes have met."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

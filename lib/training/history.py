@@ -1,4 +1,4 @@
-"""What a training run did, as arrays, with its file and the questions that figures put to it."""
+"""What a training run did, as arrays: its file, and what figures ask of it."""
 
 import io
 import json

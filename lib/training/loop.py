@@ -191,7 +191,7 @@ class _Run:
         return not self._skips and not math.isfinite(self.record.loss[step])
 
     def observe(self, done: int) -> None:
-        """Record what is measured after `done` steps, unless a checkpoint brought it along."""
+        """Record what is measured after `done` steps, unless the checkpoint has it already."""
         apart = partial(devices.drift, self.accelerator, self.model, done)
         with self._autocast():
             self.record.observe(done, self.model, self.recording.evaluate, apart)
@@ -211,7 +211,7 @@ class _Run:
         return bool(checkpoints) and done % checkpoints.every == 0 and done < len(self.record.loss)
 
     def save(self, done: int) -> None:
-        """Write the checkpoint after `done` steps, where there is to be one, by one process."""
+        """Write the checkpoint after `done` steps, from one process, where one is asked for."""
         if not self.execution.checkpoints or not self.accelerator.is_main_process:
             return
         with self.record.paused():
@@ -223,7 +223,7 @@ class _Run:
             self.execution.checkpoints.save(state, self.configuration, done)
 
     def restored(self) -> int:
-        """Load the last checkpoint, if there is one; the steps done so far."""
+        """Load the last checkpoint, if there is one; returns the number of steps done so far."""
         if not self.execution.checkpoints:
             return 0
         found = self.execution.checkpoints.load(self.configuration)
@@ -236,7 +236,7 @@ class _Run:
         return done
 
     def history(self, ending: str = "finished", done: int | None = None) -> TrainingHistory:
-        """The history of a run that ended so, after `done` steps or all of them."""
+        """The history of a run with this `ending`, in words, after `done` steps or all of them."""
         skipped = self.optimizer.skipped_steps if self._skips else None
         return self.record.history(ending, done, skipped)
 

@@ -18,7 +18,7 @@ def to_mirror(weights: list[Tensor], p: float) -> list[Tensor]:
 
 
 def from_mirror(mirrored: list[Tensor], p: float) -> list[Tensor]:
-    """Its inverse θ = |U|^(1/(p-1)) sgn U."""
+    """The inverse of `to_mirror`: θ = |U|^(1/(p-1)) sgn U, entry by entry."""
     return _signed_power(mirrored, 1 / (p - 1))
 
 

@@ -122,9 +122,9 @@ class Record:
     ) -> TrainingHistory:
         """The history of a run that ended, in words, as `ending` says.
 
-        `done` is the number of steps that it took, None for all of them. `skipped` counts those
-        that the optimiser left out, None if it leaves none out: then a loss that is not finite is a
-        divergence.
+        `done` is the number of steps that it took, None for all of them. `skipped` counts
+        those that the optimiser left out, None if it leaves none out: then a loss that is not
+        finite is a divergence.
         """
         loss, step_size, norm = (
             values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm)

@@ -1,4 +1,4 @@
-"""A study's smoke test: trained afresh in a folder that goes away, and what that can show."""
+"""A study's smoke test: it is trained in a temporary folder; here is what that can show."""
 
 import tempfile
 from pathlib import Path

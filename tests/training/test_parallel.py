@@ -1,4 +1,4 @@
-"""Two processes that share every batch: equal weights in both, and, up to rounding, those of one."""
+"""Two processes that share every batch: equal weights in both, one process's up to rounding."""
 
 import subprocess
 import sys

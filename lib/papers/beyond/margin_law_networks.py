@@ -204,7 +204,7 @@ def read(network: VisionTransformer, pictures, labels) -> tuple[Reading, np.ndar
 
 
 def _against_duals(data, pulls):
-    """(Spearman's correlation of pulls and duals on the support, the reason where there is none)"""
+    """Spearman's correlation of pulls and duals on the support, NaN without an SVM; and why."""
     try:
         solution = token_svm(coordinates.minimal(data).tokens)
     except (Infeasible, RuntimeError) as refused:
