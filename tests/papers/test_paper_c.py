@@ -154,12 +154,14 @@ def test_step_lemmas_hold_and_fail_for_another_step_size(p):
     )
     steps = step_lemmas.Steps(DATA, history)
     each = (step_lemmas.lemma4, step_lemmas.lemma22, step_lemmas.lemma24)
-    assert all(holds([*(lemma(steps) for lemma in each), step_lemmas.lemma25(history)]))
+    assert all(holds([*(lemma(steps) for lemma in each), step_lemmas.lemma25(steps, history)]))
     steps.eta = 1e-9
     assert not step_lemmas.lemma4(steps).holds and not step_lemmas.lemma24(steps).holds
     steps.eta = 1.0
     assert not step_lemmas.lemma22(steps).holds
-    assert not step_lemmas.lemma25(replace(history, loss_rise=np.array([-1, 3, -1, -1]))).holds
+    assert not step_lemmas.lemma25(
+        steps, replace(history, loss_rise=np.array([-1, 3, -1, -1]))
+    ).holds
 
 
 def test_gradient_lemmas_fail_for_another_head():

@@ -135,7 +135,10 @@ def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / delta)
     norms, products = spreads(tokens, signal, noise)
-    text, source = f"{{}} over its bound, quantile {1 - delta:g}", "paper A, Lemma 11 (our constant)"
+    text, source = (
+        f"{{}} over its bound, quantile {1 - delta:g}",
+        "paper A, Lemma 11 (our constant)",
+    )
     norms = np.quantile(norms, 1 - delta) / (2 * np.sqrt(d * s) + 2 * s)
     products = np.quantile(products, 1 - delta) / (np.sqrt(2 * d * s) + s)
     return [

@@ -64,10 +64,7 @@ def still_falls(history: History, rule: str, target: str, since: float, statemen
 def falls_with_norm(
     history: History, rule: str, target: str, since: float, statement: str
 ) -> Claim:
-    """The direction error falls like 1/||W|| (ours), t >= since: its exponent in ||W||.
-
-    What does not point to W_mm stays bounded, while ||W|| grows, for GD like log t.
-    """
+    """The direction error falls like 1/||W|| (ours): its exponent in ||W||, t >= since."""
     late = history.iterations >= since
     pairs = zip(history.norm[:, late], history.direction_error[target][:, late], strict=True)
     own = np.array([fitted_slope(np.log(r), np.log(e)[None], -np.inf)[0] for r, e in pairs])
@@ -230,10 +227,7 @@ def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarra
 
 
 def leaves(histories: list[History], others: tuple[str, ...], target: str) -> Claim:
-    """No run ends nearer to the max-margin direction of another selection than to W_mm.
-
-    Largest final alignment with one of `others` less that with the target.
-    """
+    """No run ends nearer to the direction of another selection (`others`) than to W_mm."""
     ends = [{name: a[:, -1] for name, a in history.alignment.items()} for history in histories]
     largest = max((end[other] - end[target]).max() for end in ends for other in others)
     statement = "largest final alignment with another selection's direction less that with W_mm"

@@ -91,9 +91,7 @@ def _from_start(of: Setting, start: str, sizes: Sizes) -> list[Claim]:
     for rule, history in of.runs[start].items():
         claim = fixed_head.remark1(history, "W_mm", rule, start)
         why = "" if claim.holds else SLOW
-        found += rows(
-            anywhere, where, sizes.seeds, claim, fails_if=("target rotated",), remark=why
-        )
+        found += rows(anywhere, where, sizes.seeds, claim, fails_if=("target rotated",), remark=why)
     for statement, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
         history = of.runs[start][rule]
         rates = fixed_head.direction(history, rule, "W_mm", sizes.steps / 10, statement)

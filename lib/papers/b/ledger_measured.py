@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from lib import regression, seeds
-from lib.papers.b import concentration, measurements, theorems
+from lib.papers.b import concentration, measurements, smoothness, theorems
 from lib.regression import descent, manifold
 from lib.regression.descent import PreconditionedRule
 from lib.regression.problem import Regression
@@ -50,7 +50,7 @@ def curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
     """The worst curvature around the minima, and Lemma 2's ratio, of the ledger's problem."""
     of = problem(sizes)
     worst = theorems.curvatures(of, sizes.searches, (1.0,))
-    return worst, {norm: theorems.descent_ratio(of, norm, 100) for norm in manifold.NORMS}
+    return worst, {norm: smoothness.descent_ratio(of, norm, 100) for norm in manifold.NORMS}
 
 
 @cache
@@ -83,8 +83,7 @@ def starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
 def softmax_sums(sizes: Sizes, ns: tuple[int, ...]) -> dict:
     """`concentration.softmax_sums` at a query with |u| = 0.4, as many keys drawn for every n."""
     u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
-    draws = sizes.softmax_draws * 100 // ns[-1]
-    return concentration.softmax_sums(u, ns, 5 * draws if ns[-1] <= 100 else draws)
+    return concentration.softmax_sums(u, ns, 2 * sizes.softmax_draws * 100 // ns[-1])
 
 
 @cache

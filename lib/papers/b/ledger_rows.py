@@ -9,7 +9,7 @@ import numpy as np
 from lib.companion import ledger
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.companion.ledger import rows
-from lib.papers.b import concentration, theorems
+from lib.papers.b import concentration, smoothness, theorems
 from lib.papers.b.ledger_measured import (
     SMALL,
     Sizes,
@@ -105,7 +105,7 @@ def landscape_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         statement = "Eq. 3" if claim.id.startswith("convex") else "Eq. 4"
         found += _by_norm(statement, claim, families)
     for norm, ratio in ratios.items():
-        found += _by_norm("Lemma 2", theorems.lemma2(ratio, norm, off), families)
+        found += _by_norm("Lemma 2", smoothness.lemma2(ratio, norm, off), families)
     return found
 
 
@@ -153,11 +153,11 @@ def concentration_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     few, many = (25, 50, 100), (100, 200, 400, 800)
     u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
     near, far = softmax_sums(sizes, few), softmax_sums(sizes, many)
-    limits, reading = near["limits"], "paper B, {} (our reading)".format
+    reading = "paper B, {} (our reading)".format
     weights = [w / n for w, n in zip(far["weight"], many, strict=True)]
     c = [values - u for values in far["mean"]]
-    spread = {name: concentration.variances(far[name]) for name in far if name != "limits"}
-    bias = {name: concentration.biases(near[name], limits[name]) for name in limits}
+    spread = {name: concentration.variances(far[name]) for name in far if "bias" not in name}
+    bias = {name: concentration.biases(near[f"{name} bias"]) for name in ("mean", "second")}
     moment = concentration.moments
     table = [
         ("Lemma 9", "E[s_i^2]", many, moment(weights, 2), -2.0),

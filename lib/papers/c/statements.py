@@ -10,8 +10,8 @@ STEP = r"$W(k)$ of $\ell_p$-AttGD with a small enough $\eta$: "
 CONE = r"$\alpha$ locally optimal, $W \in C_{p,\mu_0,R}(W_{mm})$: "
 IDENTITY = "An identity: it is tested on arbitrary inputs and is no finding."
 MISSING = (
-    "It stands in the main part of the paper. The text at hand has Lemma 4 and Lemmas 12 to 30 alone,"
-    " and no proof in it quotes this one: neither its formula nor its hypotheses are known."
+    "It stands in the main part of the paper. The text at hand has Lemma 4 and Lemmas 12 to 30"
+    " alone, and no proof in it quotes this one: its formula and hypotheses are not known."
 )
 
 STATEMENTS = {
