@@ -117,8 +117,8 @@ def _eq13_rows(run, sizes):
     walked = 5 * np.exp(t / 5) - 4.44  # the sum of the steps up to t; -4.44 is zeta(4/5)
     step = float(fitted_slope(t, np.log(walked)[None], -np.inf)[0])
     slower = (
-        f"finite horizon: the steps add up to 5 t^(1/5) - 4.4, whose own exponent is {step:.3f} over"
-        " these t"
+        "finite horizon: the steps add up to 5 t^(1/5) - 4.4, whose own exponent is"
+        f" {step:.3f} over these t"
     )
     off = ("exponent off",)
     found = rows("Eq. 13", "(DM)", sizes.seeds, inside, fails_if=off, remark=slower)

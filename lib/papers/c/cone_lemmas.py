@@ -30,8 +30,8 @@ def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
     holds.
 
     V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
-    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and over the
-    `worst_edges`, where some margin moves as far as the cone lets it.
+    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and
+    over the `worst_edges`, where some margin moves as far as the cone lets it.
     """
     d, support = delta(of)[:, None, None], of.solution.margins <= 1 + SUPPORT
     apart, found = coordinates.differences(of.tokens, of.tokens.opt), []
