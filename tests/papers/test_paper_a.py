@@ -70,7 +70,10 @@ SHARP = {  # each claim, the history it holds on, and what must turn it red besi
     "lemma7 lower": (lambda h: fixed_head.lemma7(h, 0.05)[1], F.ngd),
     "direction": (lambda h: fixed_head.direction(h, "NGD", "V", 1000, "Theorem 1"), F.ngd),
     "falls": (lambda h: fixed_head.still_falls(h, "GD", "V", 300, "Theorem 6"), F.gd),
-    "falls with norm": (lambda h: fixed_head.falls_with_norm(h, "GD", "V", 300, "Theorem 6"), F.gd),
+    "falls with norm": (
+        lambda h: fixed_head.falls_with_norm(h, "GD", "V", 300, "Theorem 6"),
+        replace(F.gd, direction_error={"V": 2 / F.gd.norm}),
+    ),
     "theorem5": (lambda h: fixed_head.theorem5(h, "V", 0.05, F.tokens, F.svm), F.ngd),
     "polyak gap": (lambda h: fixed_head.polyak_gap(h, F.svm, 300), F.polyak),
     "remark1": (lambda h: fixed_head.remark1(h, "V", "NGD", "zero"), F.ngd),

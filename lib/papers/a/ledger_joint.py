@@ -113,7 +113,7 @@ def _eq13_rows(run, sizes):
     ratio = (slow.log_gap[:, -1] / third.log_gap[:, -1]).max()
     text = "last log L with (t+1)^-4/5 over that with (t+1)^-2/3"
     order = at_most("eq13.inside", text, source, ratio, 1.0)
-    why = ledger.room(order, "an order of two runs; the exponent's row is sharp")
+    why = ledger.room(order, "an order of two runs, which no small world turns round")
     walked = 5 * np.exp(t / 5) - 4.44  # the sum of the steps up to t; -4.44 is zeta(4/5)
     step = float(fitted_slope(t, np.log(walked)[None], -np.inf)[0])
     slower = (

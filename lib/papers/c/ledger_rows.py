@@ -143,7 +143,15 @@ def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         found += rows("Lemma 19", edge, count, *cone_lemmas.lemma19(of), fails_if=turned)
         found += rows("Lemma 20", edge, count, inside[1], fails_if=("norm off",))
         found += rows("Lemma 20", edge, count, inside[0], fails_if=("label turned",))
-        found += rows("Lemma 21", edge, count, favours, fails_if=turned)
+        why = (
+            ""
+            if p >= 1.5
+            else (
+                f"a cone of mu_0 = {mu.max():.1g} at most: W, V and W_mm hardly differ in it, whatever"
+                " direction is named"
+            )
+        )
+        found += rows("Lemma 21", edge, count, favours, fails_if=turned, remark=why)
         where = "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised"
         turn = cone_lemmas.lemma27(of, taken)
         found += rows("Lemma 27", where, count, turn, fails_if=("step off",))

@@ -206,8 +206,9 @@ def lemma30(
     source, ratio = "paper C, Lemma 30", (slope / predicted)[stay]
     text = f"p = {p:g}: slope of ||W|| in log k over ||W_mm|| / (1 + (p-2) ||W_mm||/||W||)"
     text += f", {stay.sum()} of {len(stay)} runs that stay with their tokens"
+    ratio = ratio if stay.any() else np.array([np.nan])
     ends, ours = interval(ratio), f"derived from {source} (ours)"
-    least, middle = ratio.min(initial=np.inf) if stay.any() else np.nan, np.median(ratio)
+    least, middle = ratio.min(), np.median(ratio)
     form = f"{source} (our constant)"
     return [
         at_least(f"lemma30.{p:g}", f"{text}, least", form, least, 0.9),
