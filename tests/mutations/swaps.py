@@ -1,4 +1,4 @@
-"""Plausible wrong formulas, each beside the test file that should notice it.
+"""Plausible wrong formulas, each beside the test file, or test, that should notice it.
 
 A swap replaces `old`, found exactly once in `file`, by `new`. Where both mean the same, or differ
 by rounding alone, `equivalent` says why; such a swap is not run.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Swap:
-    """One wrong formula: `old` -> `new` in `file`, which the test file `killer` should turn red."""
+    """One wrong formula: `old` -> `new` in `file`, which the test (file) `killer` should turn red."""
 
     file: str
     killer: str
@@ -19,7 +19,9 @@ class Swap:
 
 
 def _of(file, killer, *pairs):
-    return [Swap(f"lib/{file}.py", f"tests/{killer}.py", *pair) for pair in pairs]
+    name, colons, test = killer.partition("::")
+    path = name if colons else f"{killer}.py"
+    return [Swap(f"lib/{file}.py", f"tests/{path}{colons}{test}", *pair) for pair in pairs]
 
 
 ATTENTION = [
@@ -66,6 +68,7 @@ ATTENTION = [
         "attention/test_attention",
         ("rank + (rank >= selected", "rank + (rank > selected"),
         ("return chosen - np.take", "return np.take"),
+        ("@ turned[:, first : first + count]", "@ turned[:, :count]"),
         ("return inside, np.sqrt(np.einsum", "return inside, (np.einsum"),
         ("outside = W - self.expand(inside)", "outside = W"),
     ),
@@ -88,6 +91,11 @@ ATTENTION = [
         ("(unit**p).sum(-1) ** (1 / p)", "(unit**p).sum(-1) ** p"),
     ),
     *_of(
+        "attention/token_sets",
+        "attention/test_tokens",
+        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
+    ),
+    *_of(
         "attention/tokens",
         "attention/test_tokens",
         (
@@ -95,7 +103,7 @@ ATTENTION = [
             "head = plus / np.linalg.norm(plus)",
         ),
         ("head = (plus - minus) / np.linalg.norm(plus - minus)", "head = plus - minus"),
-        ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
+        ("x -= (x @ directions) @ directions.T", "x -= 0 * (x @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
             "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
@@ -113,7 +121,6 @@ ATTENTION = [
             "return a / np.linalg.norm(a, axis=-1, keepdims=True)",
             "return a / np.linalg.norm(a, axis=0, keepdims=True)",
         ),
-        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
         ("X[np.arange(n), opt] *= signal", "X[np.arange(n), opt] += signal"),
     ),
 ]
@@ -371,6 +378,13 @@ REGRESSION = [
         "regression/test_problem",
         ("return self.k * self.noise**2 / 2", "return self.d * self.noise**2 / 2"),
         ("return 0.5 / math.sqrt(self.singular_values[0])", "return 0.5 / self.singular_values[0]"),
+        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
+        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
+        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
+    ),
+    *_of(
+        "regression/losses",
+        "regression/test_problem",
         ("return (E * E).sum((-1, -2)) / 2", "return (E * E).sum((-1, -2))"),
         ("return E @ root @ B @ Sigma, root", "return E @ root @ B, root"),
         (
@@ -378,12 +392,13 @@ REGRESSION = [
             "return ((Sigma @ G) * (Sigma @ G)).sum((-1, -2)) / 8",
         ),
         ("-Sigma @ B @ SGS / 2", "Sigma @ B @ SGS / 2"),
+    ),
+    *_of(
+        "regression/empirical",
+        "regression/test_problem",
         ("- c * (v * c).sum(-1, keepdim=True)", "- v * (v * c).sum(-1, keepdim=True)"),
         ("E -= E.amax(-1, keepdim=True)", "E -= 0"),
         ("error = c @ A.mT - labels", "error = c @ A.mT + labels"),
-        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
-        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
-        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
     ),
     *_of(
         "regression/kernel",
@@ -408,11 +423,29 @@ REGRESSION = [
             "diverged[(gone.cpu()) & (diverged < 0)] = t + 1",
             "diverged[(gone.cpu()) & (diverged < 0)] = t",
         ),
+    ),
+    *_of(
+        "regression/rules",
+        "regression/test_descent",
+        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/gradient_sources",
+        "regression/test_descent",
         ("batch, replace=False", "batch, replace=True"),
-        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
         ("(u * u).sum(1, keepdim=True) / 2", "(u * u).sum(1, keepdim=True)"),
         ("change += delta @ root @ A.T @ A @ root", "change += 0 * delta @ root @ A.T @ A @ root"),
-        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_descent",
+        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_problem",
+        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
+        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
     ),
     *_of(
         "regression/manifold",
@@ -423,8 +456,6 @@ REGRESSION = [
         ("np.sqrt(4 * smallest * low / 9) / high", "3 * np.sqrt(4 * smallest * low / 9) / high"),
         ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
         ("smallest * low / 2", "smallest * low * 2"),
-        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
-        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
         ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
         ("W @ self._root if norm", "W @ self._inverse_root if norm"),
     ),
@@ -481,8 +512,12 @@ TRAINING = [
     *_of(
         "training/loop",
         "training/test_loop",
-        ("SeedSequence([dropout, step, rank])", "SeedSequence([dropout, rank])"),
-        ("share = loss(network, part) / accumulate", "share = loss(network, part)"),
+        ("SeedSequence([self._dropout, step, ", "SeedSequence([self._dropout, "),
+        ("share = self.loss(self.network, part) / parts", "share = self.loss(self.network, part)"),
+    ),
+    *_of(
+        "training/losses",
+        "training/test_loop",
         ("(logits.argmax(1) == labels)", "(logits.argmin(1) == labels)"),
         ('"test_loss": float(loss) / len(targets)', '"test_loss": float(loss) / size'),
     ),
@@ -492,17 +527,34 @@ TRAINING = [
         ('status = f"diverged at step {bad[0] + 1}"', 'status = f"diverged at step {bad[0]}"'),
         ("values[bad[0] :] = math.nan", "values[bad[0] + 1 :] = math.nan"),
         ("values[np.array(self.points) > bad[0]]", "values[np.array(self.points) >= bad[0]]"),
+    ),
+    *_of(
+        "training/history",
+        "training/test_loop",
         ("reached.argmax(-1) + 1.0, np.inf)", "reached.argmax(-1) + 0.0, np.inf)"),
         ("reached[..., : window - 1] = False", "reached[..., : window - 1] = True"),
         ("np.minimum(np.arange(1, values.shape[-1] + 1), window)", "window"),
     ),
     *_of(
-        "training/comparison",
-        "training/test_comparison",
-        ("(finite[rate], -rate)", "(finite[rate], rate)"),
-        ("in (min(trials), max(trials))", "in (min(trials),)"),
-        ("values / steps[reference]", "steps[reference] / values"),
-        ('(2 * norm["SPS"] ** 2)', '(norm["SPS"] ** 2)'),
+        "training/verdicts",
+        "training/test_verdicts",
+        ("stats.t.ppf(tail, n - 1)", "stats.norm.ppf(tail)"),
+        ("values.var(ddof=1) / n", "values.var(ddof=1)"),
+        (
+            "np.where(never, horizon, steps) / np.where(theirs, horizon, reference)",
+            "np.where(theirs, horizon, reference) / np.where(never, horizon, steps)",
+        ),
+        ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
+        ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
+        ("if difference.low > bound:", "if difference.high > bound:"),
+    ),
+    *_of(
+        "training/rate_choice",
+        "training/test_rate_choice",
+        ("(scores[rate], -rate)", "(-scores[rate][1], -rate)"),
+        ("best not in (tried[0], tried[-1])", "best not in (tried[0],)"),
+        ("first_steps(trial(rate, True), study.quarter)", "trial(rate, True)"),
+        ("(len(rates) + 1) // 2", "len(rates)"),
     ),
 ]
 
@@ -538,7 +590,8 @@ NETWORKS = [
         "networks/weight_statistics",
         "networks/test_text",
         ("np.count_nonzero(np.abs(W) > threshold)", "np.count_nonzero(W > threshold)"),
-        ("size.sum() ** 2 / (size.size *", "size.sum() / (size.size *"),
+        ("size.sum() / np.sqrt((size**2).sum())", "size.sum() / (size**2).sum()"),
+        ("(root - size.sum()", "(size.size - size.sum()"),
     ),
 ]
 
@@ -576,12 +629,21 @@ DATA = [
     ),
     *_of(
         "provenance",
-        "companion/test_record",
+        "test_provenance",
         ('("-dirty" if changed else "")', '("" if changed else "-dirty")'),
+        ('":!notebooks/*.ipynb")', '":!notebooks/*.py")'),
+    ),
+    *_of(
+        "batch/kernel",
+        "batch/test_batch.py::test_run_starts_from_an_empty_folder",
+        (
+            "    shutil.rmtree(job.home, ignore_errors=True)\n    job.home.mkdir(parents=True)",
+            "    job.home.mkdir(parents=True, exist_ok=True)",
+        ),
     ),
     *_of(
         "batch/publish",
-        "batch/test_batch",
+        "batch/test_batch.py::test_embedded_data_never_take_the_place_of_real_ones",
         (
             'any(row["source"] == "demo" for row in rows)',
             'all(row["source"] == "demo" for row in rows)',
@@ -590,6 +652,13 @@ DATA = [
 ]
 
 PAPERS = [
+    *_of(
+        "papers/a/speed",
+        "papers/test_real_data",
+        ("np.minimum(loss / (2 * norm**2), run.rate)", "np.minimum(loss / norm**2, run.rate)"),
+        ("np.minimum(run.rate / norm, run.cap)", "np.minimum(run.rate / norm**2, run.cap)"),
+        ("np.sqrt(1 + run.walked[name][-1]", "np.sqrt(run.walked[name][-1]"),
+    ),
     *_of(
         "papers/fits",
         "papers/test_paper_b",
@@ -657,6 +726,111 @@ CLAIMS = [
     )
 ]
 
+LAW = [
+    *_of(
+        "svm/margin_law",
+        "svm/test_margin_law",
+        (
+            "log_slopes[on] - np.log(weights)",
+            "log_slopes[on] - np.log(weights + 0.01 * weights[0] * np.eye(1, len(weights))[0])",
+        ),
+        ("log_slopes[on] - np.log(weights)", "np.log(weights) - log_slopes[on]"),
+        ("log_slopes[on] - np.log(weights)", "-np.log(weights)"),
+        ("weights @ log_ratio / weights.sum()", "log_ratio.mean()"),
+        ("square = weights @ K_on @ weights", "square = weights @ weights"),
+        ('"norm": np.sqrt(square)', '"norm": square'),
+        ('"constant": np.sqrt(max(offsets @ inside, 0.0))', '"constant": np.linalg.norm(offsets)'),
+        ('"constant": np.sqrt(max(offsets @ inside, 0.0))', '"constant": offsets @ inside'),
+        (
+            "root[:, None] * K_on * root - np.outer(root, root) / weights.sum()",
+            "root[:, None] * K_on * root",
+        ),
+        ("root[:, None] * K_on * root -", "weights[:, None] * K_on * weights -"),
+        ("return 2 * (1 + momentum) * self.norm", "return (1 + momentum) * self.norm"),
+        ("return 2 * (1 + momentum) * self.norm", "return 2 * self.norm"),
+        ("return 2 * (1 + momentum) * self.norm", "return 2 / (1 - momentum) * self.norm"),
+        ("return self.fastest < 4", "return self.fastest < 2"),
+        ("np.minimum(np.minimum(self.slowest, self.excess), 1.0)", "self.slowest"),
+        ("(margins[~on] - 1).min()", "margins[~on].min()"),
+        ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),
+        ("if share < SMALLEST_DUAL:", "if share < 0:"),
+        ("if least >= INDEPENDENT:", "if least >= -1:"),
+        ("if behind.size:", "if False:"),
+        ("if not off <= SAME_SOLUTION:", "if off < 0:"),
+    ),
+    *_of(
+        "svm/margin_slopes",
+        "svm/test_margin_law",
+        (
+            "model.log_derivative(own, loss) + _log_gaps",
+            "model.log_derivative(own, loss) - _log_gaps",
+        ),
+        (
+            "model.log_derivative(own, loss) + _log_gaps(scores, selected)",
+            "_log_gaps(scores, selected)",
+        ),
+        (
+            "model.log_derivative(own, loss) + _log_gaps(scores, selected)",
+            "model.log_derivative(own, loss) + 0 * _log_gaps(scores, selected)",
+        ),
+        ("np.log(head.duals)[..., None] + log_gaps", "log_gaps"),
+        ("np.log(head.duals)[..., None] + log_gaps", "log_gaps - np.log(head.duals)[..., None]"),
+        ("if least.min() < SMALLEST_DUAL:", "if least.min() < 0:"),
+    ),
+    *_of(
+        "dynamics/margins",
+        "dynamics/test_margins",
+        ("np.where(margins.min(-1) >= 0, opt, nearest)", "opt + 0 * nearest"),
+        ("log_slopes - margins, -np.inf", "log_slopes + margins, -np.inf"),
+        (
+            "weights / weights.sum((-2, -1), keepdims=True)",
+            "weights / weights.sum(-1, keepdims=True)",
+        ),
+        ("history.weights(late) - history.weights(early)", "history.weights(late)"),
+        (
+            "np.linalg.norm(W - along[:, None, None] * unit",
+            "np.linalg.norm(W - along[:, None, None] * V",
+        ),
+        ("2 * np.sin(np.arctan2(", "np.sin(np.arctan2("),
+        ("margins[run].ravel()[flat], rcond", "margins[run].ravel()[flat] ** 2, rcond"),
+        ("np.linalg.norm(W[run] - pulled.T", "np.linalg.norm(pulled.T"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_runs",
+        "papers/test_margin_law",
+        ("if measured.step_length >= longest:", "if measured.step_length >= 2 * longest:"),
+        ("level=along[late] / of.solution.norm[0]", "level=along[late]"),
+        ("early = W[0] if support.all() else W[1]", "early = W[0]"),
+        ("step = W[-1] - W[half]", "step = W[-1]"),
+        (
+            "1 - bound * least / np.linalg.norm(W, axis=(1, 2))",
+            "1 - least / np.linalg.norm(W, axis=(1, 2))",
+        ),
+        ("if left > SETTLED:", "if left > 1:"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_claims",
+        "papers/test_margin_law",
+        ("rule.step_size / (1 - rule.momentum)", "rule.step_size"),
+        ("float(comparison.law.norm[0]) / 2", "float(comparison.law.norm[0])"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_steps",
+        "papers/test_margin_law",
+        ("log_gap - LOG_2 - 2 * log_norm", "2 * log_gap - LOG_2 - 2 * log_norm"),
+        ("rule = ngd(multiple * longest, momentum=momentum)", "rule = ngd(multiple * longest)"),
+        ("np.log(e / np.log(t))", "np.log(e * np.log(t))"),
+        ("np.minimum(law.slowest, 1.0)", "0.5 * law.slowest"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_networks",
+        "papers/test_margin_law",
+        ("log_slopes=both", "log_slopes=saturated_slopes(data, selected)"),
+        ("W = K.T @ Q *", "W = Q.T @ K *"),
+        ("x[:, 0, :, None]", "x[:, 1, :, None]"),
+    ),
+]
+
 SWAPS = [
     *ATTENTION,
     *COMPILED,
@@ -669,4 +843,5 @@ SWAPS = [
     *DATA,
     *PAPERS,
     *CLAIMS,
+    *LAW,
 ]

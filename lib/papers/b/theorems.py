@@ -12,7 +12,7 @@ from lib.companion.claims import Claim, at_least, at_most, close
 from lib.papers.b.measurements import Floors, worst_curvature
 from lib.papers.b.smoothness import EXACT, steepest
 from lib.papers.fits import geometric_phase, power_fit
-from lib.regression import manifold
+from lib.regression import curvature, manifold
 from lib.regression.problem import Regression
 
 
@@ -117,7 +117,7 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
     space = manifold.of(problem)
     smoothness, _, Z = steepest(problem)
     found["left_right"][1] *= space.constants("left_right").smoothness / smoothness
-    gradient = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")
+    gradient = curvature.dual_norm(space, curvature.gradient(problem, Z), "left_right")
     attained = gradient / space.norm(Z - space.point(), "left_right") / smoothness
     found["left_right"][1] = max(found["left_right"][1], attained)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from lib import attention, svm
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_most
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.papers.c import regularisation_path

@@ -147,8 +147,8 @@ def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
             ""
             if p >= 1.5
             else (
-                f"a cone of mu_0 = {mu.max():.1g} at most: W, V and W_mm hardly differ in it, whatever"
-                " direction is named"
+                f"a cone of mu_0 = {mu.max():.1g} at most: W and W_mm hardly differ in it,"
+                " whatever direction is named"
             )
         )
         found += rows("Lemma 21", edge, count, favours, fails_if=turned, remark=why)
@@ -185,9 +185,8 @@ def rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     found = []
     for p in sizes.rate_exponents:
         of = selections(sizes, p)
-        history, runs = rates.from_cone(
-            of, 0.001, 100, sizes.rate_steps, sizes.rate_step, change=world.rule
-        )
+        edge = rates.Edge(0.001, 100)
+        history, runs = rates.from_cone(of, edge, sizes.rate_steps, sizes.rate_step, world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(of.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]
