@@ -1,3 +1,1 @@
-"""Companion library to three papers on how a self-attention layer learns; lib/README.md is the
-map.
-"""
+"""A companion to three papers on how a self-attention layer learns; lib/README.md is the map."""

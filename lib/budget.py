@@ -17,7 +17,7 @@ class Budget:
             raise ValueError(f"minutes must be above 0, got {self.minutes:g}")
 
     def spent(self, _step: int = 0) -> bool:
-        """Whether they are over."""
+        """Whether the minutes are over."""
         return self.minutes is not None and time.monotonic() - self.begin >= 60 * self.minutes
 
 

@@ -17,10 +17,10 @@ _elsewhere: dict[str, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """The folder "figures", "runs" or "notebooks": where `redirect` put it, else $FIGURES_DIR and
-    so on, else the repository's own.
+    """The folder "figures", "runs" or "notebooks".
 
-    An installed package has its notebooks beside it and writes below the working folder.
+    It is where `redirect` put it, else $FIGURES_DIR and so on, else the repository's own. An
+    installed package has its notebooks beside it and writes below the working folder.
     """
     given = _elsewhere.get(name) or os.environ.get(f"{name.upper()}_DIR")
     if given:
@@ -31,9 +31,7 @@ def folder(name: str) -> Path:
 
 
 def redirect(name: str, place: Path | None) -> None:
-    """From now on this process has the folder `name` at `place`; None takes the redirection
-    back.
-    """
+    """Put the folder `name` at `place` from now on, in this process; None takes that back."""
     if place is None:
         _elsewhere.pop(name, None)
     else:
@@ -41,9 +39,7 @@ def redirect(name: str, place: Path | None) -> None:
 
 
 def in_repository() -> bool:
-    """Whether this code lies in its repository, with the notebooks, and is not installed
-    elsewhere.
-    """
+    """Whether this code lies in its repository, with the notebooks, and is not installed."""
     return (ROOT / "notebooks" / "scales.toml").is_file()
 
 
@@ -86,11 +82,10 @@ def read_object(path: Path) -> dict:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `path` at the end, so that `path` holds the old bytes or all
-    of the new.
+    """A stream whose content becomes `path` at the end: the old bytes or all of the new.
 
-    Whatever interrupts, a power cut included: the bytes are on the disk before the name points to
-    them.
+    Whatever interrupts, a power cut included: the bytes are on the disk before the
+    name points to them.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -13,10 +13,10 @@ from lib.files import ROOT
 
 
 def closure(text: str) -> list[Path]:
-    """The files under lib/ that a program with this source can import, directly or through one
-    another, sorted.
+    """The files under lib/ that a program with this source can import, sorted.
 
-    Raises SyntaxError where the source of the program, or of one of those files, is none.
+    Those that an imported file imports are among them. Raises SyntaxError where the source of the
+    program, or of one of those files, is none.
     """
     found, waiting = set(), set(_files(_imports(text.encode(), "")))
     while waiting:

@@ -40,9 +40,7 @@ def digest(parts: Mapping) -> str:
 
 
 def git(*arguments: str) -> str | None:
-    """Output of git in this repository, or None where git or the repository is absent or git
-    refuses.
-    """
+    """Output of git in this repository; None where git or the repository is absent or refuses."""
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
@@ -54,8 +52,9 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit checked out, with "-dirty" when more than figures and executed notebooks has
-    changed.
+    """The commit checked out, with "-dirty" where the working tree differs.
+
+    Changes of figures and executed notebooks alone do not count.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -77,9 +76,8 @@ def versions() -> dict[str, str]:
 
 def peak_memory_mb() -> float | None:
     """Largest resident memory of this process so far, in MB; None on Windows."""
-    status = Path(
-        "/proc/self/status"
-    )  # Linux; getrusage would also count what the process was started from
+    # Linux; getrusage would also count what the process was started from
+    status = Path("/proc/self/status")
     if status.exists():
         return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
     try:

@@ -7,11 +7,11 @@ ROLES = ("data", "labels", "start", "batches", "split", "dropout", "draws", "sel
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`: child number ROLES.index(role) of
-    `SeedSequence(seed)`.
+    """The random stream of `role` under `seed`.
 
-    Streams of different roles or seeds are independent, so that for example two starts can share
-    one data set. Raises ValueError for an unknown role.
+    It is child number ROLES.index(role) of `SeedSequence(seed)`. Streams of different roles or
+    seeds are independent, so that for example two starts can share one data set. Raises ValueError
+    for an unknown role.
     """
     if seed != int(seed) or seed < 0:
         raise ValueError(f"seed = {seed!r}; it must be a whole number, zero or more")

@@ -1,6 +1,4 @@
-"""What a notebook draws on: its own imports, through one another, and nothing else of the
-library.
-"""
+"""What a notebook draws on: its imports, direct and indirect, and no more of the library."""
 
 import subprocess
 import sys

@@ -1,6 +1,4 @@
-"""Every notebook: .py and .ipynb say the same, one parameters cell, outputs without errors, known
-scales.
-"""
+"""Every notebook: .py and .ipynb agree, one parameters cell, no errors, known scales."""
 
 import tomllib
 

@@ -43,9 +43,7 @@ def test_conda_environment_reads_the_lock():
 
 
 def test_citation_has_what_its_format_requires():
-    """What the Citation File Format 1.2.0 requires of a file, of a person or entity, and of a
-    reference.
-    """
+    """What the Citation File Format 1.2.0 requires of a file, a person or entity, a reference."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
     assert all(isinstance(citation[name], str) and citation[name] for name in ("message", "title"))

@@ -1,6 +1,4 @@
-"""The wheel alone, without its repository: what it contains, and notebook 01 running on it as on
-Colab.
-"""
+"""The wheel without its repository: what it contains, and notebook 01 on it, as on Colab."""
 
 import os
 import shutil

@@ -64,11 +64,10 @@ def _plus(log_value, log_scale):
 
 @numba.njit(error_model="numpy")
 def power(x, exponent, work, out):
-    """out = |x|^exponent, exponent > 0; (m,) each, `work` too. Returns the log of the largest;
-    above LONGEST, no `out`.
+    """out = |x|^exponent for exponent > 0; (m,) each, `work` too.
 
-    Square roots and products where they do; otherwise e^(exponent log|x|), whose relative error is
-    about exponent |log x| 2^-52.
+    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and products where
+    they do; otherwise e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0
@@ -94,11 +93,10 @@ def power(x, exponent, work, out):
 
 @numba.njit
 def _direction(A, c, q, work, out):
-    """out = A^T c up to a positive factor; returns the logs of that factor and of ||A^T c||_q, both
-    -inf for zero.
+    """out = A^T c up to a positive factor, its largest entry, so that no power overflows.
 
-    The factor is the largest entry, so that no power of an entry overflows; entries of `out` are at
-    most 1.
+    Entries of `out` are at most 1. Returns the logs of the factor and of ||A^T c||_q,
+    both -inf for zero.
     """
     _pull(A, c, out)
     largest = 0.0
@@ -128,8 +126,9 @@ def _move(step, direction, exponent, U, W, work):
 
 
 class Problem(NamedTuple):
-    """A (runs, m, D) rows of the margins, signed (runs, T n, d) rows y_i x_{i,t} of the scores,
-    reference token first, each token's n samples together; the loss, and whether the head moves.
+    """A problem as rows: A (runs, m, D) of the margins, signed (runs, T n, d) of the scores.
+
+    The latter are y_i x_{i,t}, reference token first, each token's n samples together.
     """
 
     A: np.ndarray
@@ -149,8 +148,10 @@ class Parameters(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What training fills: path (jobs, k, D), head (jobs, k, d), logs (jobs, k, 3): log(L - L*)
-    (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+    """What training fills, at each of the k times.
+
+    path (jobs, k, D); head (jobs, k, d); logs (jobs, k, 3): log(L - L*) (joint: log L), log
+    ||grad_W L||_q, log ||grad_v L||_q.
     """
 
     path: np.ndarray
@@ -160,11 +161,10 @@ class Records(NamedTuple):
 
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
-    """Train one run in place; fills its records and returns (status, last iteration, first rise of
-    the loss).
+    """Train one run in place; returns (status, last iteration, first rise of the loss).
 
-    problem, parameters, records: those of one job, without the axis of jobs. rule: (p, step_size,
-    1.0 if normalised). times: what to record, ascending.
+    problem, parameters, records: those of one job, without the axis of jobs; the records are
+    filled. rule: (p, step_size, 1.0 if normalised). times: what to record, ascending.
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters

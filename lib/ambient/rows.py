@@ -1,6 +1,4 @@
-"""What rules that see the coordinates run on: a problem as rows, and the call of the compiled
-loop.
-"""
+"""What rules that see the coordinates run on: a problem as rows, and the compiled loop's call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records."""
+    """Raw records of runs, with the shapes of `kernel.Records`; status, ended, rise (runs,)."""
 
     status: np.ndarray
     ended: np.ndarray
@@ -56,11 +54,10 @@ def _empty(jobs, k, D, d):
 
 
 def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W, v) -> list[Raw]:
-    """Train every run with every rule on all cores; W (runs, D) and v (runs, d) the start, times
-    one array a rule.
+    """Train every run with every rule on all cores.
 
-    In the list of jobs a run's rules stand together, so that each core gets its share of the long
-    ones.
+    W (runs, D) and v (runs, d) are the start; times has one array a rule. In the list of jobs a
+    run's rules stand together, so that each core gets its share of the long ones.
     """
     kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(own, (0, k - len(own)), constant_values=-1) for own in times])
@@ -85,8 +82,6 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
 
 
 def _token_first(rows, n):
-    """Rows (runs, n T, D), a sample's tokens together, with each token's samples together
-    instead.
-    """
+    """The rows (runs, n T, D), a sample's tokens together, ordered by token and then sample."""
     runs, _, D = rows.shape
     return np.ascontiguousarray(rows.reshape(runs, n, -1, D).swapaxes(1, 2)).reshape(rows.shape)

@@ -1,5 +1,4 @@
-"""The model: tokens, softmax attention with its closed-form gradients, and coordinates in which
-both are small.
+"""The model: tokens, softmax attention with its closed-form gradients, minimal coordinates.
 
 In: seeds and sizes, or your own arrays. Out: a `TokenSet` (X, y, z, u and the opt tokens), its
 logits, softmax weights, scores and gradients, and the same problem in minimal coordinates. Nothing

@@ -41,9 +41,7 @@ class Minimal(Facts):
         ]
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the norm of the part outside
-        them (runs,).
-        """
+        """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the rest's norm (runs,)."""
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
@@ -54,8 +52,9 @@ class Minimal(Facts):
 
 
 def minimal(tokens: TokenSet) -> Minimal:
-    """`tokens` in orthonormal bases of the spans of its tokens and of its queries (by QR; spans may
-    be degenerate). Raises ValueError for sizes whose squares leave float64.
+    """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
+
+    By QR; spans may be degenerate. Raises ValueError for sizes whose squares leave float64.
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
@@ -66,8 +65,9 @@ def minimal(tokens: TokenSet) -> Minimal:
 
 
 def _basis(rows):
-    """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs,
-    m, r).
+    """An orthonormal basis (runs, d, r) of the span of `rows`, and the rows in it.
+
+    `rows` (runs, m, d); in the basis (runs, m, r).
     """
     columns = np.swapaxes(rows, 1, 2)
     d, m = columns.shape[1:]
@@ -102,17 +102,13 @@ def _qr_by_blocks(columns, block):
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """Indices (runs, n, T-1) of the tokens that are not selected, ascending; `selected` (runs,
-    n).
-    """
+    """Indices (runs, n, T-1) of the tokens that are not `selected` (runs, n), ascending."""
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,t} with each sample's opt token first, the others in their order, (runs, n, T,
-    d).
-    """
+    """y_i x_{i,t}, each sample's opt token first, the others in their order, (runs, n, T, d)."""
     rest = others(tokens.opt, tokens.shape[2])
     order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
     return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)

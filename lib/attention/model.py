@@ -1,10 +1,9 @@
-"""The single-layer model of paper A: f_i = y_i u^T X_i^T softmax(X_i W z_i), its loss and
-closed-form gradients.
+"""The single-layer model of paper A, its loss and its closed-form gradients.
 
-Everything is computed relative to the selected token s_i, the one with the largest logit, and the
-softmax weights of the other tokens are kept as logarithms with the largest one factored out:
-subtraction of nearly equal numbers never happens, so the gradient's direction stays exact when the
-weights themselves are e^-30000.
+The model is f_i = y_i u^T X_i^T softmax(X_i W z_i). Everything is computed relative to the selected
+token s_i, the one with the largest logit, and the softmax weights of the other tokens are kept as
+logarithms with the largest one factored out: subtraction of nearly equal numbers never happens, so
+the gradient's direction stays exact when the weights themselves are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -37,10 +36,13 @@ class Slopes:
 def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
-    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:  f = gamma_s +
-    e and -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n. L* is the loss at
-    p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f) ("exponential") or log(1 +
-    exp(-f)) ("logistic").
+    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
+
+    * f = gamma_s + e,
+    * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
+
+    L* is the loss at p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f)
+    ("exponential") or log(1 + exp(-f)) ("logistic").
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - np.take_along_axis(logits, s, -1)  # relative to the selected token
@@ -83,8 +85,9 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
 
 
 def _factor(values, log_factor):
-    """values e^log_factor / n with the largest factor of all samples taken out; (..., n, T), (...,
-    n).
+    """values e^log_factor / n without its largest factor over samples, and the log of that.
+
+    values (..., n, T), log_factor (..., n).
     """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
@@ -146,11 +149,13 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 
 
 def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"):
-    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1, in closed
-    form.
+    """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1.
 
-    grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
-    grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i), with l(f) the chosen loss.
+    In closed form, with l(f) the chosen loss:
+
+    * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
+    * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
+
     Raises ValueError for a W or u of the wrong shape and for an unknown loss.
     """
     runs, _, _, d = tokens.shape
@@ -168,12 +173,11 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
 def influences(
     tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
 ) -> np.ndarray:
-    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n); row j
-    sums to its rate.
+    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n).
 
-    Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where -grad_W L = sum_i v_i z_i^T.
-    Samples help each other where it is positive; nearly orthogonal tokens (paper A, Assumption 1)
-    let the diagonal decide.
+    Row j sums to sample j's rate. Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where
+    -grad_W L = sum_i v_i z_i^T. Samples help each other where it is positive; nearly orthogonal
+    tokens (paper A, Assumption 1) let the diagonal decide.
     """
     at = slopes(logits(tokens, W), scores(tokens, u), loss)
     v = np.exp(at.log_scale)[:, None, None] * np.einsum("rnt,rntd->rnd", at.pull, tokens.X)

@@ -11,13 +11,12 @@ SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the 
 
 @dataclass(frozen=True, repr=False)
 class TokenSet(Facts):
-    """Sequences of tokens with labels and queries; the leading axis counts independent data sets
-    ("runs").
+    """Sequences of tokens with labels and queries, for several independent data sets ("runs").
 
-    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries
-    (paper A: the first token); u (runs, d) the linear head, zero where it is still to be trained;
-    opt (runs, n) the index of each sample's opt token. Tokens and queries may live in different
-    coordinates (d and d_z).
+    The leading axis counts the runs. X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1,
+    +1}; z (runs, n, d_z) queries (paper A: the first token); u (runs, d) the linear head, zero
+    where it is still to be trained; opt (runs, n) the index of each sample's opt token. Tokens and
+    queries may live in different coordinates (d and d_z).
 
     Raises ValueError, naming the argument, for wrong shapes, an empty set, values that are not
     finite real numbers or whose squares leave the range of float64, labels other than -1 or +1,

@@ -11,8 +11,9 @@ from lib.seeds import stream
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Paper A, Example 1, in class-mean form (our reading of it; the paper's exact form did not
-    survive).
+    """Paper A, Example 1, in class-mean form.
+
+    It is our reading of it; the paper's exact form did not survive.
 
     x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- =
     -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per
@@ -45,12 +46,11 @@ def _class_means(data, labels, n, T, d, signal, noise, antipodal):
 def gaussian_tokens(
     seeds: int | Sequence[int], n=10, T=6, d=300, signal=2.0, noise=None
 ) -> TokenSet:
-    """Paper A, Example 1, in Gaussian form: every token N(0, noise^2 I), the opt token scaled by
-    `signal`.
+    """Paper A, Example 1, in Gaussian form: the opt token is scaled by `signal`.
 
-    u is the least-norm solution of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which
-    needs n T <= d. `noise` defaults to 1/sqrt(d): token norm about 1. The query is the first token,
-    never the opt token.
+    Every token is N(0, noise^2 I) before that. u is the least-norm solution
+    of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which needs n T <= d. `noise` defaults
+    to 1/sqrt(d): token norm about 1. The query is the first token, never the opt token.
     """
     _sizes(n=n, T=T, d=d)
     if n * T > d:
@@ -76,10 +76,10 @@ def gaussian_tokens(
 def two_token_gaussian(
     seeds: int | Sequence[int], n=8, T=2, d=400, signal=3.0, noise=None
 ) -> TokenSet:
-    """Paper A, data model (DM): x_{i,opt} ~ N(0, signal^2 noise^2 I), one additional token ~ N(0,
-    noise^2 I).
+    """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
 
-    y_i = sign(u_*^T x_{i,opt}) for a random u_*; for T > 2 the additional token is repeated T - 1
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I); y_i =
+    sign(u_*^T x_{i,opt}) for a random u_*. For T > 2 the additional token is repeated T - 1
     times, which keeps Assumption 2 at every step. The head is left at zero: this is the
     joint-training model. The opt token stands last, the query is the first token (the additional
     one). `noise` defaults to 1/sqrt(d).
@@ -91,9 +91,8 @@ def two_token_gaussian(
     def draw(data, labels):
         opt_tokens = signal * noise * data.standard_normal((n, d))
         additional = noise * data.standard_normal((n, d))
-        X = np.concatenate(
-            [np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1
-        )  # (n, T, d)
+        # X: (n, T, d)
+        X = np.concatenate([np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1)
         y = np.where(opt_tokens @ labels.standard_normal(d) >= 0, 1.0, -1.0)
         return X, y, additional, np.zeros(d), np.full(n, T - 1)
 
@@ -101,10 +100,10 @@ def two_token_gaussian(
 
 
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
-    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere,
-    random labels.
+    """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere.
 
-    Scores are all different, so Assumption 2 fails; the queries are independent of the tokens.
+    The labels are random. Scores are all different, so Assumption 2 fails; the queries are
+    independent of the tokens.
     """
     _sizes(n=n, T=T, d=d)
 

@@ -30,8 +30,8 @@ class Claim:
     the families of wrong worlds in which it must fail (`fails_if`) and the smallest world of each
     in which it was seen to (`catches`, None until `make falsify` has run it).
 
-    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
-    the first.
+    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds
+    if that is the first.
     """
 
     id: str
@@ -105,7 +105,10 @@ def shown(claim: Claim) -> str:
 
 
 def _times(smaller: float, larger: float) -> float:
-    """How often `smaller` ≤ `larger` of one sign fits into it; 0 or infinity across zero."""
+    """The larger number over the smaller in size, where both have one sign.
+
+    Where they have not: infinity if `smaller` ≤ `larger`, else 0.
+    """
     if not smaller * larger > 0:
         return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
     return larger / smaller if larger > 0 else smaller / larger

@@ -1,9 +1,8 @@
-"""The first code cell of every stored notebook, which installs the project where only the notebook
-is at hand, as on Colab.
+"""The first code cell of every stored notebook, which installs the project, as on Colab.
 
-It stands in the .ipynb alone, since a .py comes with the project. `python -m
-lib.companion.colab_cell` puts the present cell into every stored notebook; the batch runner's
---store does the same for those that it writes.
+It acts where only the notebook is at hand. It stands in the .ipynb alone, since a .py comes with
+the project. `python -m lib.companion.colab_cell` puts the present cell into every stored notebook;
+the batch runner's --store does the same for those that it writes.
 """
 
 import sys
@@ -30,23 +29,22 @@ if importlib.util.find_spec("lib") is None:
 
 
 def address() -> str:
-    """The repository's address as pyproject.toml has it under [project.urls]; empty as long as
-    there is none.
-    """
+    """The repository's address in pyproject.toml, [project.urls]; empty if there is none."""
     path = files.ROOT / "pyproject.toml"
     project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
     return project.get("urls", {}).get("repository", "")
 
 
 def installs(cell) -> bool:
-    """Whether a notebook's cell is that cell, also where a tool has dropped its tag."""
+    """Whether `cell` is the installing cell, with its tag or without it."""
     first_line = CELL.partition("\n")[0]
     return TAG in cell.metadata.get("tags", []) or cell.source.startswith(first_line)
 
 
 def installing(cells: list) -> list:
-    """The cells of a notebook with that cell behind its title, once, and ids by place: a tool that
-    merges notebooks hands ids on to other cells.
+    """The cells of a notebook with the installing cell, once, behind its title.
+
+    Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
     """
     first = nbformat.v4.new_code_cell(
         CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]}

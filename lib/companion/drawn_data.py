@@ -24,9 +24,7 @@ def summary(figure) -> list[str]:
 
 
 def same(one: Sequence[str], other: Sequence[str] | None) -> bool:
-    """Whether two summaries agree: the same panels and lines, none of them moved by over
-    `TOLERANCE`.
-    """
+    """Whether two summaries have the same panels and lines, none moved by over `TOLERANCE`."""
     if other is None or len(one) != len(other):
         return False
     pairs = [(_numbers(panel), _numbers(before)) for panel, before in zip(one, other)]

@@ -1,6 +1,4 @@
-"""A figure in words, for whoever cannot see it: its panels with their axes, what its lines and
-marks stand for.
-"""
+"""A figure in words, for whoever cannot see it: its panels, their axes, lines and marks."""
 
 import re
 
@@ -17,8 +15,9 @@ WORDS = {
 
 
 def plain(text: str) -> str:
-    """Matplotlib's mathematics as plain text: "$\\\\log_{10}(L - L^*)$" becomes "log_10(L -
-    L^*)".
+    """Matplotlib's mathematics as plain text.
+
+    "$\\log_{10}(L - L^*)$" becomes "log_10(L - L^*)".
     """
     text = re.sub(r"\\(?:mathrm|mathbf|mathcal|text|operatorname)\{([^{}]*)\}", r"\1", text)
     text = re.sub(
@@ -28,9 +27,7 @@ def plain(text: str) -> str:
 
 
 def describe(figure) -> str:
-    """What `figure` shows: each panel's title and axes, whether they are logarithmic, and the names
-    in its legends.
-    """
+    """What `figure` shows: each panel's title, axes, their scales, and the names in its legends."""
     panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
     shown = [words for axes in panels if (words := _panel(axes))]
     names = list(

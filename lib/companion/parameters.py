@@ -1,6 +1,4 @@
-"""The parameters of a notebook: what its parameters cell names, their values at a scale and in a
-run.
-"""
+"""The parameters of a notebook: what its cell names, and their values at a scale and in a run."""
 
 import ast
 import json
@@ -54,9 +52,7 @@ def values(text: str, variables: Mapping) -> dict:
 
 
 def of_scale(notebook: str, scale: str) -> dict | None:
-    """What `scale` changes in the parameters of `notebook`; None where that scale is not
-    offered.
-    """
+    """What `scale` changes in the parameters of `notebook`; None if it has no such scale."""
     if scale == "demo":
         return {}
     path = files.folder("notebooks") / "scales.toml"
@@ -80,10 +76,10 @@ def changed(notebook: str, text: str, found: Mapping) -> dict:
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:
-    """Where a run with the `changed` parameters keeps its figures: every set of values its own."""
+    """The folder of figures of a run with the `changes`; other values have another folder."""
     return files.folder("runs") / "custom" / f"{notebook}-{provenance.digest(changes)[:8]}"
 
 
 def _plain(values: Mapping) -> dict:
-    """As JSON has them, so that a tuple equals the list that another way of starting made of it."""
+    """The values as JSON has them, in which a tuple and a list are the same."""
     return json.loads(files.dumps(dict(values)))

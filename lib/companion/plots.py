@@ -1,5 +1,6 @@
-"""Style and the few figure pieces that notebooks share. Widths are inches; nothing here computes
-results.
+"""Style and the few figure pieces that notebooks share; no results are computed here.
+
+Widths are inches.
 """
 
 import matplotlib as mpl
@@ -38,9 +39,8 @@ def set_style() -> None:
     import seaborn as sns  # with scipy.stats and pandas: half a second that only a picture needs
 
     if get_ipython() is not None:
-        select_figure_formats(
-            get_ipython(), {"png"}
-        )  # so that a figure as a cell's last line is shown
+        # so that a figure as a cell's last line is shown
+        select_figure_formats(get_ipython(), {"png"})
     sns.set_theme(context="paper", style="ticks", palette="colorblind")
     mpl.rcParams.update(
         {
@@ -63,8 +63,9 @@ def set_style() -> None:
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """A figure of `rows` x `columns` axes, page wide, each row `height` inches; axes come as a flat
-    array.
+    """A figure of `rows` x `columns` axes, page wide, each row `height` inches.
+
+    The axes come as a flat array.
     """
     # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
     # global state.
@@ -73,10 +74,9 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 
 
 def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0, **line) -> None:
-    """Draw the median over runs with a band that holds the middle `share` of them, by default
-    smallest to largest.
+    """Draw the median over runs, and a band that holds the middle `share` of them.
 
-    `x` (points,), `runs` (runs, points).
+    By default the band goes from smallest to largest. `x` (points,), `runs` (runs, points).
     """
     runs = np.atleast_2d(runs)
     colour = colour or COLOURS.get(label)
@@ -93,8 +93,9 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
 
 
 def toward_one(ax, smallest: float) -> None:
-    """Make `ax`, on which 1 - value is drawn, an axis of values 0.9, 0.99, ... that rises towards 1
-    - `smallest`.
+    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
+
+    The values rise upwards.
     """
     nines = range(1, 1 - int(np.floor(np.log10(smallest))))
     ax.set(yscale="log", ylim=(1, smallest))
@@ -107,10 +108,10 @@ def toward_one(ax, smallest: float) -> None:
 
 
 def percentages(ax, fractions: np.ndarray, columns, rows):
-    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages, first
-    row at the bottom.
+    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages.
 
-    NaN is drawn as a blank cell marked "none"; returns the image, for a colour bar.
+    The first row stands at the bottom. NaN is a blank cell marked "none". Returns
+    the image, for a colour bar.
     """
     image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
     for (row, column), fraction in np.ndenumerate(fractions):
@@ -141,7 +142,5 @@ def legend(figure: Figure, ax) -> None:
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Write setting, data and scale below a figure, so that the picture says so wherever it is
-    copied.
-    """
+    """Write setting, data and scale below a figure, so that every copy of the picture has them."""
     figure.supxlabel(text, fontsize="x-small", color="0.35")

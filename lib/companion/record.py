@@ -24,8 +24,9 @@ SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package"
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in the units of the
-    value.
+    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance.
+
+    The tolerance is in the units of the value.
 
     `value` None stands for a quantity without a value, such as the loss of a diverged run.
     """
@@ -61,9 +62,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 
 
 def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
-    """The figure as PNG and PDF; neither carries a date, so the same figure gives the same
-    bytes.
-    """
+    """The figure as PNG and PDF, without a date: the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
     png, pdf = io.BytesIO(), io.BytesIO()
     figure.savefig(
@@ -98,8 +97,9 @@ class Run:
         object.__setattr__(self, "_parts", provenance.fingerprint(self.notebook, self.parameters))
 
     def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
-        """A folder under runs/ for finished parts of a long run; other code, parameters or `data`
-        have another.
+        """A folder under runs/ for finished parts of a long run.
+
+        Other code, other parameters or other `data` have another folder.
         """
         key = provenance.digest(self._parts | {"data": [dict(row) for row in data]})
         return files.folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
@@ -120,10 +120,10 @@ class Run:
         """Write picture and record, all or nothing; return the path of the record.
 
         What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
-        Raises ValueError for a bad slug, a number that is not finite, or a data row without name or
-        source.
+        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and
+        source; `statements` are those of the paper that the claims of a ledger name
+        (`ledger.statements`). Raises ValueError for a bad slug, a number that is not finite, or a
+        data row without name or source.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
@@ -187,10 +187,9 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
     """The run of `notebook` that begins now, right after its parameters cell.
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
-    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1.
-    With other values than the scale's own, whatever is saved goes below runs/custom/.
-    Raises ValueError for a name that is not there, FileNotFoundError where there is no such
-    notebook.
+    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1. With
+    other values than the scale's own, whatever is saved goes below runs/custom/. Raises ValueError
+    for a name that is not there, FileNotFoundError where there is no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():

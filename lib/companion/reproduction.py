@@ -22,9 +22,7 @@ class Difference:
 
 
 def compare(new: Mapping, old: Mapping) -> list[Difference]:
-    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old`
-    states.
-    """
+    """The numbers of `old` that `new` does not reproduce within the tolerance stated in `old`."""
     differences = []
     for name, row in old["numbers"].items():
         value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
@@ -40,9 +38,9 @@ def compare(new: Mapping, old: Mapping) -> list[Difference]:
 def reproduces(new: Mapping, place: Path) -> bool:
     """Whether the run that gave the record `new` reproduces the figure of the record at `place`.
 
-    It does where numbers agree within tolerance, claims ask and find the same, and parameters,
-    data, words and drawn data are those of before. A figure with a missing or damaged file is not
-    reproduced.
+    It does where numbers agree within tolerance, claims ask and find the same, and
+    parameters, data, words and drawn data are those of before. A figure with a missing or
+    damaged file is not reproduced.
     """
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
         return False

@@ -1,6 +1,6 @@
-"""Numba primitives: Gram products, softmax of many samples side by side, exponentials, status
-codes, and their cache.
+"""Numba primitives: Gram products, softmax of many samples side by side, exponentials.
 
-In and out: plain arrays, in the layout that fills vector registers. No problem, rule or paper is
-known here. Open `softmax` first: it is `attention.slopes` once more, many samples at a time.
+Also their status codes and their cache. In and out: plain arrays, in the layout that fills vector
+registers. No problem, rule or paper is known here. Open `softmax` first: it is `attention.slopes`
+once more, many samples at a time.
 """

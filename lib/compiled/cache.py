@@ -1,5 +1,6 @@
-"""The cache of compiled functions: told when a function that stands in another file changes, and in
-a temporary folder where numba finds none that takes files.
+"""The cache of compiled functions: it sees changes in other files, and always has a place.
+
+The place is a temporary folder where numba finds none that takes files.
 """
 
 import os
@@ -13,12 +14,12 @@ import numba
 
 
 def stamp(caller: str) -> int:
-    """A number that changes with any source file of this folder and of the folder of `caller`, a
-    module's `__file__`.
+    """A number that changes with any source file of this folder and of the folder of `caller`.
 
-    numba keeps compiled functions on disk by the file they stand in and by their signature. As the
-    default of an argument that nobody passes, the stamp makes what a function calls in other files
-    part of its signature. Whoever asks for it is about to compile: the cache has a place then.
+    `caller` is a module's `__file__`. numba keeps compiled functions on disk by the file they stand
+    in and by their signature. As the default of an argument that nobody passes, the stamp makes
+    what a function calls in other files part of its signature. Whoever asks for it is about to
+    compile: the cache has a place then.
     """
     find_place()
     folders = {Path(__file__).parent, Path(caller).parent}
@@ -31,10 +32,11 @@ def stamp(caller: str) -> int:
 
 @lru_cache
 def find_place() -> str | None:
-    """Give numba's cache a temporary folder, and say so, where neither $NUMBA_CACHE_DIR, this
-    repository nor the user's home takes files; numba itself refuses to start then.
+    """Give numba's cache a temporary folder, and say so, where no other takes files.
 
-    Returns the folder, None where numba has one of its own. Processes started from here share it.
+    The others are $NUMBA_CACHE_DIR, this repository and the user's home; numba itself refuses to
+    start where none takes files. Returns the folder, None where numba has one of its own. Processes
+    started from here share it.
     """
     try:
         numba.njit(cache=True)(_nothing)

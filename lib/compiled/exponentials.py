@@ -1,5 +1,6 @@
-"""Exponentials and logarithms of the compiled loops: of arrays, in vector registers, and of single
-numbers.
+"""Exponentials and logarithms of the compiled loops, of arrays and of single numbers.
+
+Those of arrays fill vector registers.
 """
 
 import math
@@ -19,9 +20,8 @@ def exp(x, out):
     for i in range(x.size):
         bounded = max(x[i], -708.0)
         k = np.rint(bounded * 1.4426950408889634)
-        r = (
-            bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
-        )  # log 2 in two parts
+        # log 2 in two parts
+        r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
         p = 1 / 6227020800.0
         p = p * r + 1 / 479001600.0
         p = p * r + 1 / 39916800.0
@@ -36,19 +36,18 @@ def exp(x, out):
         p = p * r + 0.5
         p = p * r + 1.0
         p = p * r + 1.0
-        power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(
-            np.float64
-        )  # 2^k by its bits
+        # 2^k by its bits
+        power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
         out[i] = p * power if x[i] >= -708.0 else 0.0
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
 def log(x, factor, out):
-    """out = factor log|x|, -inf for |x| below 1e-300 (zero included); (m,) each, log to 2 units in
-    the last place.
+    """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
-    x = 2^k m with m in [0.7, 1.42), log m = 2 atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its
-    series. Like `exp` it fills vector registers, which the C library's does not.
+    It is -inf for |x| below 1e-300, zero included. x = 2^k m with m in [0.7, 1.42), log m = 2
+    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series. Like `exp` it fills vector registers,
+    which the C library's does not.
     """
     for i in range(x.size):
         size = abs(x[i])

@@ -1,5 +1,6 @@
-"""Products with symmetric Gram matrices, laid out for the compiled loop: the floor of an
-iteration's cost.
+"""Products with symmetric Gram matrices, laid out for the compiled loop.
+
+They are the floor of an iteration's cost.
 """
 
 import numba
@@ -13,15 +14,19 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 @numba.njit
 def zeros(rows, columns):
-    """Zeros (rows, columns) that start where a register's load meets no boundary of cache lines."""
+    """Zeros (rows, columns), float64, that start at a boundary of WIDTH numbers.
+
+    A register's load then crosses no boundary of cache lines.
+    """
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
     return raw[first : first + rows * columns].reshape(rows, columns)
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Gram matrices (data, m, m) with the sample first, m = n T, as the loop reads them: token
-    first, padded.
+    """Gram matrices (data, m, m), m = n T, as the loop reads them: token first, padded.
+
+    Those given have the sample first.
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
@@ -52,8 +57,9 @@ def _multiply_rows(K, s, c, out):
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _multiply_triangle(K, s, c, out):
-    """out = K[s] c for symmetric K (data, m, m), of which only the lower triangle is read, four
-    rows at a time.
+    """out = K[s] c for symmetric K (data, m, m), reading only its lower triangle.
+
+    Four rows are taken at a time.
     """
     m = c.size
     for j in range(m):

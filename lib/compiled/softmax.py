@@ -32,8 +32,10 @@ WORK_ROWS = 10
 
 
 class Lanes(NamedTuple):
-    """What `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes), and work
-    space: x, D, w (T, lanes) and lane (WORK_ROWS, lanes), of which `log_gap` reads what it needs.
+    """What `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
+
+    Beside them work space, of which `log_gap` reads what it needs: x, D, w (T, lanes) and
+    lane (WORK_ROWS, lanes).
     """
 
     margins: np.ndarray
@@ -59,8 +61,9 @@ def empty_lanes(T, samples):
 
 @numba.njit(fastmath=_REORDER)
 def slopes(work, n, logistic, head_fixed, scales):
-    """`lib.attention.slopes`, reference token first: fills c and push of `work`, each without its
-    scale, for runs of n samples; scales (2, runs) are the logs taken out of c and push.
+    """`lib.attention.slopes` of runs of n samples, reference token first: fills c and push.
+
+    Each is without its scale; scales (2, runs) are the logs taken out of c and push.
     """
     margins, scores, c, push, x, D, w, lane = work
     T, lanes = scores.shape
@@ -145,9 +148,7 @@ def slopes(work, n, logistic, head_fixed, scales):
 
 @numba.njit(forceinline=True)
 def _take_out_scales(logs, n, scales):
-    """Subtract from each run's lanes their largest value, unless that is -inf; note it in
-    scales.
-    """
+    """Subtract each run's largest value from its lanes, unless -inf; note it in scales."""
     for r in range(scales.size):
         own, largest = logs[r * n : r * n + n], -math.inf
         for i in range(n):
@@ -160,8 +161,9 @@ def _take_out_scales(logs, n, scales):
 
 @numba.njit
 def log_gap(first, n, work, logistic, head_fixed):
-    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained: L* =
-    0.
+    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained.
+
+    L* is 0 then.
     """
     scores, lane = work.scores, work.lane
     level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]

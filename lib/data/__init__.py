@@ -1,5 +1,4 @@
-"""Real data sets, found in a fixed order, checked row by row, and the generated sets that stand in
-for them.
+"""Real data sets, found in a fixed order and checked row by row, and stand-ins for them.
 
 In: the name of a set. Out: tensors or texts with labels, and an identity (source, revision, rows)
 for the record. Open `locate` first: DATA_DIR, then data/, then the hub, then the stand-in. The

@@ -26,8 +26,8 @@ def reachable(timeout: float = PROBE_SECONDS) -> bool:
     keys = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     if any(os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"} for key in keys):
         return False
-    # A notebook asks once for each set and for the weights; a silent hub would cost it the wait
-    # each time.
+    # A notebook asks once for each set and for the weights; a silent hub would cost it
+    # the wait each time.
     endpoint = _endpoint()
     asked, answer = _ANSWERS.get(endpoint, (-ANSWER_SECONDS, False))
     if time.monotonic() - asked >= ANSWER_SECONDS:
@@ -53,8 +53,8 @@ def _answers(endpoint: str, timeout: float) -> bool:
         except (OSError, ValueError):
             answers.append(False)
 
-    # A socket's own timeout bounds neither the name lookup nor a server that sends one byte now and
-    # then.
+    # A socket's own timeout bounds neither the name lookup nor a server that sends
+    # one byte now and then.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(timeout)

@@ -35,11 +35,10 @@ class Standardise:
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Facts):
-    """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,) in 0 ... classes
-    - 1.
+    """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,).
 
-    `name`, `source` (data_dir, data, hub or demo), `revision` and `rows` (all splits together) are
-    those of `identity`.
+    Labels lie in 0 ... classes - 1. `name`, `source` (data_dir, data, hub or demo), `revision` and
+    `rows` (all splits together) are those of `identity`.
     """
 
     images: "torch.Tensor"
@@ -66,8 +65,8 @@ class ImageSet(Facts):
         """The map to mean 0 and variance 1 per channel, measured on this split, for every split."""
         import torch
 
-        # From the 256 grey levels' counts: a float64 copy of 50,000 colour images would take 1.2
-        # GB.
+        # From the 256 grey levels' counts: a float64 copy of 50,000 colour
+        # images would take 1.2 GB.
         levels = torch.arange(256, dtype=torch.float64) / 255
         counts = torch.stack(
             [torch.bincount(channel.flatten(), minlength=256) for channel in self.images.unbind(1)]
@@ -76,9 +75,8 @@ class ImageSet(Facts):
         mean = share @ levels  # (C,)
         pixels = int(counts[0].sum())
         variance = (share * (levels - mean[:, None]) ** 2).sum(1) * pixels / (pixels - 1)  # (C,)
-        return Standardise(
-            mean.float()[:, None, None], variance.sqrt().float()[:, None, None]
-        )  # (C, 1, 1)
+        # (C, 1, 1)
+        return Standardise(mean.float()[:, None, None], variance.sqrt().float()[:, None, None])
 
     def first(self, rows: int | None) -> "ImageSet":
         """The first `rows` images, all of them for None or more rows than there are."""
@@ -98,13 +96,12 @@ class ImageSet(Facts):
 
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
-    """The split "train" or "test" of "mnist" or "cifar10", or of the stand-in where the set is
-    nowhere.
+    """The split "train" or "test" of "mnist" or "cifar10", or of its stand-in.
 
-    The images are decoded once, one group of rows of the file after the other; with `rows` no more
-    than the first `rows` of the split are read. With `demo` the hub is left alone: without a local
-    copy the stand-in is used at once. Without it, a stand-in is announced in one printed sentence
-    that says how to get the real set.
+    The stand-in is taken where the set is nowhere. The images are decoded once, one group of rows
+    of the file after the other; with `rows` no more than the first `rows` of the split are read.
+    With `demo` the hub is left alone: without a local copy the stand-in is used at once. Without
+    it, a stand-in is announced in one printed sentence that says how to get the real set.
 
     Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for `rows`
     below 1, or for a file that is damaged, lacks a column, or holds an image or label that cannot
@@ -128,10 +125,10 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}; reads no
-    image of a file.
+    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}.
 
-    See `locate.identify`. Raises as `load` does for a `DATA_DIR` or file that cannot be used.
+    It reads no image of a file. See `locate.identify`. Raises as `load` does for a `DATA_DIR` or
+    file that cannot be used.
     """
     source = sources.known(name, "train", IMAGES)
     return locate.identify(source, *locate.locate(source, demo))
@@ -183,9 +180,8 @@ def _decode(source: sources.Source, path: Path, row: int, encoded: bytes | None)
         ) from error
     except (OSError, TypeError, SyntaxError) as error:
         raise ValueError(f"{path}, row {row}: the image does not decode ({error})") from error
-    pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(
-        2, 0, 1
-    )  # (H, W) or (H, W, C) -> (C, H, W)
+    # (H, W) or (H, W, C) -> (C, H, W)
+    pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)
     if pixels.shape != source.shape:
         size = f"{pixels.shape[2]} x {pixels.shape[1]}"
         raise ValueError(f"{path}, row {row}: the image has {size} pixels, not {width} x {height}")

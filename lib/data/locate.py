@@ -1,5 +1,4 @@
-"""Where real data sets are found, in a fixed order, and always with the name of the place they came
-from.
+"""Where real data sets are found, in a fixed order, and always with the place's name.
 
 The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision, and last a small
 stand-in, embedded in a package or generated. A place that is named but broken is an error; only a
@@ -49,8 +48,10 @@ def locate(source: Source, demo: bool) -> tuple[str, Path | None]:
 
 
 def _data_dir(name: str, splits: tuple[str, str]) -> Path:
-    """The folder of `name` under `$DATA_DIR`; a relative path counts from here, else from the
-    repository."""
+    """The folder of `name` under `$DATA_DIR`.
+
+    A relative path counts from the working folder, else from the repository.
+    """
     given = Path(os.environ["DATA_DIR"]).expanduser()
     places = [place for place in (given.absolute(), ROOT / given) if place.is_dir()]
     if not places:

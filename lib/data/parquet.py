@@ -1,5 +1,7 @@
-"""Parquet files through `datasets`: their columns checked, copied once to Arrow files, and mapped
-into memory."""
+"""Parquet files through `datasets`, with their columns checked.
+
+They are copied once to Arrow files, and mapped into memory.
+"""
 
 import contextlib
 import re
@@ -78,9 +80,8 @@ def read(path: Path, columns: Iterable[str], image: str | None = None) -> "Datas
                     f"{path} cannot be read: {column} is {kind}, not a struct with bytes"
                 )
             kinds[column] = datasets.Image(decode=False)
-        elif isinstance(
-            kind, datasets.ClassLabel
-        ):  # which would refuse a bad label without its row
+        elif isinstance(kind, datasets.ClassLabel):
+            # It would refuse a bad label without naming its row.
             kinds[column] = datasets.Value("int64")
     options = {"features": datasets.Features(kinds), "columns": columns, "cache_dir": _cache()}
     try:

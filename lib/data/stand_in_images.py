@@ -1,5 +1,7 @@
-"""Small image sets that need no file: scikit-learn's scanned digits, and coloured shapes drawn
-here."""
+"""Small image sets that need no file.
+
+Scikit-learn's scanned digits, and coloured shapes drawn here.
+"""
 
 import numpy as np
 

@@ -1,8 +1,7 @@
-"""Small text sets made here: sentences from templates, whose label follows from how they were put
-together.
+"""Small text sets made here: sentences from templates, labelled by how they were put together.
 
-They stand in where the real set is nowhere. Whoever reads them should see at once that they are not
-real.
+They stand in where the real set is nowhere. Whoever reads them should see at once
+that they are not real.
 """
 
 from collections.abc import Callable
@@ -55,8 +54,8 @@ BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
 def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """The columns of "train" or "test" and their labels int64 (N,), every label equally often.
 
-    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of "test" is
-    in "train".
+    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of
+    "test" is in "train".
     """
     rng = seeds.stream(0, "data")
     rows, labels = _draw(rng, TRAIN_ROWS, classes, make, set())
@@ -80,8 +79,10 @@ def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
 
 
 def _pair(rng, label: int) -> tuple[str, str]:
-    """Premise and hypothesis: 0 leaves something out, 1 adds something unsaid, 2 changes place or
-    act."""
+    """Premise and hypothesis of one label.
+
+    0 leaves something out, 1 adds something unsaid, 2 changes place or act.
+    """
     who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:

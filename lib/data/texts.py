@@ -57,11 +57,10 @@ class TextSet(Facts):
         )
 
     def sample(self, rows: int | None, seed: int = 0) -> "TextSet":
-        """`rows` rows drawn at random without repeats, all of them for None or more rows than there
-        are.
+        """`rows` rows drawn at random without repeats; all of them for None or if there are fewer.
 
-        The files may be sorted by label, so the first rows would not do. ValueError for `rows`
-        below 1.
+        The files may be sorted by label, so the first rows would not do.
+        ValueError for `rows` below 1.
         """
         if rows is not None and rows < 1:
             raise ValueError(f"rows must be 1 or more, got {rows}")
@@ -80,16 +79,17 @@ class TextSet(Facts):
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb", or of the generated
-    stand-in.
+    """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb".
+
+    Where the set is nowhere, that of the generated stand-in.
 
     The test split of multi_nli is its validation_matched. With `demo` the hub is left alone:
     without a local copy the generated set is used at once. A folder civil_comments/ with WILDS'
     `all_data_with_identities.csv` is read from that file, with its own splits and `groups`.
 
-    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a file
-    that is damaged, lacks a column, or holds a text or label that cannot be used; the message names
-    file and row.
+    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a
+    file that is damaged, lacks a column, or holds a text or label that cannot be used; the
+    message names file and row.
     """
     source = sources.known(name, split, TEXTS)
     where, folder = locate.place(source, demo)
@@ -109,10 +109,10 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}; reads no
-    text of a file.
+    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}.
 
-    See `locate.identify`. Raises as `load` does for a `DATA_DIR` or file that cannot be used.
+    It reads no text of a file. See `locate.identify`. Raises as `load` does for a `DATA_DIR` or
+    file that cannot be used.
     """
     source = sources.known(name, "train", TEXTS)
     return _identity(source, *locate.locate(source, demo))
@@ -169,8 +169,10 @@ def _csv(path: Path, columns: list[str]):
 def _read_wilds(
     path: Path, split: str, threshold: float
 ) -> tuple[list[list[str]], np.ndarray, np.ndarray]:
-    """Comments, labels (N,) and identities mentioned (N, 8) of WILDS' file; an identity counts from
-    the `threshold` on too."""
+    """Comments, labels (N,) and identities mentioned (N, 8) of WILDS' file.
+
+    An identity counts from the `threshold` on too.
+    """
     table = _csv(path, ["comment_text", "split", "toxicity", *IDENTITIES])
     inside = np.flatnonzero(np.array(table["split"].to_pylist()) == split)
     if not len(inside):

@@ -1,5 +1,4 @@
-"""Gradient descent on attention, exact at any horizon, at a cost that does not grow with the
-dimension.
+"""Gradient descent on attention, exact at any horizon, at a cost independent of the dimension.
 
 In: a token set or its minimal coordinates, update rules, a start, targets. Out: a `History` of
 norms, direction errors, margins and logarithms of whatever underflows. Rules here are those that

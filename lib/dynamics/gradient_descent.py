@@ -23,8 +23,9 @@ from lib.seeds import stream
 
 @dataclass(frozen=True, repr=False)
 class Start(Facts):
-    """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which
-    never moves.
+    """W_0: its part in minimal coordinates (runs, r, q), and the norm of the rest (runs,).
+
+    The rest never moves.
     """
 
     inside: np.ndarray
@@ -73,8 +74,9 @@ def train(
     head_targets: Mapping[str, np.ndarray] | None = None,
     loss: str = "exponential",
 ) -> History | dict[str, History]:
-    """Minimise paper A's loss over W (head "fixed": u as in `tokens`) or over W and u ("joint",
-    starting from u).
+    """Minimise paper A's loss over W (head "fixed") or over W and u ("joint").
+
+    The head u is that of `tokens`: kept, or where joint training starts.
 
     rules: one Rule, or named rules that all runs are trained with in one call on all cores; the
     result is one History or a dict of them. steps: number of updates. record: iterations to record,
@@ -83,9 +85,9 @@ def train(
     `svm.token_svm(...).W`; head_targets: vectors (runs, r). L* is the loss at p_opt = 1 for a fixed
     head and 0 in joint training.
 
-    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged"; the
-    history says which and when. Raises ValueError for records, starts or targets of the wrong shape
-    or order.
+    A run whose gradient is zero ends as "stalled", one whose loss is not finite as
+    "diverged"; the history says which and when. Raises ValueError for records, starts or
+    targets of the wrong shape or order.
     """
     problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
     attention.check_loss(loss)

@@ -16,8 +16,9 @@ LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_he
 
 @dataclass(frozen=True)
 class Origin:
-    """Where training began: W (runs, r, q), `outside` (runs,) the norm of W_0 off the span, u
-    (runs, r).
+    """Where training began: W (runs, r, q), u (runs, r), and the norm of W_0 off the span.
+
+    That norm is `outside` (runs,).
     """
 
     W: np.ndarray
@@ -106,9 +107,8 @@ def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targ
         # (runs, q, k r): one large product
         moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
-        return np.add(
-            np.swapaxes(origin.W, 1, 2)[:, None], moved, order="C"
-        )  # W^T, (runs, k, q, r)
+        # W^T, (runs, k, q, r)
+        return np.add(np.swapaxes(origin.W, 1, 2)[:, None], moved, order="C")
 
     def head(part):
         runs, r = origin.u.shape
@@ -147,8 +147,9 @@ def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targ
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm, and per target direction error and alignment, of the vectors at each record, (runs, k)
-    each.
+    """Norm of the vectors at each record, and direction error and alignment per target.
+
+    All are (runs, k).
 
     vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
     is orthogonal to all of them and to the targets.

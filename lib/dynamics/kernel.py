@@ -1,13 +1,14 @@
-"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, several runs at a
-time, on all cores.
+"""The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all cores.
 
-State of a run, in the coordinates where training lives: margins g_m = delta_m^T W z_i (logit of the
-reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m
-z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
-x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
-L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the
-lanes of `lib.compiled.softmax`.
+A run's state is kept in the coordinates where training lives. These are the margins g_m = delta_m^T
+W z_i (logit of the reference token minus logit of the other) and coefficients alpha, W = W_0 +
+sum_m alpha_m delta_m z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 +
+sum_{i,t} b_{it} y_i x_{it}.
+
+One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W L =
+sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta k.
+That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the lanes
+of `lib.compiled.softmax`, several runs at a time.
 """
 
 import math
@@ -61,9 +62,11 @@ def _exact_step(r, eta, c, momentum, moving):
 
 
 class Jobs(NamedTuple):
-    """Training runs side by side: data (jobs,) the number of each one's Gram matrices, which stand
-    packed in K and G; margins (jobs, n, T-1) and scores (jobs, n, T) at the start; rules (jobs, 6)
-    with the columns KIND to JOINT. Whether the head is fixed and the loss logistic holds for all.
+    """Training runs side by side; whether the head is fixed and the loss logistic holds for all.
+
+    data (jobs,) is the number of each one's Gram matrices, which stand packed in K and G;
+    margins (jobs, n, T-1) and scores (jobs, n, T) are those of the start; rules (jobs, 6) has
+    the columns KIND to JOINT.
     """
 
     data: np.ndarray
@@ -77,9 +80,10 @@ class Jobs(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What training fills, at each of the k times: margins, alpha (jobs, k, n, T-1); scores, b
-    (jobs, k, n, T); logs (jobs, k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the
-    step sizes for W and u.
+    """What training fills, at each of the k times.
+
+    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T); logs (jobs, k, 5): log(L - L*), log
+    ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
     """
 
     margins: np.ndarray

@@ -6,9 +6,7 @@ import numpy as np
 
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
-    """Iterations 0, 1, ..., steps to record: about `count` of them, evenly spaced in log(t),
-    ascending.
-    """
+    """About `count` iterations to record out of 0 ... steps, ascending, evenly spaced in log(t)."""
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 
@@ -43,8 +41,9 @@ def check_head(head: str) -> None:
 
 
 def unwritten(status: int, runs: int, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Records to be filled, by name, NaN until then: status (runs,), ended (runs,) and `shapes` by
-    run.
+    """Records to be filled, by name, NaN until then.
+
+    status (runs,), ended (runs,), and the `shapes`, each with an axis of runs in front.
     """
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

@@ -1,5 +1,6 @@
-"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out, compiled or in plain
-numpy.
+"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out.
+
+It runs compiled or in plain numpy.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ from lib.dynamics.rules import NGD, GradientRule
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the training loop sees of a problem: Gram matrices, margins and scores, the opt token
-    first.
+    """What the training loop sees of a problem: Gram matrices, margins and scores.
+
+    The opt token stands first.
 
     delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
     q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty
@@ -61,8 +63,10 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw records of runs: margins, alpha (runs, k, n, T-1); scores, b
-    (runs, k, n, T); logs (runs, k, 5)."""
+    """Raw records of runs at k times.
+
+    margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5).
+    """
 
     status: np.ndarray
     ended: np.ndarray
@@ -103,9 +107,7 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
 
 
 def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
-    """Train every run with one rule in plain numpy: the kernel's twin, and the road for custom
-    rules.
-    """
+    """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
     runs, n, T = problem.scores.shape
     raw = Raw(**_empty(runs, n, T, times.size))
     g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()

@@ -52,9 +52,7 @@ class GradientRule:
         return log_step(*self.numbers()[:3], self.decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes a
-        rule.
-        """
+        """(kind, log step_size, log max_step, momentum, decay, joint), as the kernel takes it."""
         sizes = math.log(self.step_size), math.log(self.max_step)
         return self.kind, *sizes, self.momentum, self.decay, float(self.joint)
 
@@ -71,34 +69,35 @@ def ngd(
     decay: float = 0.0,
     joint: bool = False,
 ) -> GradientRule:
-    """Normalised gradient descent (paper A, Eqs. 2, 4 and 13): eta_t = min(eta (t+1)^-p / ||grad
-    L||, eta_max).
+    """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
 
-    With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form
-    of it).
+    Source: paper A, Eqs. 2, 4 and 13. `step_size` is eta, `decay` p, `max_step` eta_max.
+    With `momentum` beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t
+    ("NGD-mom"; our form of it).
     """
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 
 def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size (paper A, Eq. 3): eta_t = min((L - L*) / (2 ||grad L||^2), eta_max). Mind
-    the factor 2.
+    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max).
+
+    Source: paper A, Eq. 3. Mind the factor 2.
     """
     return GradientRule(POLYAK, max_step=max_step)
 
 
 def custom(law: Callable) -> GradientRule:
-    """Your own step size: law(t, log_gap, log_norm) returns log eta_t; its arguments are scalars or
-    arrays (runs,).
+    """Your own step size: law(t, log_gap, log_norm) returns log eta_t.
+
+    Its arguments are scalars or arrays (runs,).
     """
     return GradientRule(CUSTOM, law=law)
 
 
 def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule: the one place where the three formulas stand; also compiled
-    into the kernel.
+    """log eta_t of a built-in rule; also compiled into the kernel.
 
-    log_size = log eta, log_cap = log eta_max.
+    The three formulas stand here alone. log_size = log eta, log_cap = log eta_max.
     """
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if kind == GD:
@@ -113,8 +112,8 @@ def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
 def step(rule: GradientRule, W, gradient, loss_gap, t, buffer=0.0):
     """One step of `rule` in plain arithmetic: returns W_{t+1} and the momentum buffer m_t.
 
-    W and gradient (runs, ...), loss_gap = L - L* (runs,). The plain twin of what `lib.dynamics`
-    does with logarithms; it holds as long as gradient and gap are normal floating point numbers.
+    W and gradient (runs, ...), loss_gap = L - L* (runs,). It does what `lib.dynamics` does with
+    logarithms, and holds as long as gradient and gap are normal floating point numbers.
     """
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0

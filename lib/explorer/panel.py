@@ -1,5 +1,6 @@
-"""The explorer's controls: a widget per part of a setting, a picture that follows them, and the
-same in words.
+"""The explorer's controls: a widget per part of a setting, and a picture that follows them.
+
+The picture is also given in words.
 """
 
 from html import escape
@@ -53,9 +54,7 @@ def said(shown: trajectory.Trajectory) -> str:
 
 
 class Panel(widgets.VBox):
-    """Controls, picture and words together; `show` is called with every new value and never
-    raises.
-    """
+    """Controls, picture and words; `show` is called with every new value and never raises."""
 
     def __init__(self, setting: Setting):
         self.controls = controls(setting)
@@ -71,9 +70,7 @@ class Panel(widgets.VBox):
         self.show()
 
     def show(self, _change=None) -> None:
-        """Train with the controls' values and redraw; where that cannot be done the words say
-        why.
-        """
+        """Train with the controls' values and redraw; the words say why where that fails."""
         try:
             shown = trajectory.explore(
                 Setting(**{name: widget.value for name, widget in self.controls.items()})

@@ -1,6 +1,4 @@
-"""One training run at a time, fast enough to watch while its setting is moved: what it computes and
-what it draws.
-"""
+"""One training run, fast enough to watch while its setting is moved: its numbers, its picture."""
 
 import io
 from collections.abc import Callable
@@ -41,8 +39,9 @@ DPI = 80  # of the picture as shown
 
 @dataclass(frozen=True)
 class Setting:
-    """What a reader may choose. Polyak's rule sets its own step size; an unknown name raises
-    ValueError.
+    """What a reader may choose; ValueError for an unknown name.
+
+    Polyak's rule sets its own step size.
     """
 
     model: str = "class means, orthogonal"
@@ -112,8 +111,10 @@ def explore(setting: Setting) -> Trajectory:
 
 
 class Board:
-    """Four panels. Axes and titles are drawn again only when their limits change, and limits move
-    in steps of 1, 2, 5: most redraws draw five lines.
+    """Four panels that show a trajectory.
+
+    Axes and titles are drawn again only when their limits change, and limits move in steps of 1, 2,
+    5: most redraws draw five lines.
     """
 
     def __init__(self, trajectory: Trajectory):

@@ -1,9 +1,8 @@
-"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C
-(2410.14581).
+"""Train a token set by l_p mirror descent on attention: lp-AttGD and lp-JointGD of paper C.
 
-Mirror descent is not rotation equivariant, so training stays in the tokens' own coordinates;
-softmax weights are kept as logarithms, so that directions stay exact when the weights themselves
-are e^-30000.
+The paper is 2410.14581. Mirror descent is not rotation equivariant, so training stays in the
+tokens' own coordinates; softmax weights are kept as logarithms, so that directions stay exact when
+the weights themselves are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +25,7 @@ __all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "
 
 @dataclass(frozen=True)
 class MirrorRule:
-    """One lp-AttGD rule (paper C, Section 2): the exponent p, the step size eta, and whether steps
-    are normalised.
+    """One lp-AttGD rule (paper C, Section 2): the exponent p and the step size eta.
 
     |W+|^{p-1} sgn(W+) = |W|^{p-1} sgn(W) - eta g entrywise, with g = grad L, or g = grad L / ||grad
     L||_{q,q} when `normalised`, 1/p + 1/q = 1. p = 2 is gradient descent. Raises ValueError unless
@@ -91,11 +89,10 @@ class MirrorHistory(Facts):
         ]
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
-        """Directional Bregman divergence of every iterate from `target` (runs, d, d_z), as (runs,
-        k).
+        """Directional Bregman divergence of every iterate from `target`, as (runs, k).
 
-        D_psi(target/||target||, W/||W||) (paper C, Section 5), by default with the rule's p; NaN
-        where W = 0.
+        `target` (runs, d, d_z). D_psi(target/||target||, W/||W||) (paper C, Section 5), by default
+        with the rule's p; NaN where W = 0.
         """
         flat = self.W.reshape(*self.W.shape[:2], -1)
         return geometry.directional_bregman(
@@ -103,13 +100,14 @@ class MirrorHistory(Facts):
         )
 
     def head_divergence(self, target: np.ndarray) -> np.ndarray:
-        """The same of the head v from `target` (runs, d)."""
+        """The same of the head v from `target` (runs, d), with the rule's p: (runs, k)."""
         return geometry.directional_bregman(self.v, target[:, None], self.rule.p)
 
 
 def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> np.ndarray:
-    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run, in the given
-    coordinates.
+    """W_0 (runs, d, d_z) with independent N(0, std^2) entries, one seed per run.
+
+    The entries are those of the given coordinates.
     """
     shape = tokens.shape[-1], tokens.z.shape[-1]
     return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
@@ -142,8 +140,9 @@ def train(
     record: Sequence[int] | None = None,
     loss: str = "logistic",
 ) -> MirrorHistory | dict[str, MirrorHistory]:
-    """Minimise (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)) over W, or over W and v, by l_p
-    mirror descent.
+    """Minimise the loss over W, or over W and v, by l_p mirror descent.
+
+    The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
 
     rules: one Rule, or named rules; all runs and rules are trained in one call on all cores, and
     the result is one history or a dict of them. steps: number of updates, one for all or by name.
@@ -173,7 +172,7 @@ def train(
 
 
 def _times(steps, record):
-    """`record` cut at each rule's steps."""
+    """The iterations to record: `record` cut at `steps`, or the default."""
     if record is not None and (kept := np.asarray(record)).ndim == 1:
         if (np.diff(kept) <= 0).any():
             raise ValueError("record must be a list of whole numbers, ascending")

@@ -1,5 +1,6 @@
-"""The geometry of l_p mirror descent: potential, mirror map, Bregman divergence (paper C,
-Definition 1).
+"""The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
+
+Source: paper C, Definition 1.
 
 The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf, with 1/p + 1/q = 1. Everything is
 entrywise, so arrays here are flat: the last axis holds the entries of W, all others are batch axes.
@@ -21,8 +22,9 @@ __all__ = [
 
 
 def check_exponent(p: float) -> float:
-    """p as a float; ValueError unless 1 < p < inf, where potential and mirror map are finite and
-    one to one.
+    """p as a float; ValueError unless 1 < p < inf.
+
+    There potential and mirror map are finite and one to one.
     """
     if not 1 < p < np.inf:
         raise ValueError(
@@ -42,31 +44,32 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
 
 
 def from_mirror(U: np.ndarray, p: float) -> np.ndarray:
-    """Its inverse, W = |U|^{1/(p-1)} sgn(U). Infinite where W leaves the range of float64, without
-    a warning.
+    """The inverse of `to_mirror`, W = |U|^{1/(p-1)} sgn(U).
+
+    Infinite where W leaves the range of float64, without a warning.
     """
     with np.errstate(over="ignore"):
         return np.sign(U) * np.abs(U) ** (1 / (check_exponent(p) - 1))
 
 
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis (paper C,
-    Definition 1).
+    """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 
-    Only the map itself enters and never its derivative (p-1)|V|^{p-2}, which is infinite at a zero
-    entry for p < 2: zero entries are welcome in both arguments.
+    Source: paper C, Definition 1. Only the map itself enters and never its derivative
+    (p-1)|V|^{p-2}, which is infinite at a zero entry for p < 2: zero entries are
+    welcome in both arguments.
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first and the iterate W second
-    (paper C, Section 5).
+    """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W second.
 
-    Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W (..., k, D) is a path, V (...,
-    D) broadcasts against it; one call takes a whole path. NaN where W = 0, which has no direction;
-    errors of order 1e-15. Raises ValueError for a V that is zero or not finite.
+    Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W
+    (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN
+    where W = 0, which has no direction; errors of order 1e-15. Raises ValueError for a V that
+    is zero or not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

@@ -1,9 +1,8 @@
-"""Networks with attention: vision transformers, a text transformer, BERT with its weights and
-vocabulary.
+"""Networks with attention: vision transformers, a text transformer, and BERT with its weights.
 
-In: sizes. Out: torch modules, their tokenizer, statistics of their weights. No optimiser is known
-here. Open `vision` first, it is the smallest; `bert` finds pretrained weights, `text` is paper C's
-classifier.
+In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their weights. No
+optimiser is known here. Open `vision` first, it is the smallest; `bert` has the pretrained
+classifier, `text` is paper C's.
 """
 
 from lib.networks.text import TextTransformer

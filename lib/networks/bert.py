@@ -32,11 +32,11 @@ CHUNK = 4096  # texts that are tokenised at a time
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and then segment ids, `labels` int64
-    (N,).
+    """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
 
-    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them the ids are
-    0. `groups` bool (N, k) are those of the texts, or None.
+    `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each
+    row, [CLS] and [SEP] included; beyond them the ids are 0. `groups` bool (N, k) are
+    those of the texts, or None.
     """
 
     inputs: Tensor
@@ -145,9 +145,7 @@ def classifier(weights: Weights, classes: int) -> Classifier:
 
 
 def lower(model: Classifier, layers: int) -> Classifier:
-    """The classifier with the lowest `layers` layers of its encoder alone; ValueError if it has
-    fewer.
-    """
+    """The classifier with only the lowest `layers` layers; ValueError if it has fewer."""
     if not 1 <= layers <= model.layers:
         raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
     encoder = model.network.bert.encoder
@@ -160,8 +158,7 @@ def lower(model: Classifier, layers: int) -> Classifier:
 def small_classifier(
     weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4
 ) -> Classifier:
-    """A small BERT from a random start, for the tokenizer of `weights`: what runs where time is
-    short.
+    """A small BERT from a random start, for the tokenizer of `weights`, where time is short.
 
     `width` is a multiple of `heads`, else ValueError.
     """

@@ -1,5 +1,6 @@
-"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read out at the first
-token.
+"""Paper C's encoder classifier for reviews: post-norm blocks without biases.
+
+It is read out at the first token.
 
 Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
 """
@@ -15,10 +16,9 @@ EMBEDDING_STD = 0.1
 
 
 class SelfAttention(nn.Module):
-    """softmax(q kᵀ / sqrt(d_h)) v per head, padding left out, merged by a matrix; W_Q, W_K, W_V
-    apart, no biases.
+    """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases.
 
-    ValueError if `heads` does not divide `width`.
+    W_Q, W_K, W_V are separate; padding is left out. ValueError if `heads` does not divide `width`.
     """
 
     def __init__(self, width: int, heads: int):
@@ -36,7 +36,7 @@ class SelfAttention(nn.Module):
         return tokens.reshape(b, T, self.heads, d // self.heads).transpose(1, 2)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """What `asking` (b, S, d) find in those `tokens` (b, T, d) that are `present` (b, T)."""
+        """Attention of `asking` (b, S, d) to those `tokens` (b, T, d) that are `present` (b, T)."""
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         q, k, v = map(self.split, parts)
         mask = present[:, None, None]  # (b, 1, 1, T)
@@ -71,8 +71,9 @@ class EncoderBlock(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """Learned token and position embeddings, `size` post-norm blocks of `size` heads, one logit
-    from the first token.
+    """Embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
+
+    The embeddings of tokens and of positions are learned.
 
     Args:
         vocabulary: number of token ids; id 0 is padding, which no token attends to.
@@ -129,10 +130,9 @@ class TextTransformer(nn.Module):
 
     @torch.no_grad()
     def attention(self, ids: Tensor) -> Tensor:
-        """The weights of every layer with which the first token attends: (b, layers, h, T'), where
-        `ids` lies.
+        """The weights with which the first token attends, by layer: (b, layers, h, T').
 
-        Without dropout, whatever mode the model is in.
+        They lie where `ids` lies. Dropout is off, whatever mode the model is in.
         """
         training, maps = self.training, []
         self.eval()
@@ -154,8 +154,9 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def reviews_judge(
     ids: Tensor, labels: Tensor, size: int = 500
 ) -> Callable[[nn.Module], dict[str, float]]:
-    """An `evaluate` for `training.train`: {"test_loss": mean cross-entropy, "test_accuracy": share
-    of correct labels}.
+    """An `evaluate` for `training.train`: "test_loss" and "test_accuracy".
+
+    They are the mean cross-entropy and the share of correct labels.
 
     `ids` (N, T) are taken `size` rows at a time; `labels` (N,) in {0, 1}.
     """

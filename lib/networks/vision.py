@@ -1,5 +1,4 @@
-"""The vision transformer for small data sets: shifted patch tokenisation and locality
-self-attention.
+"""The vision transformer for small data sets: shifted patches and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492),
 the network of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 
 def shifted(images: Tensor, offset: int) -> Tensor:
-    """`images` beside four copies moved by ±`offset` pixels along both diagonals, zeros where
-    nothing was.
+    """`images` beside four copies moved by ±`offset` pixels along both diagonals.
 
-    Shape (b, c, s, s) to (b, 5c, s, s), the original first. Source: Lee et al. (2021).
+    Zeros fill what was outside. Shape (b, c, s, s) to (b, 5c, s, s), the original first.
+    Source: Lee et al. (2021).
     """
     s, k = images.shape[-1], offset
     wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
@@ -35,12 +34,12 @@ def patches(images: Tensor, patch: int) -> Tensor:
 
 
 class ShiftedPatches(nn.Module):
-    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])), shifts of half
-    a patch.
+    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])).
 
-    With `shift` off the tokens are E LayerNorm(patches(x)). `forward` takes images (b, channels,
-    size, size) and returns tokens (b, (size/patch)², width). Raises ValueError if `patch` does not
-    divide `size` or an image has another shape. Source: Lee et al. (2021).
+    The shifts are half a patch. With `shift` off the tokens are E LayerNorm(patches(x)).
+    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)²,
+    width). Raises ValueError if `patch` does not divide `size` or an image has another shape.
+    Source: Lee et al. (2021).
     """
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift: bool = True):
@@ -67,11 +66,10 @@ class ShiftedPatches(nn.Module):
 
 
 class LocalityAttention(nn.Module):
-    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, τ learned, M setting the diagonal
-    to -∞.
+    """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, with τ learned.
 
-    τ starts at sqrt(d_h), the fixed value of plain attention, and stays positive: log τ is what is
-    learned.
+    M sets the diagonal to -∞. τ starts at sqrt(d_h), the fixed value of plain attention, and stays
+    positive: log τ is what is learned.
 
     Args:
         width: d; `heads` must divide it, else ValueError.
@@ -79,8 +77,8 @@ class LocalityAttention(nn.Module):
         mask_diagonal: M on, so that a token attends to the others only.
         learn_temperature: τ is a parameter, one per layer; otherwise it stays sqrt(d_h).
 
-    With both off this is `torch.nn.functional.scaled_dot_product_attention`. Source: Lee et al.
-    (2021).
+    With both off this is `torch.nn.functional.scaled_dot_product_attention`.
+    Source: Lee et al. (2021).
     """
 
     def __init__(
@@ -114,10 +112,9 @@ class LocalityAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), the MLP with
-    GELU.
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
 
-    `dropout` acts on what attention and MLP add.
+    The MLP has GELU; `dropout` acts on what attention and MLP add.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
-"""Reviews as numbers: the training reviews' most frequent words or BERT's word pieces, cut to one
-length."""
+"""Reviews as numbers of one length: ids of frequent words or of BERT's word pieces.
+
+The words are the most frequent ones of the training reviews.
+"""
 
 import re
 from collections.abc import Iterable, Sequence

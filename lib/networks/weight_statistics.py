@@ -22,8 +22,9 @@ def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
 
 
 def hoyer(W: np.ndarray) -> float:
-    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of all N entries: 0 if they are equally large,
-    1 for one entry alone.
+    """The Hoyer index (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1) of the N entries of W.
+
+    It is 0 if all are equally large and 1 for one entry alone.
 
     It does not change when W is scaled. NaN for W = 0. Source: Hoyer (2004).
     """

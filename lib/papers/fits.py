@@ -23,10 +23,10 @@ def exponent(history: History, target: str, since: float, until: float = np.inf)
 
 
 def power_fit(x, y) -> tuple[float, float]:
-    """Exponent a of y = C x^a and its standard error over repeats: x (points,), y (repeats,
-    points), all > 0.
+    """The exponent a of y = C x^a and its standard error over repeats.
 
-    One least-squares slope per repeat; the value is their mean, the error that of the mean.
+    x (points,), y (repeats, points), all > 0. One least-squares slope per repeat; the value is
+    their mean, the error that of the mean.
     """
     log_x = np.log(x) - np.log(x).mean()
     slopes = np.log(np.atleast_2d(y)) @ log_x / (log_x @ log_x)
@@ -38,8 +38,9 @@ def power_fit(x, y) -> tuple[float, float]:
 def geometric_phase(
     iterations: np.ndarray, excess: np.ndarray, floor: float, above: float = 10.0
 ) -> tuple[float, float]:
-    """Slope of log excess (K,) per iteration and R^2 of the line, from the first record down to
-    `above` x floor.
+    """Slope of log excess (K,) per iteration, and R^2 of the line.
+
+    The line is fitted from the first record down to `above` x floor.
     """
     reached = excess <= above * floor
     end = reached.argmax() if reached.any() else len(excess)

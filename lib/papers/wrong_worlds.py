@@ -112,8 +112,10 @@ class World:
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`, for a token set: the first sample's label turned, or a common vector added
-        that raises the inner product of any two tokens by `size` of the product of their norms.
+        """As `problem`, for a token set: its inner products raised, or a label turned.
+
+        The label is that of the first sample. Inner products are raised by a common vector, those
+        of any two tokens by `size` of the product of their norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()

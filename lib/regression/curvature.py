@@ -1,5 +1,6 @@
-"""The curvature of L + R around its minima: the gradient and its dual norm, paper B's identity for
-it, and the rates at which descent approaches a minimum.
+"""The curvature of L + R around its minima, and the rates at which descent approaches them.
+
+Also the gradient itself, its dual norm, and paper B's identity for it.
 """
 
 import numpy as np
@@ -20,9 +21,7 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the norm of that
-    name.
-    """
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm."""
     check_norm(norm)
     k = len(manifold.M)
     W = np.concatenate([gradient[..., :k, :], manifold._inverse_root @ gradient[..., k:, :]], -2)
@@ -54,8 +53,9 @@ def mirrored(Z: np.ndarray, k: int) -> np.ndarray:
 
 
 def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
-    """Rates lambda (modes,), ascending, and directions (modes, k + d, d) of P grad(L + R) around a
-    minimum.
+    """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
+
+    Rates (modes,) ascending, directions (modes, k + d, d).
 
     The d (d - 1) / 2 rotations, of rate zero, are left out. With step eta a mode of Z_t - Z_pi
     shrinks by 1 - eta lambda an iteration on the population loss, so the excess loss falls in the

@@ -20,10 +20,10 @@ LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 @dataclass(frozen=True, repr=False)
 class RegressionHistory(Facts):
-    """Layers at the recorded iterations (K,): A (seeds, K, k, d), B (seeds, K, d, d), NaN from
-    divergence on.
+    """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d).
 
-    diverged (seeds,) is the iteration whose step left the numbers up to LARGEST, -1 where none did.
+    They are NaN from divergence on. diverged (seeds,) is the iteration whose step left the numbers
+    up to LARGEST, -1 where none did.
     """
 
     iterations: np.ndarray
@@ -59,8 +59,9 @@ def descend(
     record: Sequence[int],
     device: str = "cpu",
 ) -> dict[str, RegressionHistory]:
-    """Train every rule from its start on every seed, `steps` iterations, all on the gradients of
-    `source`.
+    """Train every rule from its start on every seed, all on the gradients of `source`.
+
+    `steps` iterations, of which those in `record` are kept.
 
     starts: per rule A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance (seeds, d, d) is the Sigma^
     of regulariser and preconditioner. A run that diverges stops there and says so in its History;
@@ -101,8 +102,9 @@ def descend(
 
 
 class _Update:
-    """Applies every rule's step in place: own rules as one formula, library optimisers on views of
-    A and B.
+    """Applies every rule's step in place to A and B.
+
+    Own rules are one formula for all; library optimisers work on views of A and B.
     """
 
     def __init__(self, rules, A, B, covariance):
@@ -122,10 +124,8 @@ class _Update:
         self.left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
         self.right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
         if chosen:
-            self.left, self.right = (
-                torch.stack(self.left),
-                torch.stack(self.right),
-            )  # (own, seeds, d, d)
+            # (own, seeds, d, d)
+            self.left, self.right = (torch.stack(self.left), torch.stack(self.right))
             column = dict(dtype=A.dtype, device=A.device)
             self.step = torch.tensor([rule.step_size for rule in chosen], **column)[
                 :, None, None, None
@@ -148,8 +148,7 @@ class _Update:
             for matrix, g in zip(
                 matrices, [*gradient_A[r].unbind(), *gradient_B[r].unbind()], strict=True
             ):
-                # optimisers that decompose matrices raise on NaN: one that has diverged stands
-                # still
+                # optimisers that decompose matrices raise on NaN: a diverged one stands still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
 

@@ -1,5 +1,6 @@
-"""Paper B's in-sample gradients (Eq. 1): numpy arrays through the compiled kernel, torch tensors in
-blocks on their device.
+"""Paper B's in-sample gradients (Eq. 1), of numpy arrays or torch tensors.
+
+Numpy arrays go through the compiled kernel, torch tensors in blocks on their device.
 """
 
 import math
@@ -14,13 +15,15 @@ DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
 
 
 def empirical_gradients(X, Y, A, B):
-    """grad_A L^ (..., k, d) and grad_B L^ (..., d, d) of Eq. 1 in closed form, the samples being
-    queries and keys.
+    """Gradients of Eq. 1 in closed form: grad_A L^ (..., k, d) and grad_B L^ (..., d, d).
 
-    With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j: grad_A = 1/m
-    sum_j e_j c_j^T,  grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T. Y (..., m, k),
-    A (..., k, d), B (..., d, d). Memory is that of BLOCK attention weights, at any m. Raises
-    ValueError for shapes that do not fit and for samples that are not finite.
+    The samples X (..., m, d) are queries and keys. With P the softmax weights, c_j = sum_i P_ji
+    x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+
+        grad_A = 1/m sum_j e_j c_j^T, grad_B = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T
+
+    Y (..., m, k), A (..., k, d), B (..., d, d). Memory is that of BLOCK attention weights, at any
+    m. Raises ValueError for shapes that do not fit and for samples that are not finite.
     """
     _check_layer(X, Y, A, B)
     if not isinstance(X, torch.Tensor):
@@ -45,9 +48,8 @@ def _compiled(X, Y, A, B):
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
     def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
-        value = np.broadcast_to(
-            value, (*shape, *value.shape[-2:])
-        )  # read-only, a type of its own to the compiler
+        # read-only, a type of its own to the compiler
+        value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
         return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 
     sums = kernel.gradients(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)

@@ -20,10 +20,10 @@ Source = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.T
 def minibatches(
     X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int], device: str = "cpu"
 ) -> Source:
-    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration and the same for
-    all rules.
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
 
-    X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not within 1..n.
+    All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if
+    batch is not within 1..n.
     """
     n = X.shape[1]
     if not 1 <= batch <= n:
@@ -35,9 +35,8 @@ def minibatches(
     x, y = (torch.as_tensor(value, device=device) for value in (X, Y)) if on_device else (X, Y)
 
     def gradients(t, A, B):
-        drawn = np.stack(
-            [rng.choice(n, batch, replace=False, shuffle=False) for rng in streams]
-        )  # (seeds, batch)
+        # (seeds, batch)
+        drawn = np.stack([rng.choice(n, batch, replace=False, shuffle=False) for rng in streams])
         if on_device:
             row, drawn = (
                 torch.arange(len(x), device=x.device)[:, None],
@@ -57,14 +56,15 @@ def population(problem: Regression) -> Source:
 
 
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
-    """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), estimated from `draws` of
-    them, without bias.
+    """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
 
-    All queries of a batch have one law, so one query per batch has the right mean; the noise eps
-    enters linearly and is averaged out exactly. Control variates with known means are the same
-    gradient for infinitely many keys, whose mean is grad L, and its first-order change with the
-    other keys, whose mean is zero: what is left to estimate is of order 1/n, like the bias grad L^
-    - grad L itself. Raises ValueError unless n, draws >= 1.
+    It is estimated from `draws` batches. All queries of a batch have one law, so one query per
+    batch has the right mean; the noise eps enters linearly and is averaged out exactly.
+
+    Two control variates with known means are taken out. One is the same gradient for infinitely
+    many keys, whose mean is grad L; the other its first-order change with the other keys, whose
+    mean is zero. What is left to estimate is of order 1/n, like the bias E grad L^ - grad L itself.
+    Raises ValueError unless n, draws >= 1.
     """
     if min(n, draws) < 1:
         raise ValueError(f"n and draws must be at least 1, not {n} and {draws}")
@@ -86,8 +86,9 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
 
 def _beyond_population(problem, A, B, n, draws, stream):
-    """An estimate of E grad L^ - grad L: the mean of gradient - its limit - its first-order change
-    with the keys.
+    """An estimate of E grad L^ - grad L.
+
+    It is the mean of gradient - its limit - its first-order change with the keys.
 
     In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
     query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I.
@@ -96,9 +97,8 @@ def _beyond_population(problem, A, B, n, draws, stream):
     g = torch.randn(problem.d, draws, n, generator=stream, dtype=A.dtype)
     query = g[:, :, 0].T @ root  # (draws, d)
     u = query @ B @ root
-    e = torch.exp(
-        _dot(g, u) - (u * u).sum(1, keepdim=True) / 2
-    )  # (draws, n), of mean 1 but for the query's
+    # (draws, n), of mean 1 but for the query's
+    e = torch.exp(_dot(g, u) - (u * u).sum(1, keepdim=True) / 2)
     total = e.sum(1, keepdim=True)
     c = _mean(e, g) * n / total  # (draws, d)
     error, limit_error = c @ root @ A.T - query @ M.T, u @ root @ A.T - query @ M.T  # (draws, k)

@@ -1,5 +1,6 @@
-"""Closed-form gradients of the in-sample softmax attention loss, compiled: four queries at a time,
-keys in cache.
+"""Closed-form gradients of the in-sample softmax attention loss, compiled.
+
+Four queries are worked on at a time, with the keys in cache.
 
 Work is cut into blocks of queries whose partial sums are added in a fixed order, so the result does
 not depend on the number of threads.
@@ -12,8 +13,7 @@ from lib.compiled import exponentials
 from lib.compiled.cache import stamp
 
 BLOCK = 128  # queries of one piece of work
-# bound on |logits| up to which e^(logit - bound) cannot underflow, so that no maximum has to be
-# found
+# bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be found
 SAFE = 300.0
 PARALLEL = 200_000  # attention weights from which on several threads pay
 SOURCES = stamp(__file__)
@@ -21,8 +21,9 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 
 
 def gradients(X, Y, A, B, set_of_run):
-    """grad_A (runs, k, d), grad_B (runs, d, d) of the sum over queries; run r has samples
-    set_of_run[r] of X, Y.
+    """grad_A (runs, k, d), grad_B (runs, d, d), summed over queries.
+
+    Run r has the samples set_of_run[r] of X, Y.
     """
     sets, m, d = X.shape
     # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
@@ -66,9 +67,8 @@ def _piece(samples, layer, first, sums):
     last = min(first + BLOCK, m)
     for j in range(first, last, 4):
         for lane in range(4):
-            x = X[
-                min(j + lane, last - 1)
-            ]  # lanes past the end repeat the last query and count nothing
+            # lanes past the end repeat the last query and count nothing
+            x = X[min(j + lane, last - 1)]
             length = 0.0
             for q in range(d):
                 t = 0.0
@@ -76,9 +76,8 @@ def _piece(samples, layer, first, sums):
                     t += x[p] * B[p, q]
                 w[lane, q] = t
                 length += t * t
-            w[lane, d] = -radius * np.sqrt(
-                length
-            )  # from the bound of |x^T B x_i|: no logit is above zero
+            # from the bound of |x^T B x_i|: no logit is above zero
+            w[lane, d] = -radius * np.sqrt(length)
         _combine(w, keys, logits)
         for lane in range(4):
             if not -w[lane, d] <= SAFE:

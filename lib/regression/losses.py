@@ -11,11 +11,10 @@ from lib.regression.problem import Regression
 
 
 def population_loss(problem: Regression, A, B):
-    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2 (paper B, Theorem
-    1).
+    """L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
 
-    It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), whose ratio is Sigma B^T
-    x. A (..., k, d), B (..., d, d).
+    Source: paper B, Theorem 1. It is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq.
+    2), whose ratio is Sigma B^T x. A (..., k, d), B (..., d, d).
     """
     return excess_loss(problem, A, B) + problem.optimal_loss
 
@@ -51,8 +50,9 @@ def regulariser(Sigma, A, B):
 
 
 def regulariser_gradients(Sigma, A, B):
-    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma, G = A^T A - B^T
-    Sigma B.
+    """grad_A R = 1/2 A Sigma G Sigma and grad_B R = -1/2 Sigma B Sigma G Sigma.
+
+    Here G = A^T A - B^T Sigma B.
     """
     SGS = Sigma @ (_T(A) @ A - _T(B) @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2

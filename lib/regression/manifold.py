@@ -1,10 +1,12 @@
 """The global minima of paper B's regularised population loss, and distances to them.
 
-The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
-orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended
-covariance Sbar = diag(I_k, Sigma): "left"        <Z, Z'> = tr(Z^T Sbar Z')        (paper B, Theorem
-1.3), "left_right"  <Z, Z'> = tr(Z^T Sbar Z' Sigma)  (ours; makes the problem the matrix
-factorisation of Tu et al. 2016).
+With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V
+D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both through the extended
+covariance Sbar = diag(I_k, Sigma):
+
+* "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
+* "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours; makes the problem the matrix factorisation of
+  Tu et al. 2016).
 """
 
 from dataclasses import dataclass
@@ -21,11 +23,10 @@ NORMS = ("left", "left_right")
 
 @dataclass(frozen=True)
 class Constants:
-    """Within `radius` of the manifold, Delta = Z - Z_pi satisfies, in the norm the constants belong
-    to,
+    """One-point convexity and smoothness within `radius` of the manifold.
 
-    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, grad the gradient
-    in that inner product.
+    With Delta = Z - Z_pi, in the norm that the constants belong to and with the gradient in its
+    inner product: <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||.
     """
 
     radius: float
@@ -35,8 +36,7 @@ class Constants:
 
 @dataclass(frozen=True, repr=False)
 class Manifold(Facts):
-    """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from
-    samples.
+    """The minima for a covariance Sigma (d, d) and a map M (k, d), true or estimated.
 
     Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with
     fewer rows than columns.
@@ -71,7 +71,8 @@ class Manifold(Facts):
 
     @cached_property
     def _K(self):
-        """Minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R, K = (U D^{1/2}; V D^{1/2});
+        """K = (U D^{1/2}; V D^{1/2}); minima in the coordinates Sbar^{1/2} Z Sigma^{1/2} are K R.
+
         K^T K = 2 D.
         """
         U, D, V = self._svd
@@ -95,8 +96,9 @@ class Manifold(Facts):
         )
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Sbar^{1/2} Z ("left") or Sbar^{1/2} Z Sigma^{1/2} ("left_right"), whose Frobenius norm is
-        ||Z||.
+        """The matrix whose Frobenius norm is ||Z||.
+
+        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right".
         """
         check_norm(norm)
         k = len(self.M)
@@ -121,8 +123,9 @@ class Manifold(Facts):
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
 
     def _newton(self, W, R):
-        """The R that minimises ||W - K R Sigma^{-1/2}||^2 = tr(P R^T 2D R) - 2 tr(R^T C) +
-        constant.
+        """The R that minimises ||W - K R Sigma^{-1/2}||^2, near the given R.
+
+        That is tr(P R^T 2D R) - 2 tr(R^T C) + constant.
         """
         P, C = self._inverse_root @ self._inverse_root, self._K.T @ W @ self._inverse_root
         D = 2 * self.singular_values
@@ -164,13 +167,14 @@ class Manifold(Facts):
         return float(self.norm(Z - self.project(Z, norm), norm))
 
     def constants(self, norm: str = "left") -> Constants:
-        """One-point convexity and smoothness of L + R near the manifold (paper B, Eqs. 3 and 4; our
-        constants).
+        """One-point convexity and smoothness of L + R near the manifold, by their formulas.
 
-        With sigma the singular values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
-        "left_right"  radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
-        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min
-                      / 2, smoothness 4.64 sigma_1 lambda_max.
+        Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular values of M
+        Sigma^{1/2} and lambda the eigenvalues of Sigma:
+
+        * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
+        * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min
+          / 2, smoothness 4.64 sigma_1 lambda_max.
         """
         check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
@@ -188,11 +192,10 @@ def of(problem: Regression) -> Manifold:
 
 
 def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
-    """The manifold that n samples predict: Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^{-1} (least
-    squares).
+    """The manifold that n samples predict, by least squares.
 
-    X (n, d), Y (n, k). Raises ValueError if n < d, where Sigma^ is singular, and for samples that
-    are not finite.
+    Sigma^ = X^T X / n, M^ = (Y^T X / n) Sigma^^{-1}. X (n, d), Y (n, k). Raises ValueError if n <
+    d, where Sigma^ is singular, and for samples that are not finite.
     """
     n, d = X.shape
     if len(Y) != n:
@@ -208,8 +211,7 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
 
 
 def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_0 (k, d) and B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated
-    manifold.
+    """A_0 (k, d), B_0 (d, d) of paper B's Algorithm 1: the point R = I of the estimated manifold.
 
     A_0 = U^ D^^{1/2} Sigma^^{-1/2}, B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2} with M^
     Sigma^^{1/2} = U^ D^ V^^T.

@@ -2,8 +2,7 @@
 
 Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The layer Z = (A; B)
 has the value matrix A (k, d) and the key-query matrix B (d, d); the logit of key x_i for query x_j
-is x_j^T B x_i. Its loss on this problem is in `losses`,
-on samples of it in `empirical`.
+is x_j^T B x_i. Its loss on this problem is in `losses`, on samples of it in `empirical`.
 """
 
 import math
@@ -22,12 +21,13 @@ SELF_MOMENT = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Regression(Facts):
-    """The law of the data: Sigma (d, d), M (k, d), noise (standard deviation of eps, in the units
-    of y).
+    """The law of the data: Sigma (d, d), M (k, d), and the noise.
 
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
-    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
-    formula here does.
+    `noise` is the standard deviation of eps, in the units of y.
+
+    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of
+    full column rank) hold. Where A3 fails it warns with the number: paper B needs it for a
+    proof, no formula here does.
     """
 
     Sigma: np.ndarray
@@ -100,8 +100,7 @@ class Regression(Facts):
 
     @property
     def largest_moment(self) -> float:
-        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite on the whole manifold
-        of minima.
+        """1 / (2 sigma_1^{1/2}), the c up to which E e^{c x^T B x} is finite at every minimum.
 
         E e^{c x^T B x} < infinity iff 2 c lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) < 1, and
         sigma_1^{1/2} is the largest such eigenvalue on the manifold. A3 is taken as largest_moment
@@ -110,8 +109,9 @@ class Regression(Facts):
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """By assumption, the number it is about and whether it holds: lambda_min(Sigma), sigma_d,
-        largest_moment.
+        """By assumption, the number it is about and whether it holds.
+
+        The numbers are lambda_min(Sigma) for A1, sigma_d for A2 and largest_moment for A3.
         """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
@@ -128,8 +128,9 @@ class Regression(Facts):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric; ValueError naming `name` where Sigma is not symmetric or not positive
-    definite.
+    """Sigma^{1/2}, symmetric.
+
+    ValueError, with `name`, where Sigma is not symmetric or not positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(
@@ -151,8 +152,9 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
 def random_regression(
     seed: int, d: int, k: int, signal: float = 0.2, noise: float = 0.045, floor: float = 0.35
 ) -> Regression:
-    """A problem from two Gaussian matrices, scaled so that A1-A3 hold (paper B, Appendix A; our
-    scaling).
+    """A problem from two Gaussian matrices, scaled so that A1-A3 hold.
+
+    Source: paper B, Appendix A; the scaling is ours.
 
     Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, so ||Sigma|| = 1 and its condition number is at
     most 1/floor; M = signal M_0 / ||M_0 Sigma^{1/2}||, so ||M Sigma^{1/2}|| = signal.

@@ -11,8 +11,9 @@ PRECONDITIONERS = ("left", "left_right", "none")
 
 @dataclass(frozen=True)
 class PreconditionedRule:
-    """A <- A - eta g_A P_r,  B <- B - eta P_l g_B P_r with g = grad(L^ + R^) or, not regularised,
-    grad L^.
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r.
+
+    Here g = grad(L^ + R^) or, not regularised, grad L^.
 
     preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r =
     Sigma^^{-1} as well, gradient descent in the coordinates of the "left_right" norm; "none": both
@@ -39,8 +40,9 @@ def sgd(step_size: float) -> PreconditionedRule:
 
 @dataclass(frozen=True)
 class Library:
-    """An optimiser from a library, on L^: `make(parameters)` returns a torch optimiser over a list
-    of matrices.
+    """An optimiser from a library, on L^.
+
+    `make(parameters)` returns a torch optimiser over a list of matrices.
     """
 
     make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]

@@ -1,5 +1,6 @@
-"""One loop for all networks and optimisers, resumable and data parallel, and the papers' rules as
-torch optimisers.
+"""One resumable training loop for all networks and optimisers, and the papers' update rules.
+
+The loop runs in one process or in several that share every batch; the rules are torch optimisers.
 
 In: a network, batches, an optimiser whose `step(closure)` states its constant. Out: a
 `TrainingHistory` of losses, step sizes, norms and evaluations. Open `loop` first; `step_sizes` and

@@ -13,11 +13,11 @@ from lib.training.batches import Batches
 
 
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
-    """Cut `images` (b, c, s, s), padded with zeros by `padding` on every side, at `top`, `left` and
-    mirror some.
+    """Cut a window out of each zero-padded image, and mirror some of the windows.
 
-    `top`, `left` int64 (b,) in 0 ... 2 padding; `mirrored` bool (b,) are turned left to right.
-    Shape and dtype stay.
+    `images` (b, c, s, s) are padded by `padding` on every side. `top`, `left` int64 (b,) in 0 ... 2
+    padding are the windows' corners; those where `mirrored` bool (b,) holds are turned left to
+    right. Shape and dtype stay.
     """
     b, _, s, _ = images.shape
     wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
@@ -46,12 +46,12 @@ class Resize:
 
 @dataclass(frozen=True)
 class AugmentedBatches(Batches):
-    """`batches.Batches` whose images are cropped out of a padded border and mirrored at random,
-    then transformed.
+    """`batches.Batches` of images cropped out of a padded border and mirrored at random.
 
-    padding: pixels of the border, paper C has 4. What happens to a picture is a function of (seed,
-    step) alone, so a run that is taken up again sees the same pictures. Source: paper C, vision
-    experiment (crop, resize, flip; a flip after the resize is the same picture as one before).
+    padding: pixels of the border, 4 in paper C; `transform` comes after it. What happens to a
+    picture is a function of (seed, step) alone, so a resumed run sees the same pictures.
+    Source: paper C, vision experiment (crop, resize, flip; a flip after the resize is the
+    same picture as one before).
     """
 
     padding: int = 4

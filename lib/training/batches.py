@@ -13,11 +13,10 @@ from lib import seeds
 
 @dataclass(frozen=True)
 class Batches:
-    """Shuffled mini-batches of data that lie on one device: batch k is a function of (seed, k)
-    alone.
+    """Shuffled mini-batches of data on one device: batch k is a function of (seed, k) alone.
 
-    Every epoch has its own order, drawn from the stream "batches" of `seed`; an incomplete batch is
-    left out.
+    Every epoch has its own order, drawn from the stream "batches" of `seed`; an
+    incomplete batch is left out.
 
     Args:
         inputs: (N, ...), for images uint8.

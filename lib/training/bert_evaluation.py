@@ -1,6 +1,4 @@
-"""What fine-tuning a BERT classifier needs beside the training loop: batches by length, and what is
-measured.
-"""
+"""What fine-tuning a BERT classifier needs beside the loop: batches by length, and measurements."""
 
 import math
 from collections.abc import Callable
@@ -36,16 +34,14 @@ class Bucketed(Batches):
         count = min(POOL, self.per_epoch - first)
         whole = replace(self, part=(0, 1))
         start = epoch * self.per_epoch + first
-        pool = torch.cat(
-            [super(Bucketed, whole).rows(start + k) for k in range(count)]
-        )  # (count size,)
+        # (count size,)
+        pool = torch.cat([super(Bucketed, whole).rows(start + k) for k in range(count)])
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
         order = np.random.default_rng([self.seed, epoch, first]).permutation(count)
         k, n = self.part
-        return dealt[order[place - first]].reshape(n, -1)[
-            k
-        ]  # (size,) -> (n, size / n) -> (size / n,)
+        # (size,) -> (n, size / n) -> (size / n,)
+        return dealt[order[place - first]].reshape(n, -1)[k]
 
 
 def batches(tokens: Tokens, size: int, seed: int) -> Bucketed:
@@ -54,11 +50,11 @@ def batches(tokens: Tokens, size: int, seed: int) -> Bucketed:
 
 
 def judge(tokens: Tokens, probe: int = 16, size: int = 64) -> Callable[[Classifier], dict]:
-    """An `evaluate` for `training.train`: "test_loss" and "test_accuracy" of `tokens`, `size` rows
-    at a time.
+    """An `evaluate` for `training.train`: loss and accuracy of `tokens`, `size` rows at a time.
 
-    Also the attention's entropy layer by layer, "entropy.0", ..., on the first `probe` rows
-    (`attention_entropy`), and "worst_group_accuracy" where the texts have groups.
+    It returns "test_loss" and "test_accuracy"; "worst_group_accuracy" where the texts have groups;
+    and the entropy of each layer's attention, "entropy.0", ..., on the first `probe` rows
+    (`attention_entropy`).
     """
     sorted_tokens = tokens.take(tokens.lengths.argsort(stable=True))  # so that little is padding
     groups, seen = sorted_tokens.groups, tokens.inputs[:probe]
@@ -86,10 +82,10 @@ def judge(tokens: Tokens, probe: int = 16, size: int = 64) -> Callable[[Classifi
 
 
 def worst_group(correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> float:
-    """The smallest share of `correct` (N,) over all pairs of a group (N, k) and a label that have a
-    row.
+    """The smallest share of correct rows over all pairs of a group and a label that have a row.
 
-    A row may lie in several groups. NaN if no row lies in any. Source: WILDS, CivilComments.
+    `correct` (N,), `labels` (N,), `groups` (N, k). A row may lie in several groups. NaN if no row
+    lies in any. Source: WILDS, CivilComments.
     """
     members = [
         groups[:, k] & (labels == label)
@@ -101,8 +97,7 @@ def worst_group(correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> 
 
 @torch.no_grad()
 def attention_entropy(model: Classifier, inputs: Tensor) -> Tensor:
-    """Entropy of the attention of each layer (layers,), as a share of the largest possible: 1
-    uniform, 0 one token.
+    """Relative entropy of each layer's attention (layers,): 1 for uniform weights, 0 for one token.
 
     H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and
     rows; padding of `inputs` (b, 2, T) is left out. A row needs two tokens or more.
@@ -119,8 +114,7 @@ def attention_entropy(model: Classifier, inputs: Tensor) -> Tensor:
 
 def _entropy(weights: Tensor, used: Tensor) -> Tensor:
     """Mean relative entropy of `weights` (b, heads, T, T) over the queries that are no padding."""
-    entropy = (
-        torch.special.entr(weights).sum(-1).mean(1)
-    )  # (b, heads, T, T) -> (b, heads, T) -> (b, T)
+    # (b, heads, T, T) -> (b, heads, T) -> (b, T)
+    entropy = torch.special.entr(weights).sum(-1).mean(1)
     relative = entropy / used.sum(1, keepdim=True).double().log()
     return relative[used].mean()

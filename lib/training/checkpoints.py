@@ -14,8 +14,7 @@ SHOWN = 5  # differences that a refusal names
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often a run is saved, and what it is: the arguments of `training.train` that it
-    needs.
+    """Where and how often `training.train` saves a run, and what tells this run from others.
 
     Args:
         path: one file, replaced at every checkpoint; a run that finds it goes on from there.
@@ -38,11 +37,11 @@ class Checkpoints:
         object.__setattr__(self, "path", Path(self.path))
 
     def save(self, state: Mapping, configuration: Mapping, step: int) -> None:
-        """Write `state` (tensors, numbers, strings, and dicts and lists of them), reached after
-        `step` steps.
+        """Write `state`, reached after `step` steps, in place of the last checkpoint.
 
-        The file holds the old checkpoint or all of the new one, whatever interrupts. OSError, in
-        one sentence, if it cannot be written, as on a full disk; the old one then stays.
+        `state` holds tensors, numbers, strings, and dicts and lists of them. The file holds the old
+        checkpoint or all of the new one, whatever interrupts. OSError, in one sentence, if it
+        cannot be written, as on a full disk; the old one then stays.
         """
         for remains in self.path.parent.glob(f".{self.path.name}.*"):
             remains.unlink()  # of a run killed while it wrote
@@ -51,8 +50,8 @@ class Checkpoints:
             with files.replacing(self.path) as stream:
                 torch.save(content, stream)
         except (OSError, RuntimeError) as error:
-            # torch reports a failed write as a RuntimeError of its own, raised while it handles the
-            # true one.
+            # torch reports a failed write as a RuntimeError of its own, raised
+            # while it handles the true one.
             cause = error if isinstance(error, OSError) else error.__context__
             if not isinstance(cause, OSError):
                 raise
@@ -90,9 +89,7 @@ class Checkpoints:
 
 
 def run_configuration(model, optimizer, batches, steps, points, precision) -> dict:
-    """What a checkpoint has to agree with: all that decides a run and that the loop sees for
-    itself.
-    """
+    """What a checkpoint must agree with: all that decides a run and that the loop itself sees."""
     changing = ("params", "steps", "skipped")  # of an option's group
     groups = [
         {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups

@@ -1,8 +1,8 @@
-"""Named training runs: `python -m lib.training digits sngd`, or `torchrun --nproc-per-node 2 -m
-lib.training ...`.
+"""Named training runs: `python -m lib.training TASK RULE`, alone or under torchrun.
 
-Writes the history as <out>.npz, which `history.load` gives to a notebook, and the checkpoint beside
-it as <out>.pt; the same command again goes on where the last one ended.
+It writes the history as <out>.npz, which `history.load` reads, and the checkpoint beside it as
+<out>.pt; the same command again goes on where the last one ended. Examples:
+`python -m lib.training digits sngd`, `torchrun --nproc-per-node 2 -m lib.training digits sngd`.
 """
 
 import argparse
@@ -33,10 +33,10 @@ from lib.training.settings import Execution, Recording
 
 @dataclass(frozen=True)
 class Task:
-    """A network with its data: `build()` makes the network, `batches(size, seed)` the training
-    data.
+    """A network with its data, as `training.train` needs them.
 
-    `loss` and `evaluate` as in `training.train`; `about` names network and data.
+    `build()` makes the network, `batches(size, seed)` the training data; `loss` and `evaluate` are
+    those of `training.train`; `about` names network and data.
     """
 
     build: Callable[[], nn.Module]
@@ -63,8 +63,9 @@ def vision(demo: bool) -> Task:
 
 
 def language(name: str, length: int, demo: bool) -> Task:
-    """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` rows; small and
-    fresh with `demo`.
+    """A BERT classifier on texts of at most `length` tokens, judged on `JUDGED` test rows.
+
+    With `demo` it is a small one from a random start.
     """
     weights = bert.weights(demo=demo)
     sets = [texts.load(name, split, demo=demo) for split in ("train", "test")]
@@ -146,9 +147,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(chosen: argparse.Namespace) -> tuple[nn.Module, TrainingHistory]:
-    """Train what `options` chose, from its last checkpoint if there is one, and write the
-    history.
-    """
+    """Train what `options` chose, from its last checkpoint if there is one; write the history."""
     with alone(chosen.out):
         return _run(chosen)
 
@@ -190,8 +189,9 @@ def beside(out: Path, suffix: str) -> Path:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """The right to write `out`, for this training's first process; ValueError where another one has
-    it. A killed process gives it up.
+    """Hold the lock on `out` for this training's first process, until it ends or is killed.
+
+    ValueError where another training has it.
     """
     if not first_process():
         yield
@@ -211,8 +211,10 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; what a user can mend is one sentence and exit status 1, without a
-    traceback.
+    """Run the command line and return its exit status.
+
+    An error that a user can mend is printed as one sentence, with status 1; status 3
+    says that the run paused.
     """
     chosen = options(arguments)
     try:

@@ -11,7 +11,7 @@ _SAID: set[str] = set()
 def compiled_or_eager(
     model: nn.Module, batch: tuple, loss: Callable, say: Callable[[str], None] = print
 ) -> bool:
-    """Compile `model` in place and try it on `batch`; whether it stays compiled.
+    """Compile `model` in place and try it on `batch`; returns whether it stays compiled.
 
     Where there is no compiler, or it fails, the model runs eagerly as before, and `say` gets one
     sentence, once per process. Shapes are taken as fixed, so that a run that is taken up again

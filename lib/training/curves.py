@@ -88,9 +88,7 @@ class Curve:
         return running_mean(self.loss.astype(float), window)
 
     def steps_to(self, target: float, window: int) -> float:
-        """First step at which the running mean is ≤ `target`; infinite for a run that was
-        censored.
-        """
+        """First step at which the running mean over `window` is ≤ `target`; inf if it never is."""
         return float(steps_to_reach(self.loss.astype(float)[None], target, window)[0])
 
 
@@ -113,9 +111,7 @@ class Curves:
         return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
 
     def runs(self, rule: str) -> list[Curve]:
-        """The judged runs of `rule`, in the order of their seeds, of seeds that every rule has
-        run.
-        """
+        """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
         kept = self.seeds()
         found = [c for c in self.curves if c.part == "curve" and c.rule == rule and c.seed in kept]
         return sorted(found, key=lambda curve: curve.seed)
@@ -138,9 +134,7 @@ class Curves:
         return sum(curve.seconds for curve in self.curves) / 3600
 
     def save(self, path: Path) -> None:
-        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`
-        bytes.
-        """
+        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`."""
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
             rows.append({key: getattr(curve, key) for key in _PLAIN})
@@ -158,7 +152,7 @@ class Curves:
 
 
 def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
-    """A loss as it is kept: a trial's in half precision, where the largest number is 65,504."""
+    """The loss as it is kept: float32, for a trial float16, whose largest number is 65,504."""
     return loss.clip(max=6e4).astype(np.float16) if trial else loss.astype(np.float32)
 
 

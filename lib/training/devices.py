@@ -12,7 +12,7 @@ DRIFT = 1e-5
 
 
 def first_process() -> bool:
-    """Whether this process speaks and writes for all; known before they have met."""
+    """Whether this process prints and writes for all; known before the processes have met."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -35,8 +35,9 @@ def require_same_step(accelerator, done: int) -> None:
 
 
 def drift(accelerator, model: nn.Module, done: int) -> float:
-    """Largest difference of a weight between this and any other process; RuntimeError above
-    `DRIFT`.
+    """Largest difference of a weight between this and any other process.
+
+    RuntimeError above `DRIFT` times the largest weight.
     """
     if accelerator.num_processes == 1:
         return 0.0
@@ -52,8 +53,9 @@ def drift(accelerator, model: nn.Module, done: int) -> float:
 
 @contextmanager
 def memory_advice(device: torch.device, step: int, rows: int, parts: int) -> Iterator[None]:
-    """Where `device` has no memory left for a batch of `rows` in `parts`, MemoryError that says
-    what helps.
+    """Turn an out-of-memory error of `device` into a MemoryError that says what helps.
+
+    The step is number `step`, from 0, on a batch of `rows` rows taken in `parts` parts.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a training run did, as arrays, with its file and the questions that figures put to it."""
+"""What a training run did, as arrays: its file, and what figures ask of it."""
 
 import io
 import json
@@ -46,8 +46,9 @@ class TrainingHistory:
         return self.status.startswith("paused")
 
     def save(self, path: Path, about: Mapping) -> None:
-        """Write the history, and `about` (plain values: what was trained and how), to an .npz,
-        atomically.
+        """Write the history to an .npz, atomically.
+
+        `about` is kept with it: what was trained and how, as plain values.
         """
         arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
         if self.drift is not None:
@@ -74,8 +75,9 @@ def load(path: Path) -> tuple[TrainingHistory, dict]:
 
 
 def at_end(values: np.ndarray) -> np.ndarray:
-    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end,
-    early or not.
+    """The last entry of each row that is not NaN: the value at a run's end, early or not.
+
+    `values` (runs, points); returns (runs,).
     """
     present = ~np.isnan(values)
     place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
@@ -83,10 +85,9 @@ def at_end(values: np.ndarray) -> np.ndarray:
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` entries (fewer at the start) along the last axis; the shape
-    stays.
+    """The mean of the last `window` entries along the last axis (fewer at the start).
 
-    From a NaN on, every entry is NaN.
+    The shape stays. From a NaN on, every entry is NaN.
     """
     total = np.cumsum(values, axis=-1)
     before = np.concatenate([np.zeros_like(total[..., :window]), total[..., :-window]], axis=-1)
@@ -96,8 +97,10 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
-    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or
-    inf.
+    """First step (from 1) at which the running mean of the loss is ≤ `target`, or inf.
+
+    `loss` (runs, steps); returns (runs,). The mean is over `window` steps;
+    shorter ones do not count.
     """
     reached = running_mean(loss, window) <= target
     reached[..., : window - 1] = False  # a mean over fewer entries is noisier

@@ -1,5 +1,4 @@
-"""One training loop for every network and optimiser; it records what each step did and survives
-being killed.
+"""One training loop for every network and optimiser; it records each step and survives a kill.
 
 `train` is the loop, `_Run.take` one step of it: any torch optimiser that is called as
 `step(closure)` goes in. The loop runs on `accelerate`, so the same call serves a CPU, a GPU or,
@@ -28,9 +27,7 @@ CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the de
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """`build()` with torch's generator seeded by the stream "start" of `seed`, and set back
-    afterwards.
-    """
+    """`build()` with torch seeded by the stream "start" of `seed`; the generator is set back."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.stream(seed, "start").integers(2**63)))
         return build()
@@ -97,8 +94,10 @@ def train(
 
 @dataclass(frozen=True)
 class _Run:
-    """One training under way; `network` and `stepper` are `model` and `optimizer` as `accelerate`
-    wraps them, `batches` this process's part.
+    """One training under way.
+
+    `network` and `stepper` are `model` and `optimizer` as `accelerate` wraps them; `batches` is
+    this process's part.
     """
 
     model: nn.Module
@@ -164,8 +163,8 @@ class _Run:
                 share = self.loss(self.network, part) / parts
             self.accelerator.backward(share)
             value = value + share.detach()
-        # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
-        # needs both.
+        # The gradient is averaged over processes by itself, the loss is not, and
+        # Polyak's step needs both.
         self.record.loss[step] = value = self.accelerator.reduce(value, "mean")
         return value
 
@@ -192,7 +191,7 @@ class _Run:
         return not self._skips and not math.isfinite(self.record.loss[step])
 
     def observe(self, done: int) -> None:
-        """Record what is measured after `done` steps, unless a checkpoint brought it along."""
+        """Record what is measured after `done` steps, unless the checkpoint has it already."""
         apart = partial(devices.drift, self.accelerator, self.model, done)
         with self._autocast():
             self.record.observe(done, self.model, self.recording.evaluate, apart)
@@ -212,7 +211,7 @@ class _Run:
         return bool(checkpoints) and done % checkpoints.every == 0 and done < len(self.record.loss)
 
     def save(self, done: int) -> None:
-        """Write the checkpoint after `done` steps, where there is to be one, by one process."""
+        """Write the checkpoint after `done` steps, from one process, where one is asked for."""
         if not self.execution.checkpoints or not self.accelerator.is_main_process:
             return
         with self.record.paused():
@@ -224,7 +223,7 @@ class _Run:
             self.execution.checkpoints.save(state, self.configuration, done)
 
     def restored(self) -> int:
-        """Load the last checkpoint, if there is one; the steps done so far."""
+        """Load the last checkpoint, if there is one; returns the number of steps done so far."""
         if not self.execution.checkpoints:
             return 0
         found = self.execution.checkpoints.load(self.configuration)
@@ -237,7 +236,7 @@ class _Run:
         return done
 
     def history(self, ending: str = "finished", done: int | None = None) -> TrainingHistory:
-        """The history of a run that ended so, after `done` steps or all of them."""
+        """The history of a run with this `ending`, in words, after `done` steps or all of them."""
         skipped = self.optimizer.skipped_steps if self._skips else None
         return self.record.history(ending, done, skipped)
 

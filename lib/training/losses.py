@@ -16,8 +16,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def classification(inputs: Tensor, targets: Tensor, transform=None, size: int = 1000) -> Evaluate:
-    """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share of
-    correct labels}.
+    """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share correct}.
 
     `inputs` (N, ...), `targets` (N,), taken `size` rows at a time.
     """

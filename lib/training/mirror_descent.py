@@ -18,7 +18,7 @@ def to_mirror(weights: list[Tensor], p: float) -> list[Tensor]:
 
 
 def from_mirror(mirrored: list[Tensor], p: float) -> list[Tensor]:
-    """Its inverse θ = |U|^(1/(p-1)) sgn U."""
+    """The inverse of `to_mirror`: θ = |U|^(1/(p-1)) sgn U, entry by entry."""
     return _signed_power(mirrored, 1 / (p - 1))
 
 
@@ -29,11 +29,10 @@ def _signed_power(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 
 
 def dual_norm(gradients: list[Tensor], p: float) -> Tensor:
-    """‖g‖_q, 1/p + 1/q = 1, of all `gradients` taken as one vector: a float64 scalar on the first
-    one's device.
+    """‖g‖_q, 1/p + 1/q = 1, of all `gradients` as one vector: a float64 scalar.
 
     Entries are divided by the largest first: q is 11 for p = 1.1, and the eleventh power of 1e-30
-    is nothing even in float64. 0 for no gradients.
+    is nothing even in float64. It lies on the first one's device. 0 for no gradients.
     """
     if not gradients:
         return torch.zeros((), dtype=torch.float64)
@@ -120,9 +119,8 @@ class MirrorDescent(torch.optim.Optimizer):
             return
         p, lr = group["p"], group["lr"]
         if group["normalize"]:
-            gradients = torch._foreach_div(
-                gradients, dual_norm(gradients, p) + EPS
-            )  # stays on the device
+            # stays on the device
+            gradients = torch._foreach_div(gradients, dual_norm(gradients, p) + EPS)
         if p == 2:
             torch._foreach_add_(members, gradients, alpha=-lr)
             return

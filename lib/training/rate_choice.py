@@ -11,11 +11,12 @@ from lib.training.study import EXTENSIONS, JUDGED, Study
 
 
 def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> float:
-    """The rate of `rule`: half dropped at a quarter, the best of the rest at the horizon, the grid
-    extended while the best rate is at its edge.
+    """The rate at which `rule` is judged, out of the study's candidates.
 
-    `trial(rate, quarter)` is the run at `rate`, with `quarter` up to there. ValueError, with the
-    rates, where every one diverged.
+    Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and the
+    best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at most
+    `EXTENSIONS` times. `trial(rate, quarter)` runs one of them, up to the quarter where that holds.
+    ValueError, with the rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
     # A study that is taken up again finds some trials whole; they are judged by their first quarter
@@ -62,8 +63,9 @@ def _all_diverged(
 
 
 def beyond_edge(rule: str, best: float, tried: Sequence[float], trial: Curve) -> float | None:
-    """The next rate beyond the edge of `tried`, sorted, at which `best` lies; None if it lies
-    inside.
+    """The next rate beyond the edge of the sorted `tried` where `best` lies; None if inside.
+
+    For SPS also None where the `trial` at `best` hardly ever met its cap.
     """
     if len(tried) < 2 or best not in (tried[0], tried[-1]):
         return None

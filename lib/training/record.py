@@ -18,9 +18,7 @@ ON_HOST = ("seconds", "weight_norms", "drift", "walked")
 
 
 class Record:
-    """The arrays of a history while it grows; per-step values stay on the device until they are
-    asked for.
-    """
+    """The arrays of a history while it grows; per-step values stay on the device until read."""
 
     def __init__(self, steps: int, points: list[int], device: torch.device, layers: list[str]):
         self.loss, self.step_size, self.norm = torch.full((3, steps), math.nan, device=device)
@@ -72,9 +70,7 @@ class Record:
     def observe(
         self, done: int, network: nn.Module, evaluate: Callable | None, drift: Callable[[], float]
     ) -> None:
-        """A record after `done` steps, unless there is one: weight norms, `drift()` and what
-        `evaluate` finds.
-        """
+        """Record weight norms, `drift()` and what `evaluate` finds after `done` steps, once."""
         place = self.points.index(done)
         if not np.isnan(self.drift[place]):
             return
@@ -112,8 +108,9 @@ class Record:
         self.start = time.perf_counter() - state["elapsed"]
 
     def found(self, done: int) -> dict[str, float]:
-        """What `evaluate` returned after `done` steps, and "recent_loss", the mean loss of the last
-        `RECENT` of them.
+        """What `evaluate` returned after `done` steps, and "recent_loss".
+
+        The latter is the mean loss of the last `RECENT` of them.
         """
         place = self.points.index(done)
         recent = float(self.loss[max(0, done - RECENT) : done].mean())  # NaN before the first step
@@ -125,9 +122,9 @@ class Record:
     ) -> TrainingHistory:
         """The history of a run that ended, in words, as `ending` says.
 
-        `done` is the number of steps that it took, None for all of them. `skipped` counts those
-        that the optimiser left out, None if it leaves none out: then a loss that is not finite is a
-        divergence.
+        `done` is the number of steps that it took, None for all of them. `skipped` counts
+        those that the optimiser left out, None if it leaves none out: then a loss that is not
+        finite is a divergence.
         """
         loss, step_size, norm = (
             values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm)

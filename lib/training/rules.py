@@ -1,6 +1,4 @@
-"""The update rules that the papers compare, by name: one table for commands, studies and
-notebooks.
-"""
+"""The update rules that the papers compare, by name, for commands, studies and notebooks."""
 
 from collections.abc import Callable
 

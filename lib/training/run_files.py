@@ -51,9 +51,7 @@ class RunFiles:
         return self.folder / f"{run}.pt"
 
     def finished(self, run: RunId, quarter: bool) -> Curve | None:
-        """The curve of a run that has ended, or with `quarter` has come so far; None if it is still
-        to do.
-        """
+        """The curve of a run that has ended, or with `quarter` has come so far; else None."""
         for path in (self._whole(run), self._early(run)) if quarter else (self._whole(run),):
             if path.exists():
                 return load(path, self.configuration).curves[0]

@@ -39,10 +39,11 @@ class Runner:
         self.files = RunFiles(folder, study.name, self.configuration)
 
     def run(self, only: Sequence[str] = (), backwards: bool = False) -> Curves:
-        """Trials, then curves; the curves so far. Raises OutOfTime; ValueError where every rate of
-        a rule diverged, or for a rule that the study lacks.
+        """Run the trials, then the curves, and return the curves so far.
 
-        `only` some of the rules, and the seeds `backwards`: so several processes share one study.
+        `only` names some of the rules, `backwards` takes the seeds from the last: so several
+        processes share one study. Raises OutOfTime; ValueError where every rate of a rule diverged,
+        or for a rule that the study lacks.
         """
         if unknown := [rule for rule in only if rule not in self.study.rates]:
             there = ", ".join(self.study.rates)
@@ -70,8 +71,9 @@ class Runner:
         return rate_choice.choose(self.study, rule, trial)
 
     def one(self, run: RunId, quarter: bool = False) -> Curve:
-        """One run, from its file where it is finished, else from its checkpoint on; with `quarter`
-        up to there.
+        """The curve of one run: from its file if it is finished, else trained from its checkpoint.
+
+        With `quarter` the run goes up to the quarter only. Raises OutOfTime.
         """
         try:
             with self.files.alone(run, self.budget.spent):

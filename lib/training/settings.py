@@ -28,8 +28,9 @@ class Recording:
     label: str = ""
 
     def points(self, steps: int) -> list[int]:
-        """Numbers of steps done after which there is a record; ValueError for one outside 0 ...
-        `steps`.
+        """Numbers of steps done after which there is a record, ascending, the end among them.
+
+        ValueError for `steps` below 1 and for a point outside 0 ... `steps`.
         """
         points = sorted({*map(int, self.at), steps})
         if steps < 1 or points[0] < 0 or points[-1] > steps:

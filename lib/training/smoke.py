@@ -1,4 +1,4 @@
-"""A study's smoke test: trained afresh in a folder that goes away, and what that can show."""
+"""A study's smoke test: it is trained in a temporary folder; here is what that can show."""
 
 import tempfile
 from pathlib import Path
@@ -21,8 +21,9 @@ def train(study: Study) -> Curves:
 
 
 def learns(curves: Curves) -> Claim:
-    """That the loss falls under the best rule: last running mean over the first loss, worst
-    seed.
+    """The claim that the loss falls under the best rule.
+
+    Its number is the last running mean over the first loss, at the worst seed.
     """
     window = curves.configuration["window"]
     falls = {
@@ -34,8 +35,9 @@ def learns(curves: Curves) -> Claim:
 
 
 def numbers(curves: Curves, tolerance: float = 0.15) -> dict[str, Number]:
-    """Last over first loss of every rule, within a `tolerance` that leaves room for another
-    processor.
+    """Last over first loss of every rule, the median over seeds.
+
+    The `tolerance` leaves room for another processor.
     """
     window = curves.configuration["window"]
     return {

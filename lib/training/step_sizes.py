@@ -19,10 +19,10 @@ Check = bool | str | None  # what `check_finite` may be
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The norm ‖g‖ of all `gradients` as one vector: a float64 scalar on the first one's device.
 
-    Squares are summed in float64, since in float32 those of entries below 1e-23 vanish, and with
-    them the direction that is to be kept. Large float32 tensors on a CPU are summed in float32
-    within rows of `ROW`, with a relative error of about 1e-9; a norm outside `SAFE` is measured
-    again.
+    Squares are summed in float64, since in float32 those of entries below 1e-23 vanish,
+    and with them the direction that is to be kept. Large float32 tensors on a CPU are
+    summed in float32 within rows of `ROW`, with a relative error of about 1e-9; a norm
+    outside `SAFE` is measured again.
     """
     if not gradients:
         return torch.zeros((), dtype=torch.float64)
@@ -69,9 +69,9 @@ def normalized_step(norm: Tensor, lr: float, max_step: float) -> Tensor:
 def polyak_step(gap: Tensor, norm: Tensor, c: float, max_step: float) -> Tensor:
     """The capped Polyak step size min((f - f*)₊ / (c ‖g‖²), η_max), and 0 where ‖g‖ = 0.
 
-    `gap` is f - f*, of which a negative value counts as 0; `norm` is ‖g‖; `max_step` is η_max.
-    Source: paper A, Eq. 3, which has c = 2; the cap and a free c are SPS_max of Loizou et al.
-    (2021).
+    `gap` is f - f*, of which a negative value counts as 0; `norm` is ‖g‖; `max_step` is
+    η_max. Source: paper A, Eq. 3, which has c = 2; the cap and a free c are SPS_max of
+    Loizou et al. (2021).
     """
     # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
     return _capped(gap.clamp(min=0) / norm / (c * norm), norm, max_step)
@@ -212,8 +212,8 @@ class NormalizedSGD(_GradientStep):
 class StochasticPolyak(_GradientStep):
     """Stochastic Polyak step with a cap: θ ← θ - min((f - f*)₊ / (c ‖g‖²), η_max) g.
 
-    f is the mini-batch loss, as the closure returns it, and g its gradient over all groups'
-    parameters.
+    f is the mini-batch loss, as the closure returns it, and g its gradient over
+    all groups' parameters.
 
     Args:
         params: parameters or groups; a group may carry its own `max_step`, `c` and `f_star`.

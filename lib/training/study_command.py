@@ -61,8 +61,9 @@ def run(chosen: argparse.Namespace) -> list[Curves]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; exit status 3 where time ran out, 1 with one sentence for what a user
-    can mend.
+    """Run the command line and return its exit status.
+
+    It is 3 where time ran out, and 1, with one printed sentence, for an error that a user can mend.
     """
     sys.stdout.reconfigure(line_buffering=True)
     try:

@@ -53,8 +53,10 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0, level=LE
 
 
 def ratio_interval(values: np.ndarray, level=LEVEL) -> Interval:
-    """The interval of the geometric mean of positive paired ratios (seeds,): a t interval of their
-    logarithms. ValueError for a ratio that is not positive and finite."""
+    """The interval of the geometric mean of positive paired ratios (seeds,).
+
+    It is a t interval of their logarithms. ValueError for a ratio that is not positive and finite.
+    """
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
         raise ValueError(f"ratios must be positive and finite, got {ratios}")
@@ -81,43 +83,44 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """ "Needs fewer steps": reproduced if the whole interval lies below 1; not, if it lies above 1
-    or
-    within `SAME`."""
+    """Verdict on "needs fewer steps": reproduced if the whole interval lies below 1.
+
+    Not reproduced if it lies above 1 or within `SAME`.
+    """
     if ratio.high < 1:
         return REPRODUCED
     return NOT_REPRODUCED if ratio.low >= 1 or _within(ratio) else UNDECIDED
 
 
 def slower(ratio: Interval) -> str:
-    """ "Needs more steps": reproduced if the whole interval lies above 1; not, if it lies below 1
-    or
-    within `SAME`."""
+    """Verdict on "needs more steps": reproduced if the whole interval lies above 1.
+
+    Not reproduced if it lies below 1 or within `SAME`.
+    """
     if ratio.low > 1:
         return REPRODUCED
     return NOT_REPRODUCED if ratio.high <= 1 or _within(ratio) else UNDECIDED
 
 
 def no_gain(ratio: Interval) -> str:
-    """ "No significant gain in speed": reproduced if the interval lies within `SAME` or above 1;
-    not,
-    if it lies below 0.8."""
+    """Verdict on "no significant gain in speed".
+
+    Reproduced if the interval lies within `SAME` or above 1; not, if it lies below 0.8.
+    """
     if _within(ratio) or ratio.low >= 1:
         return REPRODUCED
     return NOT_REPRODUCED if ratio.high < SAME[0] else UNDECIDED
 
 
 def above(difference: Interval, bound: float = 0.0) -> str:
-    """ "Larger": reproduced if the interval lies above `bound`, not if it lies below, else
-    undecided.
-    """
+    """Verdict on "larger": reproduced if the interval lies above `bound`, not if below."""
     if difference.low > bound:
         return REPRODUCED
     return NOT_REPRODUCED if difference.high <= bound else UNDECIDED
 
 
 def equivalent(difference: Interval, margin: float) -> str:
-    """ "Equal": reproduced if the interval lies within ± `margin`, not if it lies outside."""
+    """Verdict on "equal": reproduced within ± `margin`, not reproduced outside of it."""
     if -margin <= difference.low and difference.high <= margin:
         return REPRODUCED
     outside = difference.low > margin or difference.high < -margin

@@ -93,9 +93,8 @@ def test_slopes_agree_with_60_digits_at_any_logits(a, gamma, loss):
 def test_log_weights_stay_exact_far_below_the_smallest_float():
     at = attention.slopes(np.array([[0.0, -3e4, -3.1e4]]), np.array([[1.0, 0.0, 0.5]]))
     np.testing.assert_allclose(at.log_weights, [[0.0, -3e4, -3.1e4]], rtol=1e-15)
-    np.testing.assert_allclose(
-        at.pull[0, :2], [1.0, -1.0]
-    )  # the smallest weight is out of sight, e^-1000 below
+    # the smallest weight is out of sight, e^-1000 below
+    np.testing.assert_allclose(at.pull[0, :2], [1.0, -1.0])
     np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
 
 

@@ -68,9 +68,8 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     data = GENERATORS["two-token"](0)
     np.testing.assert_array_equal(data.X[:, :, 0], data.X[:, :, 1])
     signed = data.y[0][:, None] * data.X[0, :, -1]
-    assert (
-        np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
-    )  # independent, so separable by some u
+    # independent, so separable by some u
+    assert np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
 
 
 def test_streams_of_different_roles_differ():

@@ -1,6 +1,4 @@
-"""lib.batch on a small repository of its own: what runs, what is skipped and why, what failures
-leave.
-"""
+"""lib.batch on a small repository of its own: what runs, what is skipped, what failures leave."""
 
 import dataclasses
 import json
@@ -128,9 +126,7 @@ class Repository:
         return subprocess.run(["git", *who, *arguments], **run).stdout
 
     def commit_record(self, **changes):
-        """Commit the record of 01_good with `changes`, and leave the true one in the working
-        tree.
-        """
+        """Commit the record of 01_good with `changes`; the true one stays in the working tree."""
         path = self.demo / "01_good.json"
         true = path.read_bytes()
         path.write_text(json.dumps(json.loads(true) | changes))

@@ -1,5 +1,6 @@
-"""A batch on a Dask cluster of separate processes: a worker dies in the middle, nothing is lost or
-done twice.
+"""A batch on a Dask cluster of separate processes, of which one dies in the middle.
+
+Nothing is lost or done twice.
 """
 
 import json
@@ -64,8 +65,9 @@ def until(condition, seconds=60):
 
 
 class Cluster:
-    """A repository with three notebooks; a scheduler and two workers on loopback, each a process of
-    its own.
+    """A repository with three notebooks, a scheduler and two workers on loopback.
+
+    Each of the three is a process of its own.
     """
 
     def __init__(self, root):
@@ -141,9 +143,8 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster):
     ((_, kernel, parent),) = until(long_one_runs)
     (victim,) = [worker for worker in workers if worker.pid == parent]
     os.kill(victim.pid, signal.SIGKILL)
-    until(
-        lambda: not psutil.pid_exists(kernel)
-    )  # its kernel ends too, and so cannot finish beside its successor
+    # its kernel ends too, and so cannot finish beside its successor
+    until(lambda: not psutil.pid_exists(kernel))
     until(lambda: len(long_one_runs()) == 2)
     cluster.go.touch()
     assert batch.wait(timeout=60) == 0, cluster.output(batch)

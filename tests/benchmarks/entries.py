@@ -1,6 +1,4 @@
-"""The rows of the report: what is measured, against which reference, and the bar it has to
-reach.
-"""
+"""The rows of the report: what is measured, against which reference, and the bar."""
 
 import os
 import subprocess
@@ -57,9 +55,7 @@ def _memory(workload, limit):
 
 
 def _problem(data):
-    """A token set in minimal coordinates with its W_mm in them, and the seconds that took (on one
-    thread).
-    """
+    """A token set in minimal coordinates, its W_mm in them, and the seconds on one thread."""
     with threads(1):
         began = time.perf_counter()
         problem = coordinates.minimal(data)
@@ -93,8 +89,9 @@ def _floor(K, out, count):
 
 
 def floor(n, *grams) -> float:
-    """Seconds per run and iteration of the products with Gram matrices (runs, m, m) alone, on all
-    cores.
+    """Seconds per run and iteration of the products with the Gram matrices alone.
+
+    On all cores; the matrices are (runs, m, m).
     """
     total, count = 0.0, 200  # short, so that the best of many is undisturbed
     for K in (gram.pack(matrix, n) for matrix in grams):
@@ -121,9 +118,8 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     first = _ours(_first_run(problem), W_mm[:1], step_size, 100, head, 20)
     gate(f"{name}: loss gap", np.exp(first.log_gap[0]), expected[:, 0], AGREE)
     gate(f"{name}: norm of W", first.norm[0], expected[:, 1], AGREE)
-    gate(
-        f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE
-    )  # W_0 = 0
+    # W_0 = 0
+    gate(f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE)
     if joint:
         gate(f"{name}: norm of u", first.head_norm[0], expected[:, 2], AGREE)
 
@@ -165,8 +161,9 @@ def ngd_runs() -> Entry:
 
 
 def ngd_joint() -> Entry:
-    """Joint NGD, each of u and W normalised by itself, on the two-token model of n=20, T=2,
-    d=1000.
+    """Joint NGD on the two-token model of n=20, T=2, d=1000.
+
+    Each of u and W is normalised by itself.
     """
     data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
     return _training("ngd_joint", 300, data, 0.1, 10_000, 100, "joint")
@@ -268,8 +265,9 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """The gradient of paper B's in-sample loss on a minibatch of 500 samples, d = k = 10, against
-    autograd.
+    """The gradient of paper B's in-sample loss on a minibatch, against autograd.
+
+    500 samples, d = k = 10.
     """
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(500, np.random.default_rng(0))
@@ -319,8 +317,9 @@ def minibatch_memory() -> Entry:
 
 
 def _optimizer_step(name, make):
-    """One step over BERT-base's parameters, gradients given, against SGD, which need not know their
-    norm.
+    """One step over BERT-base's parameters, gradients given, against SGD.
+
+    SGD need not know their norm.
     """
     generator = torch.Generator().manual_seed(0)
     parameters = [
@@ -402,8 +401,9 @@ def polyak_loop() -> Entry:
 
 
 def image_loader() -> Entry:
-    """Cropped, mirrored and standardised CIFAR-sized images, per image, against a small ViT's
-    training step on them.
+    """Cropped, mirrored and standardised CIFAR-sized images, per image.
+
+    The reference is a small ViT's training step on them.
     """
     data = images.load("cifar10", "train", demo=True)
     loader = augmentation.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())

@@ -1,5 +1,6 @@
-"""How a benchmark is timed, reference and ours in turns so that a busy machine slows both, and
-reported.
+"""How a benchmark is timed and reported.
+
+Reference and ours run in turns, so that a busy machine slows both.
 """
 
 import time
@@ -21,11 +22,10 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the report. Median seconds per unit of work (None for memory), ratio, spread (its
-    min, max).
+    """One row of the report: median seconds per unit of work, ratio, spread (its min, max).
 
-    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference or
-    limit. `ours` and `reference` say both in words.
+    Seconds are None for memory. `sense` "at least": ratio = reference/ours, of medians; "at most":
+    ours over the reference or limit. `ours` and `reference` say both in words.
     """
 
     name: str
@@ -104,10 +104,10 @@ def in_turns(
     reference_units: int = 1,
     repeats: int = REPEATS,
 ) -> Times:
-    """Time both in turns, each with the thread count (1 or 2) with which it ran faster while
-    burning in.
+    """Time both in turns, each with the thread count (1 or 2) that suits it.
 
-    units, reference_units: what one call does, in units of work (iterations).
+    It is the one with which it ran faster while burning in. units, reference_units: what one call
+    does, in units of work (iterations).
     """
     counts = _faster(ours), _faster(reference)
     times = Times([], [], counts)

@@ -12,16 +12,16 @@ from lib.attention.token_sets import TokenSet
 
 
 class Model:
-    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i) with the exponential
-    loss.
+    """One run of paper A's model with the exponential loss.
+
+    f_i = y_i u^T X_i^T softmax(X_i W z_i).
     """
 
     def __init__(self, tokens: TokenSet, run: int = 0):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
         self.X, self.y, self.z, self.u = (torch.from_numpy(array[run]) for array in arrays)
-        self.scores = self.y[:, None] * (
-            self.X @ self.u
-        )  # (n, T), constant while the head is fixed
+        # (n, T), constant while the head is fixed
+        self.scores = self.y[:, None] * (self.X @ self.u)
         self.best_loss = torch.exp(-self.scores.amax(1)).mean().item()
 
     def loss(self, W, scores):

@@ -1,6 +1,4 @@
-"""The first cell of a stored notebook: it installs where `lib` is absent and does nothing where it
-is there.
-"""
+"""The first cell of a stored notebook: it installs where `lib` is absent, and only there."""
 
 import importlib.util
 

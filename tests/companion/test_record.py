@@ -1,6 +1,4 @@
-"""lib.companion.record: the record's layout, the same bytes for the same figure, no half-written
-file, bad input.
-"""
+"""lib.companion.record: layout, bad input, equal bytes for equal figures, no half-written file."""
 
 import hashlib
 import json

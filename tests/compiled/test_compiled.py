@@ -1,6 +1,4 @@
-"""A compiled function is compiled anew when what it calls in another file has changed; its cache
-finds a place.
-"""
+"""A compiled function follows what it calls in other files; its cache always has a place."""
 
 import os
 import shutil

@@ -21,9 +21,7 @@ def pictures(rows, seed=0, side=32):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder cifar10/ of a DATA_DIR: a small set laid out like CIFAR-10, train in two
-    shards.
-    """
+    """The folder cifar10/ of a DATA_DIR: small, laid out as CIFAR-10 is, train in two shards."""
     for k in (0, 1):
         shard = [png(p) for p in pictures(4, seed=k)]
         write_split(
@@ -133,9 +131,8 @@ def test_crop_and_flip_equal_slices_one_by_one():
     for k in range(6):
         cut = wide[k, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
         np.testing.assert_array_equal(out[k].numpy(), cut[..., ::-1] if mirrored[k] else cut)
-    assert out.dtype == torch.uint8 and torch.equal(
-        out[5], pixels[5]
-    )  # a crop from the middle changes nothing
+    # a crop from the middle changes nothing
+    assert out.dtype == torch.uint8 and torch.equal(out[5], pixels[5])
 
 
 def test_augmented_batches_depend_on_seed_and_step_alone():

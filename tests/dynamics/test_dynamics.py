@@ -179,17 +179,15 @@ def test_w_waits_one_step_for_the_head_in_joint_training():
     data = tokens.two_token_gaussian([0, 1], n=3, d=12)
     history = dynamics.train(data, rules.ngd(0.1), 3, range(4), head="joint")
     assert history.status.tolist() == ["completed"] * 2
-    np.testing.assert_array_equal(
-        history.norm[:, :2], 0.0
-    )  # 0/0 = 0: u = 0 leaves no gradient for W
+    # 0/0 = 0: u = 0 leaves no gradient for W
+    np.testing.assert_array_equal(history.norm[:, :2], 0.0)
     assert (history.norm[:, 2] > 0).all()
 
 
 @pytest.mark.parametrize("twin", [False, True])
 def test_divergence_is_reported_with_its_iteration(twin):
-    data = tokens.unit_tokens(
-        3, n=3, T=3, d=5
-    )  # one sample prefers a wrong token, Polyak's step explodes
+    # one sample prefers a wrong token, Polyak's step explodes
+    data = tokens.unit_tokens(3, n=3, T=3, d=5)
     rule = rules.custom(rules.polyak().log_step) if twin else rules.polyak()
     history = dynamics.train(data, rule, 100, range(101))
     assert history.status.tolist() == ["diverged"]

@@ -1,6 +1,4 @@
-"""The engine against 60-digit arithmetic in ambient coordinates, far beyond the range of
-float64.
-"""
+"""The engine against 60-digit arithmetic in ambient coordinates, far beyond float64's range."""
 
 import mpmath as mp
 import numpy as np
@@ -37,9 +35,7 @@ def zeros(rows, columns):
 
 
 class Oracle:
-    """Paper A's model written down in ambient coordinates with mpmath, one sample after the
-    other.
-    """
+    """Paper A's model in ambient coordinates with mpmath, one sample after the other."""
 
     def __init__(self, data, fixed):
         self.X, self.z = ([mp.mpf(float(v)) for v in a.ravel()] for a in (data.X[0], data.z[0]))
@@ -144,10 +140,8 @@ class Oracle:
         )
 
 
-REACHES_OPT, ENDS_ELSEWHERE = (
-    2,
-    5,
-)  # seeds of `unit_tokens`; all scores differ, so that Assumption 2 fails
+# seeds of `unit_tokens`; all scores differ, so that Assumption 2 fails
+REACHES_OPT, ENDS_ELSEWHERE = (2, 5)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +171,8 @@ def test_joint_training_agrees_with_60_digits(name):
     rng = np.random.default_rng(0)
     V, v = rng.standard_normal((1, 5, 5)), rng.standard_normal((1, 5))
     space = coordinates.minimal(data)
-    inside = space.expand(
-        space.reduce(V)[0]
-    )  # the target's part in the span, which minimal coordinates can see
+    # the target's part in the span, which minimal coordinates can see
+    inside = space.expand(space.reduce(V)[0])
     history = dynamics.train(
         space, JOINT_RULES[name], STEPS, TIMES, head="joint", targets={"V": space.reduce(inside)[0]},
         head_targets={"v": np.einsum("rdk,rd->rk", space.token_basis, v)},

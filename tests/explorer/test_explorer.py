@@ -1,6 +1,4 @@
-"""The explorer: what it shows is what training gives, its controls follow every move and never
-raise.
-"""
+"""The explorer shows what training gives; its controls follow every move and never raise."""
 
 import io
 import itertools

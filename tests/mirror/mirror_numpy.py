@@ -1,6 +1,4 @@
-"""Mirror descent once more in plain numpy: the twin of the compiled loop in
-`lib.ambient.kernel`.
-"""
+"""Mirror descent once more, in plain numpy, to compare with `lib.ambient.kernel`."""
 
 import numpy as np
 
@@ -28,9 +26,8 @@ def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> Raw:
         margins = np.einsum("rmj,rj->rm", problem.A, W).reshape(runs, n, -1)
         scores = np.einsum("rmj,rj->rm", problem.signed, v).reshape(runs, n, -1)
         logits = np.concatenate([0 * margins[..., :1], -margins], -1)
-        with np.errstate(
-            over="ignore"
-        ):  # L - L*, which joint training does not ask for, may overflow with its scores
+        # L - L*, which joint training does not ask for, may overflow with its scores
+        with np.errstate(over="ignore"):
             at = attention.slopes(logits, scores, "logistic" if problem.logistic else "exponential")
         down = np.einsum("rm,rmj->rj", -at.pull[..., 1:].reshape(runs, -1), problem.A)
         down_v = np.einsum("rm,rmj->rj", at.push.reshape(runs, -1), problem.signed) * problem.joint

@@ -1,6 +1,4 @@
-"""l_p mirror descent: the compiled loop, its plain twin, exact arithmetic, autograd and gradient
-descent agree.
-"""
+"""l_p mirror descent: compiled loop, plain numpy, exact arithmetic, autograd and GD agree."""
 
 import mpmath
 import numpy as np
@@ -127,9 +125,8 @@ def test_directional_divergence_is_the_divergence_of_directions(pairs, p):
 
 @pytest.mark.parametrize("p", [1.2, 1.75])
 def test_zero_entries_below_2_are_trained(p):
-    found = mirror.train(
-        DATA, mirror.MirrorRule(p), 50, record=np.arange(51)
-    )  # W_0 = 0, as the paper's path
+    # W_0 = 0, as the paper's path
+    found = mirror.train(DATA, mirror.MirrorRule(p), 50, record=np.arange(51))
     np.testing.assert_allclose(
         found.W.reshape(3, 51, -1), twin(mirror.MirrorRule(p), 50, start=0 * START).path, rtol=1e-8
     )
@@ -155,9 +152,8 @@ def test_step_size_too_large_is_reported_with_its_iteration():
 
 
 def test_a_run_without_gradient_stalls():
-    still = token_sets.TokenSet(
-        DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt
-    )  # v = 0: the loss does not see W
+    # v = 0: the loss does not see W
+    still = token_sets.TokenSet(DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt)
     found = mirror.train(still, mirror.MirrorRule(3), 10, START)
     assert (found.status == "stalled").all() and (found.ended == 0).all()
 
@@ -193,9 +189,8 @@ def test_equal_softmax_maxima_are_refused():
 
 def test_infeasible_selection_names_its_certificate():
     data = section5.joint_instance()
-    inner = token_sets.token_set(
-        [[[-1.0], [0.0], [1.0]]], [1], opt=[1]
-    )  # the middle of three points on a line
+    # the middle of three points on a line
+    inner = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])
     with pytest.raises(svm.Infeasible, match="Select other tokens"):
         svm.token_svm(inner, norm=3)
     assert data.shape == (1, 2, 3, 2)

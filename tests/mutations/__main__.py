@@ -67,10 +67,10 @@ def _copy(place: Path) -> Path:
 
 
 def _run(copy: Path, killer: str, numba_cache: Path, seconds: dict, limit: float) -> dict:
-    """The verdict, "passed", "failed", "timed out", or "broken" where pytest itself could not run
-    it; the `seconds` of each test, and the one that `failed`.
+    """What became of the tests of `killer`: a verdict, `seconds` by test, the one that `failed`.
 
-    Its process is forked from one with the libraries loaded: they take longer than most tests.
+    The verdict is "passed", "failed", "timed out", or "broken" where pytest itself could not run
+    it. Its process is forked from one with the libraries loaded: they take longer than most tests.
     """
     report = copy.with_suffix(".report")
     report.unlink(missing_ok=True)

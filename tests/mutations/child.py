@@ -10,8 +10,9 @@ import pytest
 
 
 class Order:
-    """The quickest tests first, by `seconds` {test: seconds}; notes how long each took and which
-    one failed first.
+    """Runs the quickest tests first, by `seconds` {test: seconds}.
+
+    It notes how long each took and which one failed first.
     """
 
     def __init__(self, seconds: dict[str, float]):

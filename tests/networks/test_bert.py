@@ -1,6 +1,4 @@
-"""Weights and where they come from, texts as tensors, the classifier, and what is measured on
-it.
-"""
+"""BERT: where weights come from, texts as tensors, the classifier, what is measured on it."""
 
 import json
 import math

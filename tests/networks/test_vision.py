@@ -66,9 +66,8 @@ def test_layer_splits_and_merges_heads_like_torch():
     )
     theirs.out_proj.load_state_dict(ours.merge.state_dict())
     tokens = torch.randn(3, 5, 16, dtype=torch.float64)
-    torch.testing.assert_close(
-        ours(tokens), theirs(tokens, tokens, tokens)[0], rtol=0, atol=1e-6
-    )  # log T starts in float32
+    # log T starts in float32
+    torch.testing.assert_close(ours(tokens), theirs(tokens, tokens, tokens)[0], rtol=0, atol=1e-6)
 
 
 def test_temperature_starts_at_the_root_of_the_head_width_and_learns():

@@ -86,9 +86,8 @@ def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise
 
 def test_refusals_name_the_run_of_their_setting():
     data = tokens.unit_tokens([3, 1], n=6, T=8, d=10)
-    found = runs.compare(
-        runs.Setting("unit", data, dynamics.ngd(2.2)), 20_000
-    )  # longest 2.98, 2.04
+    # longest 2.98, 2.04
+    found = runs.compare(runs.Setting("unit", data, dynamics.ngd(2.2)), 20_000)
     assert [bool(one.refusal) for one in found] == [False, True]
     assert found[1].refusal.startswith("run 1, premise 'short steps' fails")
     assert runs.kept(found) == found[:1]

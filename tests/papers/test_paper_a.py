@@ -48,8 +48,9 @@ def listed(found):
 
 
 def backwards(history):
-    """The same run with direction errors and opt weights in reverse, a tiny norm, the descent
-    uphill.
+    """The same run turned into a wrong one: it does the opposite of what the paper says.
+
+    Direction errors and opt weights are reversed, the norm is tiny, the descent goes uphill.
     """
     return replace(
         history,

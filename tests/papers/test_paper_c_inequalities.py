@@ -63,8 +63,9 @@ def test_lemma26(abc, p):
 
 
 def stepped(seed, p, eta, size):
-    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)), W and gradient
-    flat.
+    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)).
+
+    W and gradient are flat.
     """
     data = tokens.unit_tokens(seed, n=3, T=3, d=3)
     W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
@@ -112,8 +113,8 @@ def smoothness(data):
 @many
 @given(st.integers(0, 200), st.floats(1.05, 2), st.floats(0.1, 10))
 def test_lemmas_24_and_25_for_a_small_step(seed, p, size):
-    # psi'' >= (p-1) M^{p-2} between two matrices with entries up to M, p <= 2: the step size below
-    # suffices.
+    # psi'' >= (p-1) M^{p-2} between two matrices with entries up to M, p <= 2: the step
+    # size below suffices.
     eta = 0.1
     for _ in range(60):
         data, W, later, gradient, losses = stepped(seed, p, eta, size)

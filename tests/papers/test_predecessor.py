@@ -1,5 +1,6 @@
-"""Keys and queries, several tokens and the regularisation path against autograd, finite
-differences and their SVMs.
+"""Keys and queries, several tokens and the regularisation path.
+
+They are held against autograd, finite differences and their SVMs.
 """
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""The papers' real-data claims on invented curves: the true world is told, a wrong one is
-caught.
-"""
+"""The papers' real-data claims on invented curves: a true world passes, a wrong one is caught."""
 
 import dataclasses
 
@@ -64,9 +62,8 @@ def test_a_step_off_its_equation_is_seen():
     assert all(claim.holds for claim in speed.formulas(world))
     wrong = []
     for run in world.curves:
-        half = (
-            0.5 if run.rule == "SPS" else 1.001
-        )  # SPS without its 1/2, SNGD a thousandth too long
+        # SPS without its 1/2, SNGD a thousandth too long
+        half = 0.5 if run.rule == "SPS" else 1.001
         wrong.append(dataclasses.replace(run, step_size=(half * run.step_size).astype(np.float32)))
     found = speed.formulas(dataclasses.replace(world, curves=tuple(wrong)))
     assert not any(claim.holds for claim in found)
@@ -101,9 +98,7 @@ def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
-    """Curves of three rules: l1.1 ahead by `gap`, with fewer large entries and fewer tokens
-    used.
-    """
+    """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and tokens used."""
     rng, runs = np.random.default_rng(3), []
     ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
     hard = rng.random(20_000)

@@ -28,8 +28,9 @@ ERRORS = 5.0  # standard errors that a Monte Carlo mean may be off
 
 
 def off(estimates, expected):
-    """How far the mean of independent estimates (draws, ...) is from `expected`, in standard
-    errors, at worst.
+    """How many standard errors the mean of `estimates` is from `expected`, at worst.
+
+    The estimates (draws, ...) are independent.
     """
     standard_error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return np.max(np.abs(estimates.mean(0) - expected) / standard_error)
@@ -239,8 +240,9 @@ def test_spectral_start_is_on_the_estimated_manifold_and_exact_without_error():
 
 
 def test_largest_moment_is_where_integrability_ends():
-    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2}, S = sym(Sigma^{1/2} B Sigma^{1/2}), at the
-    manifold's worst point.
+    """E e^{c x^T B x} = det(I - 2 c S)^{-1/2} at the manifold's worst point.
+
+    S = sym(Sigma^{1/2} B Sigma^{1/2}).
     """
     _, _, V = SPACE._svd
     B = SPACE.point(V.T)[5:]

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="no Chromium here; apt-get install chromium brings one"
 )
 
-# Every text element with its colour and the ground it stands on, as a contrast ratio (WCAG 2,
-# 1.4.3).
+# Every text element with its colour and the ground it stands on, as a contrast
+# ratio (WCAG 2, 1.4.3).
 LOW_CONTRAST = """() => {
   const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -46,8 +46,8 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        # Chromium's own sandbox cannot be set up inside many containers; only our own files are
-        # opened.
+        # Chromium's own sandbox cannot be set up inside many containers; only our
+        # own files are opened.
         chromium = play.chromium.launch(
             executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
         )

@@ -1,5 +1,7 @@
-"""Token SVMs in awkward units, with repeated tokens, at the edge of having no solution; and what
-their record says."""
+"""Token SVMs in awkward units, with repeated tokens, and at the edge of having no solution.
+
+Also what the record of such a solution says.
+"""
 
 from dataclasses import replace
 

@@ -1,5 +1,4 @@
-"""Max-margin problems: every solution against an independent formulation, and by its own
-certificate alone."""
+"""Max-margin problems: every solution against an independent formulation and its certificate."""
 
 import warnings
 
@@ -50,8 +49,10 @@ def reference(data, norm):
 
 
 def check_certificate(data, norm, solution):
-    """Feasible, non-negative duals, and the lower bound 1^T beta / N*(sum beta a) within
-    `accuracy`, run by run."""
+    """Feasible, duals non-negative, and the lower bound within `accuracy`, run by run.
+
+    The bound is 1^T beta / N*(sum beta a).
+    """
     duals, W = solution.duals, solution.W
     assert (duals >= 0).all() and solution.status == "optimal"
     for run in range(data.shape[0]):
@@ -350,9 +351,8 @@ def test_bad_selection(solve, selected, message):
 
 
 def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(
-        lp, "least_norm", lambda rows, p, w, beta: (w, beta)
-    )  # gives up at its start
+    # gives up at its start
+    monkeypatch.setattr(lp, "least_norm", lambda rows, p, w, beta: (w, beta))
     with pytest.raises(
         RuntimeError, match=r"run 0: the relative duality gap .* exceeds 1e-07\. Take an exponent"
     ):

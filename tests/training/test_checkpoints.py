@@ -1,6 +1,4 @@
-"""A run that is killed, at any moment, goes on to the same bits; a checkpoint that does not fit
-is refused.
-"""
+"""A killed run goes on to the same bits; a checkpoint that does not fit is refused."""
 
 import errno
 import os

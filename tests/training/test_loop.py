@@ -265,9 +265,8 @@ def test_a_gradient_that_blows_up_in_the_last_step_counts_as_divergence():
         calls.append(1)
         value = training.cross_entropy(model, batch)
         if len(calls) == 4:
-            value.register_hook(
-                lambda gradient: gradient * math.inf
-            )  # the loss itself stays finite
+            # the loss itself stays finite
+            value.register_hook(lambda gradient: gradient * math.inf)
         return value
 
     history = run(MAKERS["SNGD"], steps=4, loss=loss)[2]
@@ -297,9 +296,8 @@ def test_dropout_is_a_function_of_seed_and_step():
         model = initialised(
             lambda: torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Dropout(0.5)), 0
         )
-        batches = Batches(
-            inputs, labels, 60, **seed
-        )  # the whole set, so that only dropout tells steps apart
+        # the whole set, so that only dropout tells steps apart
+        batches = Batches(inputs, labels, 60, **seed)
         recording = Recording(lambda model: {"drawn": float(torch.rand(draws).sum())}, at=[2])
         optimizer = torch.optim.SGD(model.parameters(), 1e-30)
         cpu = Execution(cpu=True)

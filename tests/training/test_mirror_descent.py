@@ -85,9 +85,7 @@ def test_a_gradient_as_small_as_epsilon_is_halved_by_it():
 
 
 def test_weights_in_half_precision_are_mirrored_in_single():
-    """A thousand steps of 2^-12 add up to the mirrored 1: bfloat16 alone would lose each of
-    them.
-    """
+    """A thousand steps of 2^-12 move the mirrored 1; bfloat16 alone would lose each of them."""
     weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
     optimizer = MirrorDescent([weight], 2.0**-12, 3)
     for _ in range(1024):
@@ -137,9 +135,7 @@ def test_dual_norm_neither_vanishes_nor_overflows(size):
 
 
 def test_zero_weight_below_two_collects_its_gradients():
-    """A single move (1e-5)^10 = 1e-50 is nothing in float32: only the mirrored weight can add a
-    thousand of them up.
-    """
+    """One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up a thousand."""
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = MirrorDescent([weight], 1e-5, 1.1)
     for _ in range(1000):

@@ -1,6 +1,4 @@
-"""Two processes that share every batch: the same weights in both, and those of one process up
-to rounding.
-"""
+"""Two processes that share every batch: equal weights in both, one process's up to rounding."""
 
 import subprocess
 import sys

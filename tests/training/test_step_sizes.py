@@ -337,9 +337,7 @@ def test_norm_of_large_tensors_shows_what_is_not_finite(bad):
 @pytest.mark.parametrize("check_finite", [False, "skip", None])
 @pytest.mark.parametrize("make", [lambda p, **o: NormalizedSGD(p, 0.1, 0.5, **o), StochasticPolyak])
 def test_no_value_leaves_the_device_in_a_step(make, check_finite):
-    """Tensors on the device "meta" have no values: whatever asks for one raises, as it would
-    wait on a GPU.
-    """
+    """Tensors on the device "meta" have no values: what would wait on a GPU raises here."""
     groups = [
         {"params": [torch.zeros(s, device="meta", requires_grad=True)]} for s in ((300, 400), (7,))
     ]
@@ -381,9 +379,7 @@ def test_bad_steps_are_skipped_and_counted(make, bad):
 
 @pytest.mark.parametrize("bad", [False, True])
 def test_the_move_of_a_gpu_equals_that_of_a_cpu(bad):
-    """On a GPU the verdict is applied to the gradients instead of being read; here that path
-    runs on a CPU.
-    """
+    """A GPU applies the verdict to the gradients and does not read it; that path runs on a CPU."""
     ours, expected = ([torch.ones(s, requires_grad=True) for s in ((2, 3), (4,))] for _ in range(2))
     for parameters in (ours, expected):
         for parameter in parameters:

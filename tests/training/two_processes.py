@@ -1,5 +1,6 @@
-"""One of the processes of tests/training/test_parallel.py, started by torchrun: `-m
-tests.training.two_processes FOLDER`.
+"""One of the processes of tests/training/test_parallel.py, started by torchrun.
+
+`-m tests.training.two_processes FOLDER`.
 """
 
 import sys

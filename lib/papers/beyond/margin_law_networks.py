@@ -151,8 +151,10 @@ def trained_networks(counts: Sequence[int], rows: int = 16, seed: int = 0):
 
 
 def attended(network: VisionTransformer, pictures, labels):
-    """Of the last block: tokens x (n, T, d), W = K^T Q/tau (d, d), logits (n, T) of the class
-    token, the loss, and the loss's slope in these logits (n, T); all as float64 arrays.
+    """What the last block of `network` computes with, the loss and its slope, in float64.
+
+    Tokens x (n, T, d), W = K^T Q/tau (d, d), logits (n, T) of the class token, the loss, and the
+    loss's slope in these logits (n, T).
     """
     block = network.blocks[-1]
     first = network.class_token.expand(len(pictures), -1, -1)
@@ -202,7 +204,7 @@ def read(network: VisionTransformer, pictures, labels) -> tuple[Reading, np.ndar
 
 
 def _against_duals(data, pulls):
-    """(Spearman's correlation of pulls and duals on the support, the reason where there is none)"""
+    """Spearman's correlation of pulls and duals on the support, NaN without an SVM; and why."""
     try:
         solution = token_svm(coordinates.minimal(data).tokens)
     except (Infeasible, RuntimeError) as refused:

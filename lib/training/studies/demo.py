@@ -1,5 +1,4 @@
-"""The same studies in seconds, for the notebooks' smoke tests: smaller networks, few steps,
-stand-in data.
+"""The studies in seconds, for smoke tests: smaller networks, few steps, stand-in data.
 
 They show that the code runs, and nothing about the papers' claims.
 """

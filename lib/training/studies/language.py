@@ -16,8 +16,10 @@ SHOWN = 500  # test rows at the points of a run; its end takes them all
 
 
 def classify(name: str, length: int, batch: int, layers: int | None) -> Problem:
-    """A BERT classifier on the texts of `name` with at most `length` tokens; `layers` None is a
-    small fresh one.
+    """A BERT classifier trained on the texts of `name` that have at most `length` tokens.
+
+    Test texts are cut to 4 `length` tokens. The classifier has the lowest `layers` layers of the
+    pretrained one; None makes a small one from a random start.
     """
     demo = layers is None
     weights = pretrained.weights(demo=demo)

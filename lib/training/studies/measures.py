@@ -9,8 +9,9 @@ EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of weight histograms
 
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
-    """How many magnitudes of all `matrices` fall into each bin of `EDGES`, below and above
-    included: (bins,).
+    """How many magnitudes of all `matrices` fall into each bin of `EDGES`: (bins,).
+
+    Those below the first edge and above the last are counted in the outer bins.
     """
     return sum(np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in matrices)
 
@@ -21,7 +22,5 @@ def correctness(hits: torch.Tensor) -> dict[str, np.ndarray]:
 
 
 def renamed(found: Mapping[str, float], name: str) -> dict[str, float]:
-    """What a judge of test rows found, for rows that are called `name`: "test_loss" becomes
-    "<name>_loss".
-    """
+    """`found` with its keys renamed for rows called `name`: "test_loss" becomes "<name>_loss"."""
     return {f"{name}_{key.removeprefix('test_')}": value for key, value in found.items()}

@@ -42,8 +42,9 @@ def parts(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[str, float]]:
-    """Shares above thresholds, those of the weights `start` and the paper's, and the Hoyer index,
-    for each part.
+    """A measure of the sparsity of each part K, Q, V: Hoyer index and shares above thresholds.
+
+    The thresholds are the paper's, and the `LEVELS` quantiles of the magnitudes in `start`.
     """
     limits = {
         part: np.quantile(np.abs(np.concatenate([W.ravel() for W in found])), LEVELS)
@@ -68,8 +69,9 @@ def histograms(model: nn.Module, when: str) -> dict[str, np.ndarray]:
 
 
 def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) -> dict:
-    """Tokens that the first token uses, (reviews, layers), and the maps (drawn, layers, `MAPPED`),
-    heads averaged.
+    """How many tokens the first token uses, and some of its attention maps, heads averaged.
+
+    The first is (reviews, layers); the maps are (drawn, layers, `MAPPED`).
     """
     weights = model.attention(ids)  # (reviews, layers, heads, T)
     maps = model.attention(ids[drawn])[..., :MAPPED].mean(2)
@@ -81,10 +83,10 @@ def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) 
 
 @dataclass(frozen=True)
 class Reviews:
-    """IMDb as word numbers: `ids[part]` (reviews, T) and `labels[part]` (reviews,) of the parts
-    "train", "test", and "rest" and "held", into which "train" is split.
+    """IMDb as word numbers: `ids[part]` (reviews, T) and `labels[part]` (reviews,).
 
-    `words` are the vocabulary's, in the order of their numbers.
+    The parts are "train" and "test"; "train" is split into "rest" and "held". `words` are the
+    vocabulary's, in the order of their numbers.
     """
 
     words: list[str]
@@ -113,8 +115,9 @@ class Reviews:
         return lambda model: renamed(found(model), name)
 
     def probe(self) -> tuple[torch.Tensor, list[int]]:
-        """The test reviews whose attention is measured (reviews, T), and the two of them that are
-        drawn: the first favourable one and the first other one.
+        """The test reviews whose attention is measured (reviews, T), and the two that are drawn.
+
+        Those are the first favourable one and the first other one, as row numbers.
         """
         taken = every(len(self.labels["test"]), PROBED)
         labels = self.labels["test"][taken]
@@ -134,8 +137,9 @@ class Reviews:
 def reviews(
     length: int, words: int, shape: Mapping[str, int], batch: int, held: int, demo: bool = False
 ) -> Problem:
-    """The encoder of `shape` on all IMDb reviews, cut to `length` words; rates are judged on `held`
-    training reviews.
+    """The encoder of `shape` on all IMDb reviews, cut to `length` words.
+
+    Rates are judged on `held` training reviews, which trials do not train on.
     """
     data = Reviews.load(length, words, held, demo)
 

@@ -35,8 +35,9 @@ def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transf
 def classify(
     name: str, rows: int, grid: int, shape: dict, batch: int, demo: bool = False
 ) -> Problem:
-    """The ViT for small data sets on the first `rows` training images of `name`, `grid` x `grid`
-    patches, no augmentation.
+    """The ViT for small data sets on the first `rows` training images of `name`, no augmentation.
+
+    An image is cut into `grid` x `grid` patches.
     """
     train = images.load(name, "train", rows=rows, demo=demo)
     test = images.load(name, "test", demo=demo)
