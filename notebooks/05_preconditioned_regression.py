@@ -52,12 +52,12 @@ monte_carlo, searches = 200_000, 1
 
 # %%
 import numpy as np
+import seaborn
 
 from lib import regression
 from lib.companion import claims, plots, record
 from lib.papers import fits
 from lib.papers.b import experiments, figures, measurements, theorems
-from lib.regression import descent
 
 run = record.start("05_preconditioned_regression", "B", globals())
 plots.set_style()
@@ -73,7 +73,9 @@ plots.set_style()
 
 # %%
 def build(floor, of_seeds=range(seeds)):
-    return experiments.experiment(of_seeds, d, k, n, signal, noise, floor, start_std)
+    return experiments.experiment(
+        of_seeds, n, start_std, d=d, k=k, signal=signal, noise=noise, floor=floor
+    )
 
 
 data = build(floor)
@@ -122,11 +124,11 @@ if tuning_seeds:
 # %%
 rules, starts = experiments.ablation(data, step_size)
 rules |= {f"best {name}": make(best_steps[name]) for name, make in makers.items()}
-rules["best two-sided"] = descent.PreconditionedRule(step_size, "left_right")
+rules["best two-sided"] = regression.PreconditionedRule(step_size, "left_right")
 starts |= {name: data.random for name in rules if name.startswith("best")}
 recorded = np.unique(np.concatenate([np.arange(20), np.linspace(20, steps, 199).astype(int)]))
-source = descent.minibatches(data.X, data.Y, batch, range(seeds))
-histories = descent.descend(source, rules, starts, data.covariance, steps, recorded)
+source = regression.minibatches(data.X, data.Y, batch, range(seeds))
+histories = regression.descend(source, rules, starts, data.covariance, steps, recorded)
 excess = {
     name: history.excess(data.problems) / optimum for name, history in histories.items()
 }  # (seeds, K) each
@@ -307,7 +309,7 @@ save(figure, "precond_ablation", "ablation", about, ablated, numbers)
 
 # %%
 figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
-for j, colour in enumerate(plots.sns.color_palette("viridis", len(sizes))):
+for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
     plots.band(
         path,
         floors.iterations,

@@ -82,7 +82,7 @@ print(
 # %%
 histories, divergences, rate_claims = {}, {}, []
 for p in rate_exponents:
-    histories[p], _ = rates.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
+    histories[p], _ = rates.from_cone(found[p], rates.Edge(0.001, 100), rate_steps, rate_step)
     divergences[p] = histories[p].divergence(found[p].solution.W)
     rate_claims += rates.lemma29(histories[p], divergences[p])
 rate_table = claims.Table(rate_claims)

@@ -1,5 +1,6 @@
 """The files that install and describe the project agree with each other."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DEPENDENCIES = PROJECT["dependencies"] + sum(PROJECT["optional-dependencies"].values(), [])
+
+
+LIBRARY = sorted((ROOT / "lib").rglob("*.py"))
 
 
 def name_of(requirement):
@@ -63,3 +67,34 @@ def test_citation_is_of_this_project_and_the_three_papers():
     assert cited == {
         f"https://arxiv.org/abs/{number}": title for title, number in figures.PAPERS.values()
     }
+
+
+def records():
+    """The record classes of the library with over five fields, by name: how many they have."""
+    classes = [node for path in LIBRARY for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    fields = {
+        node.name: sum(isinstance(line, ast.AnnAssign) for line in node.body)
+        for node in classes
+        if isinstance(node, ast.ClassDef)
+    }
+    return {name: count for name, count in fields.items() if count > 5}
+
+
+def positional(source, long_records):
+    """Lines of a source that make one of these records from over five values without names."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    named = [(getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls]
+    return [call.lineno for name, call in named if name in long_records and len(call.args) > 5]
+
+
+def test_long_records_are_made_by_name():
+    long_records = records()
+    assert "History" in long_records and "Regression" not in long_records
+    assert positional("x = a.History(1, 2, 3, 4, 5, 6)", long_records) == [1]
+    found = {path: positional(path.read_text("utf-8"), long_records) for path in LIBRARY}
+    assert {str(path): lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("mark", ["fmt: skip", "fmt: off"])
+def test_no_line_of_the_library_is_kept_from_the_formatter(mark):
+    assert [str(path) for path in LIBRARY if mark in path.read_text("utf-8")] == []

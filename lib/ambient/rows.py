@@ -9,7 +9,7 @@ import numpy as np
 
 from lib.ambient import kernel
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet, check_sizes
+from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled.status import COMPLETED
 from lib.dynamics import recording
 

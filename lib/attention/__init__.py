@@ -3,8 +3,8 @@ both are small.
 
 In: seeds and sizes, or your own arrays. Out: a `TokenSet` (X, y, z, u and the opt tokens), its
 logits, softmax weights, scores and gradients, and the same problem in minimal coordinates. Nothing
-here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient. `tokens`
-has the data models, `coordinates` the reduction.
+here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient.
+`token_sets` has the record of the data, `tokens` the data models, `coordinates` the reduction.
 """
 
 from lib.attention.coordinates import Minimal, differences, gram, minimal, others
@@ -19,14 +19,8 @@ from lib.attention.model import (
     slopes,
     weights,
 )
-from lib.attention.tokens import (
-    TokenSet,
-    class_mean_tokens,
-    gaussian_tokens,
-    token_set,
-    two_token_gaussian,
-    unit_tokens,
-)
+from lib.attention.token_sets import TokenSet, token_set
+from lib.attention.tokens import class_mean_tokens, gaussian_tokens, two_token_gaussian, unit_tokens
 
 __all__ = [
     "LOSSES",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 
 LOSSES = ("exponential", "logistic")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lib import files, provenance
 from lib.batch.job import Job
-from lib.companion import record
+from lib.companion import reproduction
 from lib.files import folder
 
 Committed = Mapping[str, Mapping | None]  # by slug; None for a record that cannot be read
@@ -81,7 +81,7 @@ def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
         return "parameters differ, not compared", True
     if _kinds(new) != _kinds(old):
         return "data differ, not compared", True
-    differences, count = record.compare(new, old), len(old["numbers"])
+    differences, count = reproduction.compare(new, old), len(old["numbers"])
     text = f"{count - len(differences)} of {count} numbers reproduced"
     held = {claim["id"] for claim in new["claims"] if claim["holds"]}
     lost = [

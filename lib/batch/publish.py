@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lib import files
 from lib.batch.job import Job, Outcome, in_words
-from lib.companion import record
+from lib.companion import reproduction
 from lib.companion.notebook_cells import KERNEL, without_widget
 
 
@@ -74,7 +74,7 @@ def _move(outcome: Outcome) -> list[str]:
     kept = {
         slug
         for slug in made
-        if record.reproduces(
+        if reproduction.reproduces(
             files.read_object(outcome.staged / f"{slug}.json"), job.figures / f"{slug}.json"
         )
     }

@@ -115,14 +115,16 @@ def at_most(id: str, statement: str, source: str, measured: float, bound: float,
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
     times = _times(measured, float(bound))
-    return Claim(id, statement, source, measured, f"≤ {number(bound)}", holds, times, **more)
+    bounded = {"bound": f"≤ {number(bound)}", "holds": holds, "margin": times}
+    return Claim(id, statement, source, measured, **bounded, **more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
     times = _times(float(bound), measured)
-    return Claim(id, statement, source, measured, f"≥ {number(bound)}", holds, times, **more)
+    bounded = {"bound": f"≥ {number(bound)}", "holds": holds, "margin": times}
+    return Claim(id, statement, source, measured, **bounded, **more)
 
 
 def close(
@@ -132,7 +134,7 @@ def close(
     measured, off = float(measured), abs(float(measured) - expected)
     bound, holds = f"{number(expected)} ± {number(tolerance)}", bool(off <= tolerance)
     times = _times(off, float(tolerance))
-    return Claim(id, statement, source, measured, bound, holds, times, **more)
+    return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
@@ -174,8 +176,8 @@ def judged(
         statement,
         source,
         measured,
-        bound,
-        verdict == VERDICTS[0],
+        bound=bound,
+        holds=verdict == VERDICTS[0],
         interval=tuple(ends) if all(map(math.isfinite, ends)) else None,
         seeds=seeds,
         verdict=verdict,

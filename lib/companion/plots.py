@@ -4,7 +4,6 @@ results.
 
 import matplotlib as mpl
 import numpy as np
-import seaborn as sns
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
@@ -36,6 +35,8 @@ COLOURS = {
 
 def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
+    import seaborn as sns  # with scipy.stats and pandas: half a second that only a picture needs
+
     if get_ipython() is not None:
         select_figure_formats(
             get_ipython(), {"png"}

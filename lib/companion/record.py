@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lib import files, provenance
-from lib.companion import drawn_data, figure_text, parameters
+from lib.companion import drawn_data, figure_text, parameters, reproduction
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -37,71 +37,6 @@ class Number:
 def finite(value: float, tolerance: float) -> Number:
     """The `Number` of a measured value, without a value where that is NaN or infinite."""
     return Number(float(value) if math.isfinite(value) else None, tolerance)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A number that a rerun did not reproduce; `new` is None when it has no value or is gone."""
-
-    name: str
-    new: float | None
-    old: float | None
-    tolerance: float
-
-    def __str__(self) -> str:
-        return f"{self.name} is {self.new}, committed {self.old} ± {self.tolerance}"
-
-
-def compare(new: Mapping, old: Mapping) -> list[Difference]:
-    """The numbers of record `old` that `new` does not reproduce within the tolerance that `old`
-    states.
-    """
-    differences = []
-    for name, row in old["numbers"].items():
-        value, expected = new["numbers"].get(name, {}).get("value"), row["value"]
-        if value is None or expected is None:
-            same = value is expected and name in new["numbers"]
-        else:
-            same = abs(value - expected) <= row["tolerance"]
-        if not same:
-            differences.append(Difference(name, value, expected, row["tolerance"]))
-    return differences
-
-
-def reproduces(new: Mapping, place: Path) -> bool:
-    """Whether the run that gave the record `new` reproduces the figure of the record at `place`.
-
-    It does where numbers agree within tolerance, claims ask and find the same, and parameters,
-    data, words and drawn data are those of before. A figure with a missing or damaged file is not
-    reproduced.
-    """
-    if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
-        return False
-    try:
-        old = files.read_object(place)
-        return (
-            all(new[key] == old.get(key) for key in _FIXED)
-            and _tolerances(new) == _tolerances(old)
-            and [_asked(claim) for claim in new["claims"]]
-            == [_asked(claim) for claim in old["claims"]]
-            and not compare(new, old)
-            and drawn_data.same(new["drawn"], old.get("drawn"))
-        )
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-_FIXED = "schema paper figure caption alt notebook scale parameters seeds data".split()
-
-
-def _tolerances(record: Mapping) -> dict[str, str]:
-    # In one digit, since one that is a share of its number moves a little with it.
-    return {name: f"{row['tolerance']:.0e}" for name, row in record["numbers"].items()}
-
-
-def _asked(claim: Mapping) -> tuple:
-    words = tuple(claim[key] for key in ("id", "statement", "source", "bound", "holds"))
-    return *words, claim.get("kind"), claim.get("catches")
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
@@ -230,7 +165,7 @@ class Run:
         else:
             latest = files.folder("runs") / "latest" / self.scale / path.name
             files.write(latest, content[".json"])
-        if not reproduces(json.loads(content[".json"]), path):
+        if not reproduction.reproduces(json.loads(content[".json"]), path):
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
         return path
 
@@ -266,7 +201,14 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
     text = path.read_text(encoding="utf-8")
     found = parameters.values(text, variables)
     changes = parameters.changed(notebook, text, found)
-    run = Run(notebook, paper, found["scale"], found, range(found["seeds"]), changes)
+    run = Run(
+        notebook,
+        paper,
+        scale=found["scale"],
+        parameters=found,
+        seeds=range(found["seeds"]),
+        changes=changes,
+    )
     place = parameters.custom_folder(notebook, changes) / "figures" if changes else None
     files.redirect("figures", place)
     return run

@@ -9,6 +9,7 @@ import numpy as np
 
 from lib import seeds
 from lib.data import locate, parquet, sources, stand_in_images
+from lib.representation import Facts
 
 if TYPE_CHECKING:
     import torch
@@ -32,8 +33,8 @@ class Standardise:
         return images.float().div_(255).sub_(mean).div_(std)
 
 
-@dataclass(frozen=True)
-class ImageSet:
+@dataclass(frozen=True, repr=False)
+class ImageSet(Facts):
     """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,) in 0 ... classes
     - 1.
 
@@ -51,6 +52,15 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def facts(self) -> list[tuple[str, str]]:
+        return [
+            ("name", self.name),
+            ("source", self.source),
+            ("images", f"{len(self):,}"),
+            ("pixels", " x ".join(map(str, self.images.shape[1:]))),
+            ("classes", str(self.classes)),
+        ]
 
     def standardise(self) -> Standardise:
         """The map to mean 0 and variance 1 per channel, measured on this split, for every split."""

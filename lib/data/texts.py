@@ -8,14 +8,15 @@ import numpy as np
 
 from lib import seeds
 from lib.data import hub, locate, parquet, sources, stand_in_texts
+from lib.representation import Facts
 
 TEXTS = sources.pinned("text", stand_in_texts.STAND_INS)
 WILDS = "all_data_with_identities.csv"
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 
 
-@dataclass(frozen=True)
-class TextSet:
+@dataclass(frozen=True, repr=False)
+class TextSet(Facts):
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
     `pairs` (N) holds the second sentence of each row, or is None. `groups` bool (N, 8) says which
@@ -35,6 +36,15 @@ class TextSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def facts(self) -> list[tuple[str, str]]:
+        shares = np.bincount(self.labels, minlength=self.classes) / max(1, len(self))
+        return [
+            ("name", self.name),
+            ("source", self.source),
+            ("texts" if self.pairs is None else "pairs", f"{len(self):,}"),
+            ("class shares", ", ".join(f"{share:.0%}" for share in shares)),
+        ]
 
     def take(self, rows: np.ndarray) -> "TextSet":
         """The rows with these numbers, in this order."""

@@ -12,22 +12,33 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.dynamics.history import History, Origin, derive
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
+from lib.representation import Facts, span
 from lib.seeds import stream
 
 
-@dataclass(frozen=True)
-class Start:
+@dataclass(frozen=True, repr=False)
+class Start(Facts):
     """W_0 in minimal coordinates (runs, r, q) and the norm of its part outside them (runs,), which
     never moves.
     """
 
     inside: np.ndarray
     outside: np.ndarray
+
+    def facts(self) -> list[tuple[str, str]]:
+        runs, r, q = self.inside.shape
+        inside = np.linalg.norm(self.inside, axis=(1, 2))
+        return [
+            ("runs", str(runs)),
+            ("W_0", f"{r} x {q}"),
+            ("||W_0|| inside", span(inside)),
+            ("outside", span(self.outside)),
+        ]
 
 
 def zero_start(problem: coordinates.Minimal) -> Start:

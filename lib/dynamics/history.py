@@ -8,6 +8,7 @@ import numpy as np
 from lib import attention
 from lib.compiled import status
 from lib.dynamics.reduced import Raw, Reduced
+from lib.representation import Facts, counts, last, span
 
 CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
@@ -24,8 +25,8 @@ class Origin:
     u: np.ndarray
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Facts):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log
@@ -65,14 +66,35 @@ class History:
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     def weights(self, k: int) -> np.ndarray:
-        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside
-        them.
+        """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them.
+
+        A negative k counts from the last record. Raises IndexError for a record that is not there.
         """
-        return np.swapaxes(self._weights(slice(k, k + 1))[:, 0], 1, 2)
+        return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
     def head(self, k: int) -> np.ndarray:
-        """u at record k in minimal coordinates, (runs, r)."""
-        return self._head(slice(k, k + 1))[:, 0]
+        """u at record k in minimal coordinates, (runs, r); k as in `weights`."""
+        return self._head(self._record(k))[:, 0]
+
+    def _record(self, k):
+        """The slice of record k alone."""
+        count = len(self.iterations)
+        if not -count <= k < count:
+            raise IndexError(f"record k = {k} is not there: k runs from {-count} to {count - 1}")
+        return slice(k % count, k % count + 1)
+
+    def facts(self) -> list[tuple[str, str]]:
+        runs, records, n, others = self.margins.shape
+        return [
+            ("runs", str(runs)),
+            ("n", str(n)),
+            ("T", str(others + 1)),
+            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
+            ("ended", counts(self.status)),
+            ("last log(L - L*)", span(last(self.log_gap))),
+            ("||W||", span(last(self.norm))),
+            *((f"error to {of}", span(last(e))) for of, e in self.direction_error.items()),
+        ]
 
 
 def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targets) -> History:

@@ -6,7 +6,7 @@ Pairs m = (i, t) as everywhere: sample i, and the tokens t that it does not sele
 import numpy as np
 
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.dynamics.history import History
 
 

@@ -77,7 +77,7 @@ def ngd(
     With momentum beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t ("NGD-mom"; our form
     of it).
     """
-    return GradientRule(NGD, step_size, max_step, momentum, decay, joint)
+    return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 
 def polyak(max_step: float = inf) -> GradientRule:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.dynamics import rules
 from lib.dynamics.rules import GradientRule
@@ -101,11 +101,14 @@ def explore(setting: Setting) -> Trajectory:
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
     path = norm[:, None] * np.stack([along, np.sqrt(np.clip(1 - along**2, 0, None))], -1)  # (k, 2)
     opt_scores = -np.expm1(history.log_miss[0, kept])  # (k, n)
-    loss_gap, error = (
-        history.log_gap[0, kept] / np.log(10),
-        history.direction_error["W_mm"][0, kept],
+    return Trajectory(
+        setting=setting,
+        iterations=record[kept],
+        loss_gap=history.log_gap[0, kept] / np.log(10),
+        direction_error=history.direction_error["W_mm"][0, kept],
+        opt_scores=opt_scores,
+        path=path,
     )
-    return Trajectory(setting, record[kept], loss_gap, error, opt_scores, path)
 
 
 class Board:

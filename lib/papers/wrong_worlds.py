@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib.attention.coordinates import Minimal
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK, GradientRule, custom
 from lib.mirror.descent import MirrorRule

@@ -1,5 +1,4 @@
-"""The global minima of paper B's regularised population loss, distances to them, and the curvature
-around them.
+"""The global minima of paper B's regularised population loss, and distances to them.
 
 The minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R
 orthogonal}, where M Sigma^{1/2} = U D V^T. Two norms measure distance, both through the extended
@@ -14,12 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import expm
 
-from lib.regression.problem import (
-    Regression,
-    covariance_root,
-    population_gradients,
-    regulariser_gradients,
-)
+from lib.regression.problem import Regression, covariance_root
+from lib.representation import Facts, span
 
 NORMS = ("left", "left_right")
 
@@ -38,8 +33,8 @@ class Constants:
     smoothness: float
 
 
-@dataclass(frozen=True)
-class Manifold:
+@dataclass(frozen=True, repr=False)
+class Manifold(Facts):
     """The minima for covariance Sigma (d, d) and map M (k, d), of the population or estimated from
     samples.
 
@@ -56,6 +51,10 @@ class Manifold:
                 f"M has shape {self.M.shape}; it needs at least as many rows as columns"
             )
         covariance_root(self.Sigma, "Sigma")
+
+    def facts(self) -> list[tuple[str, str]]:
+        k, d = self.M.shape
+        return [("k", str(k)), ("d", str(d)), ("singular values", span(self.singular_values))]
 
     @cached_property
     def _root(self):
@@ -170,8 +169,8 @@ class Manifold:
 
         With sigma the singular values of M Sigma^{1/2} and lambda the eigenvalues of Sigma:
         "left_right"  radius^2 = 4/5 sigma_d, convexity sigma_d / 2, smoothness 5.3 sigma_1;
-        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min / 2,
-                      smoothness 4.64 sigma_1 lambda_max.
+        "left"        radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min
+                      / 2, smoothness 4.64 sigma_1 lambda_max.
         """
         check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
@@ -217,49 +216,6 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     Z = estimate(X, Y).point()
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
-
-
-def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
-    """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
-    A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
-    pairs = zip(
-        population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True
-    )
-    return np.concatenate([a + b for a, b in pairs], -2)
-
-
-def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the norm of that
-    name.
-    """
-    check_norm(norm)
-    k = len(manifold.M)
-    W = np.concatenate([gradient[..., :k, :], manifold._inverse_root @ gradient[..., k:, :]], -2)
-    return np.linalg.norm(W @ manifold._inverse_root if norm == "left_right" else W, axis=(-1, -2))
-
-
-def identity_5(problem: Regression, Z: np.ndarray, Z_pi: np.ndarray) -> np.ndarray:
-    """The right side of paper B's Eq. 5, equal to grad(L + R) for every Z_pi on the manifold:
-
-    1/2 Sbar (Z Sigma Z^T - Z_pi Sigma Z_pi^T) Sbar Z Sigma + 1/2 Sbar Zt Sigma Zt^T Sbar Z Sigma,
-    Zt = (A_pi; -B_pi).
-    """
-    Sbar, Sigma = extended(problem.Sigma, problem.k), problem.Sigma
-    Zt = mirrored(Z_pi, problem.k)
-    middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
-    return Sbar @ middle @ Sbar @ Z @ Sigma / 2
-
-
-def extended(Sigma: np.ndarray, k: int) -> np.ndarray:
-    """The extended covariance Sbar = diag(I_k, Sigma), (k + d, k + d)."""
-    Sbar = np.eye(k + len(Sigma))
-    Sbar[k:, k:] = Sigma
-    return Sbar
-
-
-def mirrored(Z: np.ndarray, k: int) -> np.ndarray:
-    """Zt = (A; -B) for Z = (A; B); on the manifold Zt^T Sbar Z = 0 (paper B, Eq. 6)."""
-    return np.concatenate([Z[..., :k, :], -Z[..., k:, :]], -2)
 
 
 def check_norm(norm: str) -> None:

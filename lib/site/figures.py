@@ -122,7 +122,7 @@ def _figure(place: Path, slug: str, entry: Entry | None) -> Figure:
     record, troubles = read_record.read(place / f"{slug}.json")
     if not (place / f"{slug}.png").exists():
         troubles.append(f"There is no picture figures/{place.name}/{slug}.png.")
-    return Figure(slug, place.name, record, entry, place, tuple(troubles))
+    return Figure(slug, place.name, record, entry, folder=place, troubles=tuple(troubles))
 
 
 def statements(shown: list[Figure]) -> list[dict]:

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.svm import cone, frobenius, lp
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled
@@ -107,7 +107,12 @@ def _solve(problem, delta, z, norm, shape):
             frobenius.solve(
                 K[run],
                 Constraints(
-                    problem, run, shape[1:], units.delta[run], units.z[run], units.stretch[run]
+                    problem,
+                    run,
+                    shape[1:],
+                    delta=units.delta[run],
+                    z=units.z[run],
+                    stretch=units.stretch[run],
                 ),
             )
             for run in range(len(K))

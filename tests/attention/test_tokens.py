@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, mirror
-from lib.attention import tokens
+from lib.attention import token_sets, tokens
 from lib.dynamics import rules
 from lib.seeds import stream
 
@@ -108,7 +108,7 @@ def with_entry(value):
 )
 def test_bad_input_is_named(change, message):
     with pytest.raises(ValueError, match=message):
-        tokens.token_set(**{"X": X, "y": y, "u": u, **change})
+        token_sets.token_set(**{"X": X, "y": y, "u": u, **change})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_bad_input_is_named(change, message):
     ],
 )
 def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(change, message):
-    data = tokens.token_set(**{"X": X, "y": y, "u": u, "opt": np.zeros(3, int), **change})
+    data = token_sets.token_set(**{"X": X, "y": y, "u": u, "opt": np.zeros(3, int), **change})
     for train in (dynamics.train, mirror.train):
         rule = rules.gd(0.1) if train is dynamics.train else mirror.MirrorRule(2.0)
         with pytest.raises(ValueError, match=message):
@@ -131,7 +131,7 @@ def test_a_tie_for_the_opt_token_is_refused():
     repeated = X.copy()
     repeated[1, 2] = repeated[1, 0]
     with pytest.raises(ValueError, match="sample 1 of run 0 has a tie"):
-        tokens.token_set(repeated, y, u=y[1] * 10 * repeated[1, 0])
+        token_sets.token_set(repeated, y, u=y[1] * 10 * repeated[1, 0])
 
 
 IMPOSSIBLE = {
@@ -152,13 +152,6 @@ IMPOSSIBLE = {
 def test_generators_refuse_impossible_settings(message):
     with pytest.raises(ValueError, match=message):
         IMPOSSIBLE[message]()
-
-
-def test_repr_says_sizes_and_norms_and_no_arrays():
-    shown = repr(tokens.class_mean_tokens(0, n=6, T=4, d=30, signal=2.5))
-    assert shown == (
-        "TokenSet(runs=1, n=6, T=4, d=30, d_z=30; largest ||x|| = 2.5, ||u|| = 1 ... 1)"
-    )
 
 
 def test_weights_are_the_softmax_of_the_logits_at_any_size():

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import torch
 
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 
 
 class Model:

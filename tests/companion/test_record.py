@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files, provenance
-from lib.companion import claims, record
+from lib.companion import claims, record, reproduction
 
 
 @pytest.fixture(autouse=True)
@@ -336,17 +336,17 @@ def numbers(**values):
 )
 def test_compare_uses_the_committed_tolerance(new, reproduced):
     old = numbers(slope=(1.0, 0.1 + 1e-12))
-    differences = record.compare(numbers(slope=(new, 99.0)), old)
+    differences = reproduction.compare(numbers(slope=(new, 99.0)), old)
     assert differences == (
-        [] if reproduced else [record.Difference("slope", new, 1.0, 0.1 + 1e-12)]
+        [] if reproduced else [reproduction.Difference("slope", new, 1.0, 0.1 + 1e-12)]
     )
 
 
 def test_compare_names_a_number_that_is_gone_and_accepts_one_without_value():
     lost = (None, 0.0)
-    gone = record.compare(numbers(), numbers(slope=(1.0, 0.1), lost=lost))
+    gone = reproduction.compare(numbers(), numbers(slope=(1.0, 0.1), lost=lost))
     assert [difference.name for difference in gone] == ["slope", "lost"]
-    assert record.compare(numbers(lost=lost, more=(1.0, 0.0)), numbers(lost=lost)) == []
+    assert reproduction.compare(numbers(lost=lost, more=(1.0, 0.0)), numbers(lost=lost)) == []
 
 
 def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib import dynamics, mirror, svm
 from lib.ambient import kernel, rows
-from lib.attention import tokens
+from lib.attention import token_sets, tokens
 from lib.compiled.status import DIVERGED
 from lib.dynamics import rules
 from lib.mirror import geometry
@@ -155,7 +155,7 @@ def test_step_size_too_large_is_reported_with_its_iteration():
 
 
 def test_a_run_without_gradient_stalls():
-    still = tokens.TokenSet(
+    still = token_sets.TokenSet(
         DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt
     )  # v = 0: the loss does not see W
     found = mirror.train(still, mirror.MirrorRule(3), 10, START)
@@ -193,7 +193,7 @@ def test_equal_softmax_maxima_are_refused():
 
 def test_infeasible_selection_names_its_certificate():
     data = section5.joint_instance()
-    inner = tokens.token_set(
+    inner = token_sets.token_set(
         [[[-1.0], [0.0], [1.0]]], [1], opt=[1]
     )  # the middle of three points on a line
     with pytest.raises(svm.Infeasible, match="Select other tokens"):

@@ -88,6 +88,11 @@ ATTENTION = [
         ("(unit**p).sum(-1) ** (1 / p)", "(unit**p).sum(-1) ** p"),
     ),
     *_of(
+        "attention/token_sets",
+        "attention/test_tokens",
+        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
+    ),
+    *_of(
         "attention/tokens",
         "attention/test_tokens",
         (
@@ -98,8 +103,8 @@ ATTENTION = [
         ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
-            "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
-            "labels.integers(0, T, n)\n    X[np.arange(n), opt] = ",
+            "labels.integers(1, T, n)\n        X[np.arange(n), opt] = ",
+            "labels.integers(0, T, n)\n        X[np.arange(n), opt] = ",
         ),
         ("np.where(y[:, None] > 0, plus, minus)", "np.where(y[:, None] < 0, plus, minus)"),
         ("scores[np.arange(n), opt] = y\n", "scores[np.arange(n), opt] = 1\n"),
@@ -113,7 +118,6 @@ ATTENTION = [
             "return a / np.linalg.norm(a, axis=-1, keepdims=True)",
             "return a / np.linalg.norm(a, axis=0, keepdims=True)",
         ),
-        ("return scores.argmax(-1)", "return scores.argmin(-1)"),
         ("X[np.arange(n), opt] *= signal", "X[np.arange(n), opt] += signal"),
     ),
 ]
@@ -371,6 +375,13 @@ REGRESSION = [
         "regression/test_problem",
         ("return self.k * self.noise**2 / 2", "return self.d * self.noise**2 / 2"),
         ("return 0.5 / math.sqrt(self.singular_values[0])", "return 0.5 / self.singular_values[0]"),
+        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
+        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
+        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
+    ),
+    *_of(
+        "regression/losses",
+        "regression/test_problem",
         ("return (E * E).sum((-1, -2)) / 2", "return (E * E).sum((-1, -2))"),
         ("return E @ root @ B @ Sigma, root", "return E @ root @ B, root"),
         (
@@ -378,12 +389,13 @@ REGRESSION = [
             "return ((Sigma @ G) * (Sigma @ G)).sum((-1, -2)) / 8",
         ),
         ("-Sigma @ B @ SGS / 2", "Sigma @ B @ SGS / 2"),
+    ),
+    *_of(
+        "regression/empirical",
+        "regression/test_problem",
         ("- c * (v * c).sum(-1, keepdim=True)", "- v * (v * c).sum(-1, keepdim=True)"),
         ("E -= E.amax(-1, keepdim=True)", "E -= 0"),
         ("error = c @ A.mT - labels", "error = c @ A.mT + labels"),
-        ("return (vectors * np.sqrt(values)) @ vectors.T", "return (vectors * values) @ vectors.T"),
-        ("Sigma = (1 - floor) * (S + S.T) / 2", "Sigma = floor * (S + S.T) / 2"),
-        ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
     ),
     *_of(
         "regression/kernel",
@@ -408,11 +420,29 @@ REGRESSION = [
             "diverged[(gone.cpu()) & (diverged < 0)] = t + 1",
             "diverged[(gone.cpu()) & (diverged < 0)] = t",
         ),
+    ),
+    *_of(
+        "regression/rules",
+        "regression/test_descent",
+        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/gradient_sources",
+        "regression/test_descent",
         ("batch, replace=False", "batch, replace=True"),
-        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
         ("(u * u).sum(1, keepdim=True) / 2", "(u * u).sum(1, keepdim=True)"),
         ("change += delta @ root @ A.T @ A @ root", "change += 0 * delta @ root @ A.T @ A @ root"),
-        ("regularised: bool = True", "regularised: bool = False"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_descent",
+        ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
+    ),
+    *_of(
+        "regression/curvature",
+        "regression/test_problem",
+        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
+        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
     ),
     *_of(
         "regression/manifold",
@@ -423,8 +453,6 @@ REGRESSION = [
         ("np.sqrt(4 * smallest * low / 9) / high", "3 * np.sqrt(4 * smallest * low / 9) / high"),
         ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
         ("smallest * low / 2", "smallest * low * 2"),
-        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
-        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
         ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
         ("W @ self._root if norm", "W @ self._inverse_root if norm"),
     ),

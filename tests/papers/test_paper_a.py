@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
 from lib.papers.a import (
@@ -283,7 +283,7 @@ def test_lemma11_and_14_can_fail():
 def test_head_svm_of_inseparable_opt_tokens_is_infeasible():
     X = np.repeat(np.eye(3)[None, :2], 2, 0)  # two samples with the same tokens and opposite labels
     with pytest.raises(svm.Infeasible, match="head SVM"):
-        svm.head_svm(tokens.token_set(X, np.array([1.0, -1.0]), opt=np.array([1, 1])))
+        svm.head_svm(token_sets.token_set(X, np.array([1.0, -1.0]), opt=np.array([1, 1])))
 
 
 def test_repeated_token_keeps_assumption_2_at_every_step():

@@ -75,7 +75,7 @@ def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
 
 
 def test_ablation_has_all_eight_and_knows_its_effects():
-    data = experiments.experiment(range(2), 2, 4, 50, 0.2, 0.045, 0.35, 1.0)
+    data = experiments.experiment(range(2), 50, 1.0, d=2, k=4, signal=0.2, noise=0.045, floor=0.35)
     rules, starts = experiments.ablation(data, 0.1)
     assert (
         len(rules) == 8

@@ -125,7 +125,7 @@ def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemmas_28_and_29(p):
     of = FOUND[p]
-    history = rates.from_cone(of, 0.02, 10, 4000, 0.05)[0]
+    history = rates.from_cone(of, rates.Edge(0.02, 10), 4000, 0.05)[0]
     divergence = history.divergence(of.solution.W)
     assert all(holds(rates.lemma29(history, divergence)[:1]))
     assert not all(holds(rates.lemma29(history, divergence[:, ::-1])))

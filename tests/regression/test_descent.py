@@ -4,7 +4,7 @@ import torch
 from pytorch_optimizer import SOAP
 
 from lib import regression, seeds
-from lib.regression import descent, manifold
+from lib.regression import manifold, rules
 
 PROBLEM = regression.random_regression(3, d=3, k=4)
 SPACE = manifold.of(PROBLEM)
@@ -25,10 +25,10 @@ def covariances(X):
 
 
 RULES = {
-    "left": descent.PreconditionedRule(0.1),
-    "left_right": descent.PreconditionedRule(0.1, "left_right"),
-    "none": descent.PreconditionedRule(0.1, "none"),
-    "sgd": descent.sgd(0.1),
+    "left": regression.PreconditionedRule(0.1),
+    "left_right": regression.PreconditionedRule(0.1, "left_right"),
+    "none": regression.PreconditionedRule(0.1, "none"),
+    "sgd": regression.sgd(0.1),
 }
 
 
@@ -36,8 +36,8 @@ RULES = {
 def test_descent_equals_the_plain_loop(name):
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
-    source = descent.minibatches(X, Y, 16, range(2))
-    history = descent.descend(source, RULES, dict.fromkeys(RULES, start), Sigma, 12, [0, 5, 12])[
+    source = regression.minibatches(X, Y, 16, range(2))
+    history = regression.descend(source, RULES, dict.fromkeys(RULES, start), Sigma, 12, [0, 5, 12])[
         name
     ]
     rule = RULES[name]
@@ -69,12 +69,12 @@ def test_library_optimisers_see_the_same_minibatches():
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
     library = {
-        "torch SGD": descent.Library(lambda parameters: torch.optim.SGD(parameters, lr=0.1)),
-        "sgd": descent.sgd(0.1),
-        "SOAP": descent.Library(lambda parameters: SOAP(parameters, lr=0.01, weight_decay=0.0)),
+        "torch SGD": regression.Library(lambda parameters: torch.optim.SGD(parameters, lr=0.1)),
+        "sgd": regression.sgd(0.1),
+        "SOAP": regression.Library(lambda parameters: SOAP(parameters, lr=0.01, weight_decay=0.0)),
     }
-    source = descent.minibatches(X, Y, 16, range(2))
-    history = descent.descend(source, library, dict.fromkeys(library, start), Sigma, 10, [0, 10])
+    source = regression.minibatches(X, Y, 16, range(2))
+    history = regression.descend(source, library, dict.fromkeys(library, start), Sigma, 10, [0, 10])
     np.testing.assert_allclose(history["torch SGD"].B, history["sgd"].B, rtol=1e-12)
     assert np.abs(history["SOAP"].B[:, 1] - start[1]).max() > 1e-3
     assert (history["SOAP"].diverged == -1).all()
@@ -84,8 +84,8 @@ def test_the_same_seed_repeats_to_the_bit():
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
     first, again = (
-        descent.descend(
-            descent.minibatches(X, Y, 16, range(2)),
+        regression.descend(
+            regression.minibatches(X, Y, 16, range(2)),
             RULES,
             dict.fromkeys(RULES, start),
             Sigma,
@@ -98,22 +98,22 @@ def test_the_same_seed_repeats_to_the_bit():
         np.testing.assert_array_equal(first[name].B, again[name].B)
 
 
-@pytest.mark.parametrize("preconditioner", descent.PRECONDITIONERS)
+@pytest.mark.parametrize("preconditioner", rules.PRECONDITIONERS)
 def test_population_descent_is_geometric_at_the_linearised_rate(preconditioner):
-    rates, directions = descent.modes(PROBLEM, preconditioner)
+    rates, directions = regression.modes(PROBLEM, preconditioner)
     assert len(rates) == 7 * 3 - 3 and rates[0] > 0
     if preconditioner == "left_right":  # k > d: the slowest mode is sigma_d, the fastest 2 sigma_1
         np.testing.assert_allclose(
             rates[[0, -1]], PROBLEM.singular_values[[-1, 0]] * [1, 2], rtol=1e-6
         )
     step = 0.5 / rates[-1]
-    rule = {"own": descent.PreconditionedRule(step, preconditioner)}
+    rule = {"own": regression.PreconditionedRule(step, preconditioner)}
     record = np.array([0, 20])
     start = SPACE.point() + 1e-5 * directions[0]
-    history = descent.descend(
-        descent.population(PROBLEM), rule, {"own": (start[None, :4], start[None, 4:])}, PROBLEM.Sigma[None],
-        record[-1], record,
-    )["own"]  # fmt: skip
+    starts = {"own": (start[None, :4], start[None, 4:])}
+    source = regression.population(PROBLEM)
+    descended = regression.descend(source, rule, starts, PROBLEM.Sigma[None], record[-1], record)
+    history = descended["own"]
     excess = history.excess([PROBLEM])[0]
     np.testing.assert_allclose(
         np.log(excess[1] / excess[0]) / 40, np.log1p(-step * rates[0]), rtol=1e-3
@@ -124,7 +124,7 @@ def test_population_descent_is_geometric_at_the_linearised_rate(preconditioner):
 def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
     Z = SPACE.point() + 0.2 * np.random.default_rng(1).standard_normal((7, 3))
     A, B = (torch.from_numpy(part)[None, None] for part in (Z[:4], Z[4:]))
-    source = descent.oracle(PROBLEM, n, 200, [0])
+    source = regression.oracle(PROBLEM, n, 200, [0])
     ours = [torch.cat([part[0, 0] for part in source(t, A, B)]).numpy() for t in range(200)]
     rng = np.random.default_rng(2)
     fresh = [
@@ -138,9 +138,9 @@ def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
 def test_divergence_stops_the_run_and_names_its_iteration():
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
-    rules = {"wild": descent.sgd(1e4), "tame": descent.sgd(0.1)}
-    source = descent.minibatches(X, Y, 16, range(2))
-    history = descent.descend(source, rules, dict.fromkeys(rules, start), Sigma, 50, [0, 50])
+    rules = {"wild": regression.sgd(1e4), "tame": regression.sgd(0.1)}
+    source = regression.minibatches(X, Y, 16, range(2))
+    history = regression.descend(source, rules, dict.fromkeys(rules, start), Sigma, 50, [0, 50])
     assert (history["wild"].diverged > 0).all() and (history["wild"].diverged < 50).all()
     assert (
         np.isnan(history["wild"].A[:, 1]).all()
@@ -153,19 +153,19 @@ def test_bad_input_is_refused():
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
     with pytest.raises(ValueError, match="batch is 41"):
-        descent.minibatches(X, Y, 41, range(2))
+        regression.minibatches(X, Y, 41, range(2))
     with pytest.raises(ValueError, match="preconditioner"):
-        descent.PreconditionedRule(0.1, "right")
+        regression.PreconditionedRule(0.1, "right")
     with pytest.raises(ValueError, match="preconditioner"):
-        descent.modes(PROBLEM, "right")
+        regression.modes(PROBLEM, "right")
     with pytest.raises(ValueError, match="step_size"):
-        descent.PreconditionedRule(float("nan"))
+        regression.PreconditionedRule(float("nan"))
     with pytest.raises(ValueError, match="draws"):
-        descent.oracle(PROBLEM, 0, 10, [0])
-    source, starts = descent.minibatches(X, Y, 4, range(2)), dict.fromkeys(RULES, start)
+        regression.oracle(PROBLEM, 0, 10, [0])
+    source, starts = regression.minibatches(X, Y, 4, range(2)), dict.fromkeys(RULES, start)
     with pytest.raises(ValueError, match="record"):
-        descent.descend(source, RULES, starts, Sigma, 10, [0, 11])
+        regression.descend(source, RULES, starts, Sigma, 10, [0, 11])
     with pytest.raises(ValueError, match="starts lacks"):
-        descent.descend(source, RULES, {}, Sigma, 10, [0])
+        regression.descend(source, RULES, {}, Sigma, 10, [0])
     with pytest.raises(ValueError, match="covariance is singular"):
-        descent.descend(source, RULES, starts, np.zeros_like(Sigma), 10, [0])
+        regression.descend(source, RULES, starts, np.zeros_like(Sigma), 10, [0])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from lib import regression
-from lib.regression import kernel, manifold, problem
+from lib.regression import curvature, empirical, kernel, manifold
 
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
@@ -101,19 +101,10 @@ def test_chunks_and_threads_do_not_matter(monkeypatch):
     monkeypatch.setattr(kernel, "PARALLEL", 0)
     for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    monkeypatch.setattr(problem, "BLOCK", 1)
+    monkeypatch.setattr(empirical, "BLOCK", 1)
     tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
     for ours, theirs in zip(regression.empirical_gradients(*tensors), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=EXACT)
-
-
-def test_prediction_is_the_softmax_average_and_tends_to_its_population_limit():
-    A, B = layer(6, scale=0.3)
-    X, _ = PROBLEM.sample(400, np.random.default_rng(7))
-    query = X[:2]
-    weights = np.exp(query @ B @ X.T)
-    expected = (weights / weights.sum(1, keepdims=True)) @ X @ A.T
-    np.testing.assert_allclose(regression.predict(query, X, A, B), expected, atol=EXACT)
 
 
 def test_ratio_identity_by_monte_carlo():
@@ -177,7 +168,7 @@ def test_every_point_of_the_manifold_is_a_global_minimum(seed):
     assert regression.regulariser(PROBLEM.Sigma, A, B) < EXACT
     np.testing.assert_allclose(A @ PROBLEM.Sigma @ B.T, PROBLEM.M, atol=EXACT)
     np.testing.assert_allclose(A.T @ A, B.T @ PROBLEM.Sigma @ B, atol=EXACT)
-    np.testing.assert_allclose(manifold.gradient(PROBLEM, Z), 0, atol=EXACT)
+    np.testing.assert_allclose(curvature.gradient(PROBLEM, Z), 0, atol=EXACT)
 
 
 @settings(max_examples=25, deadline=None)
@@ -185,11 +176,11 @@ def test_every_point_of_the_manifold_is_a_global_minimum(seed):
 def test_gradient_identities_5_and_6(seed):
     Z = joined(*layer(seed, scale=1.0))
     Z_pi = SPACE.point(ortho_group.rvs(3, random_state=seed))
-    gradient = manifold.gradient(PROBLEM, Z)
+    gradient = curvature.gradient(PROBLEM, Z)
     np.testing.assert_allclose(
-        manifold.identity_5(PROBLEM, Z, Z_pi), gradient, atol=EXACT * np.abs(gradient).max()
+        curvature.identity_5(PROBLEM, Z, Z_pi), gradient, atol=EXACT * np.abs(gradient).max()
     )
-    product = manifold.mirrored(Z_pi, 5).T @ manifold.extended(PROBLEM.Sigma, 5) @ Z_pi
+    product = curvature.mirrored(Z_pi, 5).T @ curvature.extended(PROBLEM.Sigma, 5) @ Z_pi
     np.testing.assert_allclose(product, 0, atol=EXACT)
 
 
@@ -201,7 +192,7 @@ def test_projection_is_nearest_and_symmetric(norm, seed):
     Z = SPACE.point(ortho_group.rvs(3, random_state=seed)) + 0.05 * rng.standard_normal((8, 3))
     Z_pi = SPACE.project(Z, norm)
     Delta = Z - Z_pi
-    product = Z_pi.T @ manifold.extended(PROBLEM.Sigma, 5) @ Delta
+    product = Z_pi.T @ curvature.extended(PROBLEM.Sigma, 5) @ Delta
     if norm == "left":
         product = PROBLEM.Sigma @ product
     np.testing.assert_allclose(product, product.T, atol=EXACT)  # Lemma 1
@@ -219,10 +210,10 @@ def test_one_point_convexity_and_smoothness_near_the_manifold(norm, seed, fracti
     constants = SPACE.constants(norm)
     direction = np.random.default_rng(seed).standard_normal((8, 3))
     Z = SPACE.point() + fraction * constants.radius * direction / SPACE.norm(direction, norm)
-    Delta, gradient = Z - SPACE.project(Z, norm), manifold.gradient(PROBLEM, Z)
+    Delta, gradient = Z - SPACE.project(Z, norm), curvature.gradient(PROBLEM, Z)
     length = SPACE.norm(Delta, norm)
     assert (gradient * Delta).sum() >= constants.convexity * length**2
-    assert manifold.dual_norm(SPACE, gradient, norm) <= constants.smoothness * length
+    assert curvature.dual_norm(SPACE, gradient, norm) <= constants.smoothness * length
     value = regression.excess_loss(PROBLEM, Z[:5], Z[5:]) + regression.regulariser(
         PROBLEM.Sigma, Z[:5], Z[5:]
     )
@@ -231,7 +222,7 @@ def test_one_point_convexity_and_smoothness_near_the_manifold(norm, seed, fracti
 
 def test_extended_covariance_gives_the_norms():
     Z = joined(*layer(12))
-    Sbar = manifold.extended(PROBLEM.Sigma, 5)
+    Sbar = curvature.extended(PROBLEM.Sigma, 5)
     np.testing.assert_allclose(SPACE.norm(Z, "left") ** 2, np.trace(Z.T @ Sbar @ Z), rtol=EXACT)
     np.testing.assert_allclose(
         SPACE.norm(Z, "left_right") ** 2, np.trace(Z.T @ Sbar @ Z @ PROBLEM.Sigma), rtol=EXACT

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from lib import svm
-from lib.attention import tokens
+from lib.attention import token_sets
 
 NORMS = ("frobenius", 1, 1.5, 1.75, 3, 5, np.inf, "nuclear", "spectral")
 FEASIBLE, INFEASIBLE = 1e-6, 1e-9
@@ -94,7 +94,9 @@ def instance(seed):
     kind(rng, X, z)
     return (
         kind,
-        tokens.TokenSet(X[None], np.ones((1, n)), z[None], np.zeros((1, d)), np.zeros((1, n), int)),
+        token_sets.TokenSet(
+            X[None], np.ones((1, n)), z[None], np.zeros((1, d)), np.zeros((1, n), int)
+        ),
         norm,
     )
 

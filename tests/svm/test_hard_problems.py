@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib import svm
-from lib.attention import tokens
+from lib.attention import token_sets, tokens
 from lib.svm import frobenius
 from tests.svm import fuzz
 
@@ -20,7 +20,7 @@ def drawn(seed, n=3, T=4, d=5):
 
 
 def token_set(X, z):
-    return tokens.token_set(X, np.ones(len(X)), z=z, opt=np.zeros(len(X), int))
+    return token_sets.token_set(X, np.ones(len(X)), z=z, opt=np.zeros(len(X), int))
 
 
 def check_in_80_bits(data, solution):
@@ -190,7 +190,7 @@ def test_feasible_keeps_the_runs_with_a_solution():
     flat = X.copy()
     flat[0, 0] = (flat[0, 1] + flat[0, 3]) / 2
     both = [np.stack(pair) for pair in ((X, flat, X + 1), (z, z, 2 * z))]
-    data = tokens.token_set(both[0], np.ones((3, 3)), z=both[1], opt=np.zeros((3, 3), int))
+    data = token_sets.token_set(both[0], np.ones((3, 3)), z=both[1], opt=np.zeros((3, 3), int))
     kept = svm.feasible(data)
     np.testing.assert_array_equal(kept.X, data.X[[0, 2]])
     np.testing.assert_array_equal(kept.z, data.z[[0, 2]])

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from lib import svm
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, token_sets, tokens
 from lib.svm import frobenius, lp
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
@@ -147,7 +147,7 @@ def test_rotating_tokens_and_queries_rotates_the_solution(norm, seed):
     data = tokens.unit_tokens(seed)
     rng = np.random.default_rng(seed)
     R, Q = (np.linalg.qr(rng.standard_normal((10, 10)))[0] for _ in range(2))
-    turned = tokens.TokenSet(data.X @ R.T, data.y, data.z @ Q.T, data.u @ R.T, data.opt)
+    turned = token_sets.TokenSet(data.X @ R.T, data.y, data.z @ Q.T, data.u @ R.T, data.opt)
     before, after = svm.token_svm(data, norm=norm), svm.token_svm(turned, norm=norm)
     assert after.objective[0] == pytest.approx(before.objective[0], rel=1e-8)
     if norm == "frobenius":
@@ -193,7 +193,7 @@ def test_dependent_constraints_are_solved(norm, case):
         X = X[:1]
     elif case == "same sample twice":
         X[1] = X[0]
-    data = tokens.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
+    data = token_sets.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
     if case == "two-token repeated":
         data = tokens.two_token_gaussian(0, n=3, T=4, d=12)
     check_certificate(data, norm, svm.token_svm(data, norm=norm))
@@ -203,7 +203,7 @@ def test_dependent_constraints_are_solved(norm, case):
 @pytest.mark.parametrize("norm", NORMS)
 def test_units_of_the_tokens_do_not_matter(norm, scale):
     data = tokens.unit_tokens(1, n=3, T=4, d=4)
-    scaled = tokens.TokenSet(scale * data.X, data.y, data.z, data.u, data.opt)
+    scaled = token_sets.TokenSet(scale * data.X, data.y, data.z, data.u, data.opt)
     pair = svm.token_svm(data, norm=norm), svm.token_svm(scaled, norm=norm)
     assert pair[1].objective[0] * scale == pytest.approx(pair[0].objective[0], rel=1e-7)
 
@@ -213,7 +213,7 @@ def between_others():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3, 4, 5))
     X[0, 0] = (X[0, 1] + X[0, 3]) / 2
-    return tokens.token_set(X, [1, 1, -1], z=rng.standard_normal((3, 5)), opt=[0, 0, 0])
+    return token_sets.token_set(X, [1, 1, -1], z=rng.standard_normal((3, 5)), opt=[0, 0, 0])
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -238,7 +238,7 @@ def test_too_many_constraints_are_infeasible(n, d, seed):
     with pytest.raises(svm.Infeasible) as caught:
         svm.token_svm(data, selected=np.zeros((1, n), int))
     proof = caught.value.certificate
-    data = tokens.TokenSet(data.X, data.y, data.z, data.u, np.zeros((1, n), int))
+    data = token_sets.TokenSet(data.X, data.y, data.z, data.u, np.zeros((1, n), int))
     terms = [proof[i, pair] * a for i, pair, a in constraints_of(data)]
     assert (proof >= 0).all() and proof.sum() == pytest.approx(1, abs=1e-12)
     assert np.abs(sum(terms)).max() < 1e-10 * max(np.abs(term).max() for term in terms)
@@ -250,7 +250,7 @@ def test_feasibility_agrees_with_linear_programming():
     for seed in range(150):  # sizes around the point where selections stop being separable
         n, T, d = rng.integers(1, 9), rng.integers(2, 9), rng.integers(1, 7)
         drawn = tokens.unit_tokens(seed, n=n, T=T, d=d)
-        data = tokens.TokenSet(drawn.X, drawn.y, drawn.z, drawn.u, rng.integers(0, T, (1, n)))
+        data = token_sets.TokenSet(drawn.X, drawn.y, drawn.z, drawn.u, rng.integers(0, T, (1, n)))
         rows = np.array([a.ravel() for _, _, a in constraints_of(data)])
         program = linprog(
             np.zeros(d * d),
@@ -275,13 +275,13 @@ def test_a_token_equal_to_the_selected_one_is_its_own_proof():
     X = np.random.default_rng(0).standard_normal((2, 3, 4))
     X[1, 2] = X[1, 0]
     with pytest.raises(svm.Infeasible) as caught:
-        svm.token_svm(tokens.token_set(X, [1, 1], opt=[0, 0]))
+        svm.token_svm(token_sets.token_set(X, [1, 1], opt=[0, 0]))
     np.testing.assert_allclose(caught.value.certificate, [[0, 0], [0, 1]], atol=1e-12)
 
 
 def test_infeasible_run_is_named():
     good, bad = tokens.unit_tokens(0, n=3, T=4, d=5), between_others()
-    both = tokens.TokenSet(
+    both = token_sets.TokenSet(
         *(np.concatenate([getattr(s, name) for s in (good, bad)]) for name in "X y z u opt".split())
     )
     with pytest.raises(svm.Infeasible, match="run 1") as caught:
@@ -309,7 +309,7 @@ def test_head_against_its_primal_and_certificate(p):
 
 
 def test_head_of_orthonormal_tokens_in_closed_form():
-    data = tokens.token_set(np.eye(6).reshape(3, 2, 6), [1, -1, 1], opt=[1, 0, 1])
+    data = token_sets.token_set(np.eye(6).reshape(3, 2, 6), [1, -1, 1], opt=[1, 0, 1])
     for p in (2, 1.5, 3):
         solution = svm.head_svm(data, p=p)
         np.testing.assert_allclose(solution.value[0], [0, 1, -1, 0, 0, 1], atol=1e-6)
@@ -317,7 +317,7 @@ def test_head_of_orthonormal_tokens_in_closed_form():
 
 
 def test_head_infeasible_with_a_proof():
-    data = tokens.token_set(np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0])
+    data = token_sets.token_set(np.ones((2, 2, 3)) * [[[1], [2]], [[3], [4]]], [1, -1], opt=[0, 0])
     with pytest.raises(svm.Infeasible, match=r"head SVM of run 0.*\(sample 1\)") as caught:
         svm.head_svm(data, p=1.5)
     proof = caught.value.certificate

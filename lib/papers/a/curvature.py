@@ -9,7 +9,7 @@ of size n(2T-1), whatever the dimension.
 import numpy as np
 
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import bound_on_tokens, furthest

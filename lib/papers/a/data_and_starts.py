@@ -10,7 +10,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import Start
 from lib.papers.a.fixed_head import FLOAT, bound_on_tokens

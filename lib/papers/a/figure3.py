@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.history import History
 from lib.papers.a.joint_training import head_margin, loss_ratio

@@ -8,7 +8,7 @@ the largest norm of a token or query. Where several runs enter, a claim speaks o
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.dynamics.history import History
 from lib.papers.fits import exponent, fitted_slope

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.papers.fits import fitted_slope
 from lib.seeds import stream

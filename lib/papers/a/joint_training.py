@@ -11,7 +11,7 @@ import numpy as np
 
 from lib import attention
 from lib.attention.coordinates import Minimal
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import FLOAT, furthest

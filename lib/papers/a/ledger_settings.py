@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from lib import dynamics, svm
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, token_sets, tokens
 from lib.dynamics import rules
 from lib.dynamics.history import History
 from lib.papers.a import data_and_starts, fixed_head
@@ -127,7 +127,7 @@ def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") ->
 class Joint:
     """Joint training: data in minimal coordinates, the two end points, histories by decay p."""
 
-    data: tokens.TokenSet
+    data: token_sets.TokenSet
     attention: Target
     head: Target
     by_decay: dict[float, History]

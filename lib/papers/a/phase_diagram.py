@@ -9,7 +9,8 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet, class_mean_tokens
+from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import class_mean_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.rules import GradientRule
 from lib.papers.a.fixed_head import reached

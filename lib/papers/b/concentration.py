@@ -11,8 +11,7 @@ from scipy.linalg import expm
 from scipy.optimize import minimize
 
 from lib import seeds
-from lib.regression import manifold
-from lib.regression.problem import Regression, regulariser_gradients
+from lib.regression import Regression, manifold, regulariser_gradients
 
 
 def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:

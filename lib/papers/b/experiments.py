@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from lib import regression, seeds
-from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule
+from lib.regression import manifold
 from lib.regression.problem import Regression
+from lib.regression.rules import PreconditionedRule
 
 Start = tuple[np.ndarray, np.ndarray]
 
@@ -33,27 +33,22 @@ class Experiment:
     random: Start
 
 
-def experiment(
-    of_seeds: Sequence[int],
-    d: int,
-    k: int,
-    n: int,
-    signal: float,
-    noise: float,
-    floor: float,
-    start_std: float,
-) -> Experiment:
+def experiment(of_seeds: Sequence[int], n: int, start_std: float, **problem: float) -> Experiment:
     """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for
-    every seed.
+    every seed. `problem` are the arguments of `random_regression` but the seed.
     """
-    problems = [regression.random_regression(seed, d, k, signal, noise, floor) for seed in of_seeds]
+    problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
     X, Y = _stacked(
         p.sample(n, seeds.stream(seed, "labels"))
         for p, seed in zip(problems, of_seeds, strict=True)
     )
     spectral = _stacked(manifold.spectral_start(x, y) for x, y in zip(X, Y, strict=True))
-    random = _stacked(regression.gaussian_start(seed, d, k, start_std) for seed in of_seeds)
-    return Experiment(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
+    random = _stacked(
+        regression.gaussian_start(seed, p.d, p.k, start_std)
+        for p, seed in zip(problems, of_seeds, strict=True)
+    )
+    covariance = X.swapaxes(1, 2) @ X / n
+    return Experiment(problems, X, Y, covariance, spectral=spectral, random=random)
 
 
 def _stacked(pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -107,11 +102,11 @@ def optimisers() -> dict[str, Callable]:
 
     return {
         "Algorithm 1": PreconditionedRule,
-        "SGD": descent.sgd,
-        "Adam": descent.library(torch.optim.Adam),
-        "Muon": descent.library(torch.optim.Muon, weight_decay=0.0),
-        "SOAP": descent.library(SOAP, weight_decay=0.0),
-        "Shampoo": descent.library(Shampoo, preconditioning_compute_steps=10),
+        "SGD": regression.sgd,
+        "Adam": regression.library(torch.optim.Adam),
+        "Muon": regression.library(torch.optim.Muon, weight_decay=0.0),
+        "SOAP": regression.library(SOAP, weight_decay=0.0),
+        "Shampoo": regression.library(Shampoo, preconditioning_compute_steps=10),
     }
 
 
@@ -138,8 +133,8 @@ def conditioning(
     for floor in floors:
         data = build(floor)
         numbers.append([np.linalg.cond(problem.Sigma) for problem in data.problems])
-        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = descent.descend(
+        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = regression.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )
         for name, history in histories.items():
@@ -166,8 +161,8 @@ def tune(
     record = np.arange(0, steps + 1, 10)
     for name, make in makers.items():
         rules = {step: make(step) for step in grid}
-        source = descent.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = descent.descend(
+        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
+        histories = regression.descend(
             source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
         )
         scores = {}

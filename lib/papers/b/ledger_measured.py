@@ -8,9 +8,9 @@ import numpy as np
 from lib import regression, seeds
 from lib.companion.claims import Claim
 from lib.papers.b import concentration, measurements, theorems
-from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule
+from lib.regression import curvature, manifold
 from lib.regression.problem import Regression
+from lib.regression.rules import PreconditionedRule
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def sample_curvatures(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
     for r in range(40):
         rng = seeds.stream(r, "draws")
         Z = space.point() + 0.02 * rng.standard_normal((k + of.d, of.d))
-        Delta, gradient = Z - space.project(Z), manifold.gradient(of, Z)
+        Delta, gradient = Z - space.project(Z), curvature.gradient(of, Z)
         for j, n in enumerate(ns):
             X, _ = of.sample(n, rng)
             step = gradient.copy()
@@ -110,7 +110,7 @@ def algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
     minima, (draws, sizes) each.
     """
     of, excess, distance = problem(sizes), [], []
-    rates, _ = descent.modes(of)
+    rates, _ = regression.modes(of)
     rule, record = PreconditionedRule(1 / rates[-1]), np.arange(sizes.oracle_steps + 1)
     each = range(sizes.draws)
     for n in (50, 200, 800):
@@ -118,8 +118,8 @@ def algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         starts = [manifold.spectral_start(X, Y) for X, Y in drawn]
         start = tuple(np.stack(part) for part in zip(*starts, strict=True))
         covariance = np.stack([X.T @ X / n for X, _ in drawn])
-        source = descent.oracle(of, n, sizes.oracle_draws, each)
-        run = descent.descend(
+        source = regression.oracle(of, n, sizes.oracle_draws, each)
+        run = regression.descend(
             source, {"own": rule}, {"own": start}, covariance, sizes.oracle_steps, record
         )["own"]
         excess.append(np.abs(measurements.tail_excess(of, run, sizes.oracle_steps // 3)))
@@ -141,7 +141,7 @@ def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
         table = np.empty((len(conditions), len(of_seeds)))
         for i, condition in enumerate(conditions):
             for j, seed in enumerate(of_seeds):
-                rates, _ = descent.modes(concentration.ill_conditioned(condition, seed), name)
+                rates, _ = regression.modes(concentration.ill_conditioned(condition, seed), name)
                 table[i, j] = np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
         found[name] = table
     return found

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lib import regression
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.companion.ledger import rows
 from lib.papers.b import concentration, theorems
@@ -25,9 +26,9 @@ from lib.papers.b.ledger_measured import (
 )
 from lib.papers.fits import fitted_slope
 from lib.papers.wrong_worlds import World
-from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule
+from lib.regression import manifold
 from lib.regression.problem import Regression
+from lib.regression.rules import PreconditionedRule
 
 __all__ = ["SECTIONS", "SMALL", "Sizes", "condition_numbers"]
 
@@ -208,12 +209,12 @@ def scaling_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def _linear_rate_rows(sizes, world):
     """e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as linearised."""
     of, steps = problem(sizes), 200
-    rates, directions = descent.modes(of)
+    rates, directions = regression.modes(of)
     space, k = manifold.of(of), of.k
     Z = space.point() + 1e-3 * directions[0] / space.norm(directions[0])
     rule = PreconditionedRule((1 + world.of("step off")) / rates[-1])
-    run = descent.descend(
-        descent.population(of),
+    run = regression.descend(
+        regression.population(of),
         {"own": rule},
         {"own": (Z[None, :k], Z[None, k:])},
         of.Sigma[None],

@@ -11,8 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.regression import descent, manifold
-from lib.regression.descent import PreconditionedRule, RegressionHistory
+from lib.regression import PreconditionedRule, RegressionHistory, curvature, manifold
 from lib.regression.problem import Regression
 
 
@@ -37,9 +36,9 @@ def worst_curvature(
             direction = direction.reshape(shape)
             Z = centre + fraction * constants.radius * direction / space.norm(direction, norm)
             Delta = Z - space.project(Z, norm)
-            length, gradient = space.norm(Delta, norm), manifold.gradient(problem, Z)
+            length, gradient = space.norm(Delta, norm), curvature.gradient(problem, Z)
             convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            return convexity, manifold.dual_norm(
+            return convexity, curvature.dual_norm(
                 space, gradient, norm
             ) / length / constants.smoothness
 
@@ -82,7 +81,7 @@ def gradient_bias(
         for repeat in range(repeats):
             # chunks of at most 2^20 keys, so that memory stays small
             chunk = max(1, 2**20 // n)
-            source = descent.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
+            source = regression.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
             passes = -(-draws // chunk)
             total = (
                 sum(
@@ -146,7 +145,7 @@ def scaling(
     worst-case rate is met.
     """
     space, k = manifold.of(problem), problem.k
-    rates, directions = descent.modes(problem, preconditioner)
+    rates, directions = regression.modes(problem, preconditioner)
     norm = preconditioner if preconditioner != "none" else "left"
     Z = space.point() + space.constants(norm).radius * directions[0] / space.norm(
         directions[0], norm
@@ -154,20 +153,19 @@ def scaling(
     rule, record = PreconditionedRule(1 / rates[-1], preconditioner), np.arange(steps + 1)
 
     def run(source, count):
-        start = tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))
+        starts = {"own": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
         covariance = np.stack([problem.Sigma] * count)
-        return descent.descend(source, {"own": rule}, {"own": start}, covariance, steps, record)[
-            "own"
-        ]
+        found = regression.descend(source, {"own": rule}, starts, covariance, steps, record)
+        return found["own"]
 
-    runs = [run(descent.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
+    runs = [run(regression.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
     constants = space.constants(norm)
     return Floors(
-        np.array(sizes),
-        record,
-        np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
-        run(descent.population(problem), 1).excess([problem])[0],
-        np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
-        float((1 - rates[0] / rates[-1]) ** 2),
-        1 - (constants.convexity / constants.smoothness) ** 2,
+        sizes=np.array(sizes),
+        iterations=record,
+        excess=np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
+        exact=run(regression.population(problem), 1).excess([problem])[0],
+        floor=np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
+        factor=float((1 - rates[0] / rates[-1]) ** 2),
+        guarantee=1 - (constants.convexity / constants.smoothness) ** 2,
     )

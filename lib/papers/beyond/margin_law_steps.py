@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib import attention, svm
 from lib.attention import coordinates
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.mirror.geometry import directional_bregman, norm
 from lib.papers.c.step_lemmas import spread
 from lib.seeds import stream

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lib import attention
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 
 
 def train(tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record) -> np.ndarray:

@@ -160,9 +160,8 @@ def rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     found = []
     for p in sizes.rate_exponents:
         of = selections(sizes, p)
-        history, runs = rates.from_cone(
-            of, 0.001, 100, sizes.rate_steps, sizes.rate_step, change=world.rule
-        )
+        edge = rates.Edge(0.001, 100)
+        history, runs = rates.from_cone(of, edge, sizes.rate_steps, sizes.rate_step, world.rule)
         history = replace(history, rule=replace(history.rule, p=p))
         divergence = history.divergence(world.target(of.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cache
 
-from lib.attention import tokens
+from lib.attention import token_sets, tokens
 from lib.papers.c import cones, rates
 from lib.papers.wrong_worlds import World
 
@@ -30,7 +30,7 @@ SMALL = Sizes(seeds=4, rate_steps=20_000, steps=1000, draws=100, path_seeds=1)
 
 
 @cache
-def data(seeds: int, n: int, T: int, d: int) -> tokens.TokenSet:
+def data(seeds: int, n: int, T: int, d: int) -> token_sets.TokenSet:
     """Paper C's data, our seeds."""
     return tokens.unit_tokens(range(seeds), n, T, d)
 

@@ -8,7 +8,7 @@ gradient are those of `lib.attention.slopes` with one head per sample.
 import numpy as np
 
 from lib import attention
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.svm import frobenius
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from lib import svm
-from lib.attention.tokens import TokenSet, unit_tokens
+from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import unit_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
@@ -20,6 +21,7 @@ from lib.papers.c.cones import selection
 from lib.seeds import stream
 
 RANK = 1e-6  # singular values below this share of the largest are zero
+PREDECESSOR = "2308.16898"
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
@@ -146,85 +148,73 @@ def claims_on_parents(
     pairs: Mapping, by_dimension: Mapping, dimensions, several: Mapping, paths: Mapping
 ) -> list[Claim]:
     """What 2308.16898 says of the four experiments, in the order of this module's functions."""
+    return [
+        *_on_key_and_query(pairs),
+        *_on_ranks(pairs, by_dimension, dimensions),
+        *_on_several_tokens(several),
+        *_on_the_path(paths),
+    ]
+
+
+def _on_key_and_query(pairs):
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
-    worst_rank = max(
+    found = []
+    for trained, own, other, name in (
+        ("K, Q", "nuclear", "frobenius", "parents.kq"),
+        ("W", "frobenius", "nuclear", "parents.w"),
+    ):
+        words = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}
+        at_own, at_other = last[trained, own], last[trained, other]
+        found += [
+            at_least(
+                name,
+                f"{trained}: median alignment with the {words[own]} SVM",
+                PREDECESSOR,
+                at_own,
+                0.99,
+            ),
+            at_least(
+                f"{name}.other",
+                f"{trained}: that over the median alignment with the {words[other]} SVM",
+                PREDECESSOR,
+                at_own / at_other,
+                1.0,
+            ),
+        ]
+    return found
+
+
+def _on_ranks(pairs, by_dimension, dimensions):
+    share = np.median(pairs["share"])
+    worst = max(
         np.nanmax(found / np.minimum(n, dimensions)) for (n, _), found in by_dimension.items()
     )
-    lowest, highest = (np.nanmedian(several[d][1]) for d in (min(several), max(several)))
-    falls = max(
-        (found["path"][:, 1:] / found["path"][:, :-1])[:, 1:].max() for found in paths.values()
-    )
-    ends = max(found["path"][:, -1].max() for found in paths.values())
-    source = "2308.16898"
+    inside = "K Q^T: share of its singular values in as many as W_mm has, median"
+    mean = "largest mean rank of a nuclear-norm solution over min(n, d)"
     return [
-        at_least(
-            "parents.kq",
-            "K, Q: median alignment with the nuclear-norm SVM",
-            source,
-            last["K, Q", "nuclear"],
-            0.99,
-        ),
-        at_least(
-            "parents.kq.other",
-            "K, Q: that over the median alignment with the Frobenius SVM",
-            source,
-            last["K, Q", "nuclear"] / last["K, Q", "frobenius"],
-            1.0,
-        ),
-        at_least(
-            "parents.w",
-            "W: median alignment with the Frobenius SVM",
-            source,
-            last["W", "frobenius"],
-            0.99,
-        ),
-        at_least(
-            "parents.w.other",
-            "W: that over the median alignment with the nuclear-norm SVM",
-            source,
-            last["W", "frobenius"] / last["W", "nuclear"],
-            1.0,
-        ),
-        at_least(
-            "parents.rank",
-            "K Q^T: share of its singular values in as many as W_mm has, median",
-            source,
-            np.median(pairs["share"]),
-            0.95,
-        ),
-        at_most(
-            "parents.rank.bound",
-            "largest mean rank of a nuclear-norm solution over min(n, d)",
-            source,
-            worst_rank,
-            1.0,
-        ),
-        at_least(
-            "parents.several",
-            f"several tokens, d = {max(several)}: median alignment with their SVM",
-            source,
-            highest,
-            0.95,
-        ),
-        at_least(
-            "parents.several.d",
-            f"that over the one at d = {min(several)}",
-            source,
-            highest / lowest,
-            1.0,
-        ),
-        at_most(
-            "parents.path",
-            "regularisation path: largest divergence from the opt tokens' SVM at the last R",
-            "paper C, Theorem on the regularisation path",
-            ends,
-            1e-2,
-        ),
-        at_most(
-            "parents.path.falls",
-            "largest ratio of successive divergences, from the second R on",
-            "paper C, Theorem on the regularisation path",
-            falls,
-            1.0,
-        ),
+        at_least("parents.rank", inside, PREDECESSOR, share, 0.95),
+        at_most("parents.rank.bound", mean, PREDECESSOR, worst, 1.0),
+    ]
+
+
+def _on_several_tokens(several):
+    lowest, highest = (np.nanmedian(several[d][1]) for d in (min(several), max(several)))
+    own = f"several tokens, d = {max(several)}: median alignment with their SVM"
+    ratio = f"that over the one at d = {min(several)}"
+    return [
+        at_least("parents.several", own, PREDECESSOR, highest, 0.95),
+        at_least("parents.several.d", ratio, PREDECESSOR, highest / lowest, 1.0),
+    ]
+
+
+def _on_the_path(paths):
+    divergences = [found["path"] for found in paths.values()]
+    ends = max(path[:, -1].max() for path in divergences)
+    falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in divergences)
+    theorem = "paper C, Theorem on the regularisation path"
+    last = "regularisation path: largest divergence from the opt tokens' SVM at the last R"
+    successive = "largest ratio of successive divergences, from the second R on"
+    return [
+        at_most("parents.path", last, theorem, ends, 1e-2),
+        at_most("parents.path.falls", successive, theorem, falls, 1.0),
     ]

@@ -3,11 +3,11 @@ are (Lemma 28).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from lib.papers.c.cones import Selection, locally_optimal, on_the_edge, selection
@@ -48,23 +48,31 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
     return MirrorRule(p, relative_step * size)
 
 
+@dataclass(frozen=True)
+class Edge:
+    """Random starts on the edge of the cone D = mu with ||W_0|| = multiple ||W_mm||."""
+
+    mu: float
+    multiple: float
+    draws: int = 1
+    seed: int = 0
+
+
 def from_cone(
     of: Selection,
-    mu: float,
-    multiple: float,
+    edge: Edge,
     steps: int,
-    relative_step=0.02,
-    draws=1,
-    seed=0,
+    relative_step: float = 0.02,
     change: Callable[[MirrorRule], MirrorRule] = lambda rule: rule,
 ) -> tuple[MirrorHistory, TokenSet]:
-    """Train from random starts on the edge of the cone D = mu with ||W_0|| = multiple ||W_mm||.
+    """Train from the edge of a cone; `change` makes another rule of the one that is used.
 
     Returns the history of the draws x runs, run after run within a draw, and the runs' data
-    repeated likewise. `change` makes another rule of the one that is used.
+    repeated likewise.
     """
-    runs = len(of.direction)
-    W = on_the_edge(of, np.full(runs, mu), draws, seed) * (multiple * of.solution.norm)[:, None]
+    runs, draws = len(of.direction), edge.draws
+    on_it = on_the_edge(of, np.full(runs, edge.mu), draws, edge.seed)
+    W = on_it * (edge.multiple * of.solution.norm)[:, None]
     start = W.reshape(draws * runs, *of.solution.W.shape[1:])
     tokens = part(of.tokens, np.tile(np.arange(runs), draws))
     return train(tokens, change(relative_rule(start, of.p, relative_step)), steps, start), tokens
@@ -130,7 +138,7 @@ def captured(
     """
     found = []
     for k, mu in enumerate(mus):
-        history, tokens = from_cone(of, mu, multiple, steps, draws=draws, seed=k)
+        history, tokens = from_cone(of, Edge(mu, multiple, draws, k), steps)
         found.append((selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1).mean())
     return np.array(found)
 

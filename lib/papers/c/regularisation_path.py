@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from lib import attention
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.mirror.geometry import norm, to_mirror
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lib import attention, svm
-from lib.attention.tokens import TokenSet, token_set
+from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream

@@ -8,7 +8,7 @@ the worst of them.
 import numpy as np
 
 from lib import attention, svm
-from lib.attention.tokens import TokenSet
+from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory
 from lib.mirror.geometry import dual_exponent, norm

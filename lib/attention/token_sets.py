@@ -1,0 +1,137 @@
+"""The record of token data that all models, rules and solvers take, and how arrays become one."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lib.representation import Facts, span
+
+SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the range of float64
+
+
+@dataclass(frozen=True, repr=False)
+class TokenSet(Facts):
+    """Sequences of tokens with labels and queries; the leading axis counts independent data sets
+    ("runs").
+
+    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries
+    (paper A: the first token); u (runs, d) the linear head, zero where it is still to be trained;
+    opt (runs, n) the index of each sample's opt token. Tokens and queries may live in different
+    coordinates (d and d_z).
+
+    Raises ValueError, naming the argument, for wrong shapes, an empty set, values that are not
+    finite real numbers or whose squares leave the range of float64, labels other than -1 or +1,
+    fewer than two tokens, or an opt index out of range.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    u: np.ndarray
+    opt: np.ndarray
+
+    def __post_init__(self):
+        if self.X.ndim != 4:
+            raise ValueError(f"X has shape {self.X.shape}; it needs four axes (runs, n, T, d)")
+        runs, n, T, d = self.X.shape
+        if self.X.size == 0:
+            raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")
+        if T < 2:
+            raise ValueError(
+                f"X has T = {T} token per sample; attention needs at least 2 to choose between"
+            )
+        wanted = {
+            "y": (runs, n),
+            "z": (runs, n, self.z.shape[-1]),
+            "u": (runs, d),
+            "opt": (runs, n),
+        }
+        for name, shape in wanted.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
+        for name in ("X", "z", "u"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} holds NaN or infinite values")
+        if not np.isin(self.y, (-1, 1)).all():
+            raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
+        if (
+            not np.issubdtype(self.opt.dtype, np.integer)
+            or self.opt.min() < 0
+            or self.opt.max() >= T
+        ):
+            raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Sizes, the heads' norms and the largest token: what tells two sets apart."""
+        sizes = zip(("runs", "n", "T", "d", "d_z"), (*self.shape, self.z.shape[-1]), strict=True)
+        return [
+            *((name, str(size)) for name, size in sizes),
+            ("largest ||x||", f"{np.linalg.norm(self.X, axis=-1).max():.3g}"),
+            ("||u||", span(np.linalg.norm(self.u, axis=-1))),
+        ]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(runs, n, T, d)."""
+        return self.X.shape
+
+    def run(self, index: int) -> "TokenSet":
+        """The data set of one run, its runs axis kept with length 1."""
+        part = slice(index, index + 1)
+        return TokenSet(self.X[part], self.y[part], self.z[part], self.u[part], self.opt[part])
+
+
+def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
+    """A TokenSet from arrays, with or without the runs axis.
+
+    z defaults to the first token of each sample, u to zero. opt defaults to the token with the
+    largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must
+    be unique: a tie raises ValueError naming the sample.
+    """
+    X, y, z, u = (_real(name, a) for name, a in (("X", X), ("y", y), ("z", z), ("u", u)))
+    if X.ndim == 3:
+        X, y, z, u = (None if a is None else a[None] for a in (X, y, z, u))
+        opt = None if opt is None else np.asarray(opt)[None]
+    if opt is None and u is None:
+        raise ValueError("opt tokens follow from a head: give opt, or u")
+    z = X[..., 0, :] if z is None else z
+    head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
+    first = np.zeros(X.shape[:2], int)
+    tokens = TokenSet(X, y, z, head, first if opt is None else np.asarray(opt))
+    return tokens if opt is not None else replace(tokens, opt=_opt_tokens(tokens))
+
+
+def _real(name, value):
+    if value is None:
+        return None
+    value = np.asarray(value)
+    if value.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
+    return value.astype(float)
+
+
+def check_sizes(tokens: TokenSet) -> None:
+    """ValueError where tokens, queries or head are so large or small that squares leave float64.
+
+    Whatever trains takes inner products of them. The SVM takes out the scale and needs no check.
+    """
+    for name in ("X", "z", "u"):
+        largest = np.abs(getattr(tokens, name)).max()
+        if largest and not SIZES[0] <= largest <= SIZES[1]:
+            raise ValueError(
+                f"{name} has largest entry {largest:.3g}, whose square leaves the range of "
+                f"float64; "
+                f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
+            )
+
+
+def _opt_tokens(tokens):
+    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
+    if tied.any():
+        run, sample = np.argwhere(tied)[0]
+        raise ValueError(
+            f"sample {sample} of run {run} has a tie for the opt token: "
+            f"its scores are {scores[run, sample]}"
+        )
+    return scores.argmax(-1)

@@ -1,0 +1,56 @@
+"""How a record of arrays shows itself: sizes and a few numbers, in a line or a notebook's table."""
+
+from html import escape
+
+import numpy as np
+
+
+class Facts:
+    """A record that shows its `facts()`, in `repr` and as a table in notebooks, never its arrays.
+
+    A dataclass takes it as its base and is made with repr=False.
+    """
+
+    def facts(self) -> list[tuple[str, str]]:
+        """(what, its value in words), in the order in which they are shown."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{what} {value}" for what, value in self.facts())
+        return f"{type(self).__name__}({said})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{escape(what)}</th><td>{escape(value)}</td></tr>"
+            for what, value in self.facts()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+def span(values: np.ndarray, form: str = ".3g") -> str:
+    """The smallest and the largest of `values` in words, NaN left aside."""
+    present = np.asarray(values)[~np.isnan(values)]
+    if not present.size:
+        return "none"
+    least, largest = format(present.min(), form), format(present.max(), form)
+    return least if least == largest else f"{least} to {largest}"
+
+
+def last(values: np.ndarray) -> np.ndarray:
+    """Of each run (runs, k) the last value that is not NaN, NaN where there is none, (runs,)."""
+    place = values.shape[1] - 1 - (~np.isnan(values))[:, ::-1].argmax(1)
+    return values[np.arange(len(values)), place]
+
+
+def counts(words: np.ndarray) -> str:
+    """How often each word occurs, such as "completed 3, stalled 1"."""
+    return ", ".join(
+        f"{word} {count}" for word, count in zip(*np.unique(words, return_counts=True))
+    )
+
+
+def when(happened: np.ndarray) -> str:
+    """In how many runs something happened, and when first; happened (runs,) is -1 where not."""
+    times = happened[happened >= 0]
+    first = f", first at t = {times.min()}" if times.size else ""
+    return f"in {times.size} of {happened.size} runs{first}"
