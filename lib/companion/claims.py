@@ -184,6 +184,9 @@ def judged(
     )
 
 
+UNFOLDED = 6  # so many rows that hold are shown without a click
+
+
 class Table(tuple):
     """Claims as a table: HTML in a notebook, aligned text elsewhere."""
 
@@ -203,11 +206,23 @@ class Table(tuple):
         )
 
     def _repr_html_(self) -> str:
+        """What fails or was judged by a verdict stands open and first; many that hold are folded."""
+        first = [row for row, c in zip(self._rows(), self, strict=True) if c.verdict or not c.holds]
+        rest = [row for row in self._rows() if row not in first]
+        open_rows, folded = (first + rest, []) if len(rest) <= UNFOLDED else (first, rest)
+        parts = [self._html(open_rows)] if open_rows else []
+        if folded:
+            which = "the others" if open_rows else "all"
+            said = f"<summary>{len(folded)} claims hold, {which}</summary>"
+            parts.append(f"<details>{said}{self._html(folded)}</details>")
+        return "".join(parts)
+
+    def _html(self, rows) -> str:
         def line(cells, tag):
             cells = (f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
             return f"<tr>{''.join(cells)}</tr>"
 
-        body = "".join(line(row, "td") for row in self._rows())
+        body = "".join(line(row, "td") for row in rows)
         return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"
 
     def summary(self) -> str:

@@ -39,6 +39,14 @@ def test_table_shows_every_claim_and_names_the_failing():
     assert repr(table).splitlines()[2].endswith("NO")
 
 
+def test_what_fails_stands_open_before_the_many_that_hold():
+    held = [claims.at_most(f"row{k}", "s", "p", 0.5, 1.0) for k in range(7)]
+    html = claims.Table([*held, claims.at_most("bad", "s", "p", 2.0, 1.0)])._repr_html_()
+    assert html.index("bad") < html.index("<details>") < html.index("row0")
+    assert "7 claims hold, the others" in html
+    assert "<details>" not in claims.Table(held[:6])._repr_html_()
+
+
 def test_an_interval_without_finite_ends_is_not_stored():
     claim = claims.at_most("a", "b", "c", 1.0, 2.0)
     stored = replace(claim, interval=(float("nan"), 1.0)).as_dict()
