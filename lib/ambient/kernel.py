@@ -8,19 +8,17 @@ ones, and everything is linear in it: margins A vec(W) with the rows A of
 """
 
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from lib.compiled import exponentials, gram, softmax
+from lib.compiled import exponentials, softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
-_REORDER = {
-    "reassoc",
-    "contract",
-    "nsz",
-}  # sums may be taken in any order, so that they fill vector registers
+# Sums may be taken in any order, so that they fill vector registers.
+_REORDER = {"reassoc", "contract", "nsz"}
 SOURCES = stamp(__file__)
 NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
 
@@ -129,72 +127,86 @@ def _move(step, direction, exponent, U, W, work):
     return top
 
 
+class Problem(NamedTuple):
+    """A (runs, m, D) rows of the margins, signed (runs, T n, d) rows y_i x_{i,t} of the scores,
+    reference token first, each token's n samples together; the loss, and whether the head moves.
+    """
+
+    A: np.ndarray
+    signed: np.ndarray
+    n: int
+    logistic: bool
+    joint: bool
+
+
+class Parameters(NamedTuple):
+    """W (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place."""
+
+    W: np.ndarray
+    v: np.ndarray
+    U: np.ndarray
+    V: np.ndarray
+
+
+class Records(NamedTuple):
+    """What training fills: path (jobs, k, D), head (jobs, k, d), logs (jobs, k, 3): log(L - L*)
+    (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+    """
+
+    path: np.ndarray
+    head: np.ndarray
+    logs: np.ndarray
+
+
 @numba.njit
-def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, head_path, logs):
+def _train_run(problem, rule, times, parameters, records):
     """Train one run in place; fills its records and returns (status, last iteration, first rise of
     the loss).
 
-    A (m, D) rows of the margins, signed (T n, d) rows y_i x_{i,t} of the scores, reference token
-    first, each token's samples together; U and V the mirror images of W (D,) and of the head v
-    (d,). rule: (p, step_size, 1.0 if normalised). times: what to record, ascending. logs
-    (len(times), 3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+    problem, parameters, records: those of one job, without the axis of jobs. rule: (p, step_size,
+    1.0 if normalised). times: what to record, ascending.
     """
+    A, signed, n, logistic, joint = problem
+    W, v, U, V = parameters
     T = signed.shape[0] // n
     p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
     q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
-    width = -(-n // gram.WIDTH) * gram.WIDTH
-    margins, c = np.zeros((T - 1, width)), np.zeros((T - 1, width))
-    scores, push, x, D, w = (
-        np.zeros((T, width)),
-        np.zeros((T, width)),
-        np.zeros((T, width)),
-        np.zeros((T, width)),
-        np.zeros((T, width)),
-    )
-    lane, scales = np.zeros((softmax.WORK_ROWS, width)), np.zeros((2, 1))
+    work, scales = softmax.empty_lanes(T, n), np.zeros((2, 1))
     all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
-    flat_margins, flat_scores, flat_c, flat_push = (
-        all_margins[0],
-        all_scores[0],
-        np.zeros((T - 1) * n),
-        np.zeros(T * n),
-    )
-    down, powers, down_v, powers_v = (
-        np.zeros(W.size),
-        np.zeros((2, W.size)),
-        np.zeros(v.size),
-        np.zeros((2, v.size)),
-    )
+    flat_margins, flat_scores = all_margins[0], all_scores[0]
+    flat_c, flat_push = np.zeros((T - 1) * n), np.zeros(T * n)
+    down, powers = np.zeros(W.size), np.zeros((2, W.size))
+    down_v, powers_v = np.zeros(v.size), np.zeros((2, v.size))
     record, rise, last = 0, -1, math.inf
     for t in range(times[-1] + 1):
         _multiply(A, W, flat_margins)
-        softmax.scatter(0, n, all_margins, margins)
+        softmax.scatter(0, n, all_margins, work.margins)
         if joint or t == 0:
             _multiply(signed, v, flat_scores)
-            softmax.scatter(0, n, all_scores, scores)
+            softmax.scatter(0, n, all_scores, work.scores)
         recording = record < times.size and times[record] == t
-        softmax.slopes(margins, scores, n, logistic, not joint, c, push, x, D, w, lane, scales)
+        softmax.slopes(work, n, logistic, not joint, scales)
         scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
         if recording:
-            log_gap = softmax.log_gap(0, n, scores, logistic, not joint, lane)
-        softmax.gather(0, n, c, flat_c)
+            log_gap = softmax.log_gap(0, n, work, logistic, not joint)
+        softmax.gather(0, n, work.c, flat_c)
         log_factor, log_size = _direction(A, flat_c, q, powers, down)
         log_factor_v, log_size_v = -math.inf, -math.inf
         if joint:
-            softmax.gather(0, n, push, flat_push)
+            softmax.gather(0, n, work.push, flat_push)
             log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
 
         loss = 0.0
         for i in range(n):
-            f, log_slope = lane[softmax.ANSWER, i], lane[softmax.LOG_SLOPE, i]
+            f, log_slope = work.lane[softmax.ANSWER, i], work.lane[softmax.LOG_SLOPE, i]
             loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
         if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
             rise = t
         last = loss
 
         if recording:
-            path[record], head_path[record] = W, v
-            logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
+            records.path[record], records.head[record] = W, v
+            records.logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
@@ -213,15 +225,15 @@ def _train_run(A, signed, logistic, joint, rule, times, U, V, W, v, n, path, hea
 
 
 @numba.njit(parallel=True, cache=True)
-def train(
-    A, signed, logistic, joint, rules, times, U, V, W, v, n, path, head_path, logs, sources=SOURCES
-):
+def train(problem, rules, times, parameters, records, sources=SOURCES):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
-    A (runs, m, D), signed (runs, n T, d); rules (rules, 3); times (rules, k): one row per rule,
-    padded with -1; U, W (jobs, D), V, v (jobs, d). Returns status, last iteration and first rise of
-    the loss, (jobs,) each.
+    rules (rules, 3); times (rules, k): one row per rule, padded with -1. Returns status, last
+    iteration and first rise of the loss, (jobs,) each.
     """
+    A, signed, n, logistic, joint = problem
+    W, v, U, V = parameters
+    path, head_path, logs = records
     jobs, kinds = len(U), len(rules)
     status, ended, rise = (
         np.zeros(jobs, np.int64),
@@ -230,21 +242,9 @@ def train(
     )
     for j in numba.prange(jobs):
         run, kind = j // kinds, j % kinds
-        own = times[kind][times[kind] >= 0]
-        status[j], ended[j], rise[j] = _train_run(
-            A[run],
-            signed[run],
-            logistic,
-            joint,
-            rules[kind],
-            own,
-            U[j],
-            V[j],
-            W[j],
-            v[j],
-            n,
-            path[j],
-            head_path[j],
-            logs[j],
-        )
+        when = times[kind][times[kind] >= 0]
+        own = Problem(A[run], signed[run], n, logistic, joint)
+        moved = Parameters(W[j], v[j], U[j], V[j])
+        at = Records(path[j], head_path[j], logs[j])
+        status[j], ended[j], rise[j] = _train_run(own, rules[kind], when, moved, at)
     return status, ended, rise

@@ -72,17 +72,11 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
     A, signed = (_token_first(part, problem.n) for part in (problem.A, problem.signed))
     raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
     raw["status"], raw["ended"], raw["rise"] = kernel.train(
-        A,
-        signed,
-        problem.logistic,
-        problem.joint,
+        kernel.Problem(A, signed, problem.n, problem.logistic, problem.joint),
         np.array([rule.numbers() for rule in rules]),
         padded,
-        *mirrored,
-        start,
-        head,
-        problem.n,
-        *(raw[name] for name in ("path", "head", "logs")),
+        kernel.Parameters(start, head, *mirrored),
+        kernel.Records(**{name: raw[name] for name in kernel.Records._fields}),
     )
     by_rule = [{name: values[kind::kinds] for name, values in raw.items()} for kind in range(kinds)]
     for own, one in zip(times, by_rule, strict=True):

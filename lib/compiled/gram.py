@@ -7,11 +7,8 @@ import numpy as np
 
 WIDTH = 8  # numbers in a vector register
 FITS = 64  # columns of the largest Gram matrix that the nearest cache holds
-_REORDER = {
-    "reassoc",
-    "contract",
-    "nsz",
-}  # sums may be taken in any order, so that they fill vector registers
+# Sums may be taken in any order, so that they fill vector registers.
+_REORDER = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit

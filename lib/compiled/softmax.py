@@ -7,10 +7,12 @@ in any company.
 """
 
 import math
+from typing import NamedTuple
 
 import numba
+import numpy as np
 
-from lib.compiled import exponentials
+from lib.compiled import exponentials, gram
 
 # Sums may be taken in any order, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
@@ -29,15 +31,38 @@ FACTOR = 9  # common factor of a sample's entries of c or push
 WORK_ROWS = 10
 
 
-@numba.njit(fastmath=_REORDER)
-def slopes(margins, scores, n, logistic, head_fixed, c, push, x, D, w, lane, scales):
-    """`lib.attention.slopes`, reference token first: fills c (T-1, lanes) and push (T, lanes), each
-    without its scale.
-
-    margins (T-1, lanes), scores (T, lanes) of runs with n samples each; x, D, w (T, lanes) and lane
-    (WORK_ROWS, lanes) are work space, of which `log_gap` reads what it needs. scales (2, runs) are
-    the logs taken out of c and push.
+class Lanes(NamedTuple):
+    """What `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes), and work
+    space: x, D, w (T, lanes) and lane (WORK_ROWS, lanes), of which `log_gap` reads what it needs.
     """
+
+    margins: np.ndarray
+    scores: np.ndarray
+    c: np.ndarray
+    push: np.ndarray
+    x: np.ndarray
+    D: np.ndarray
+    w: np.ndarray
+    lane: np.ndarray
+
+
+@numba.njit
+def empty_lanes(T, samples):
+    """Lanes of zeros for that many samples of T tokens, padded to whole registers."""
+    width = -(-samples // gram.WIDTH) * gram.WIDTH
+    g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)
+    gamma, push = gram.zeros(T, width), gram.zeros(T, width)
+    x, D, w = gram.zeros(T, width), gram.zeros(T, width), gram.zeros(T, width)
+    lane = gram.zeros(WORK_ROWS, width)
+    return Lanes(margins=g, scores=gamma, c=c, push=push, x=x, D=D, w=w, lane=lane)
+
+
+@numba.njit(fastmath=_REORDER)
+def slopes(work, n, logistic, head_fixed, scales):
+    """`lib.attention.slopes`, reference token first: fills c and push of `work`, each without its
+    scale, for runs of n samples; scales (2, runs) are the logs taken out of c and push.
+    """
+    margins, scores, c, push, x, D, w, lane = work
     T, lanes = scores.shape
     level, anchor, mean_D, f, top = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER], lane[TOP]
     small, over_Z, rest = lane[SMALL], lane[OVER_Z], lane[REST]
@@ -134,10 +159,11 @@ def _take_out_scales(logs, n, scales):
 
 
 @numba.njit
-def log_gap(first, n, scores, logistic, head_fixed, lane):
+def log_gap(first, n, work, logistic, head_fixed):
     """log(L - L*) of the run whose first lane is `first`; log L when the head is trained: L* =
     0.
     """
+    scores, lane = work.scores, work.lane
     level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]
     log_gap = -math.inf
     for i in range(first, first + n):

@@ -6,11 +6,12 @@ reference token minus logit of the other) and coefficients alpha, W = W_0 + sum_
 z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
 x_{it}. One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W
 L = sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the lanes
-of `lib.compiled.softmax`.
+k. That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the
+lanes of `lib.compiled.softmax`.
 """
 
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,20 +19,19 @@ import numpy as np
 from lib.compiled import exponentials, gram, softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
-from lib.dynamics import rules
+from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `GradientRule.numbers` fills them.
 KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
 SOURCES = stamp(__file__)
-_log_step = numba.njit(rules.log_step)
+_log_step = numba.njit(update_rules.log_step)
 
 
 @numba.njit(forceinline=True)
-def _step(r, eta, c, momentum, move, value):
-    """One step of run r along c (m,), with momentum as in `rules.step`; move and value (runs,
-    m).
-    """
+def _step(r, eta, c, momentum, moving):
+    """One step of run r along c (m,), with momentum as in `rules.step`."""
+    value, move, _ = moving
     if momentum == 0.0:
         for m in range(c.size):
             value[r, m] += eta * c[m]
@@ -42,12 +42,13 @@ def _step(r, eta, c, momentum, move, value):
 
 
 @numba.njit(forceinline=True)
-def _exact_step(r, eta, c, momentum, move, value, carry):
-    """`_step` with Kahan's sum: carry (runs, m) holds what rounding took from `value`.
+def _exact_step(r, eta, c, momentum, moving):
+    """`_step` with Kahan's sum: `carry` holds what rounding took from `value`.
 
     Settled steps are all alike and so is their rounding: after 10^7 of them the margins and W would
     have drifted apart by 10^-5, as much as W's direction is away from its limit.
     """
+    value, move, carry = moving
     for m in range(c.size):
         step = eta * c[m]
         if momentum != 0.0:
@@ -59,75 +60,105 @@ def _exact_step(r, eta, c, momentum, move, value, carry):
         value[r, m] = total
 
 
-@numba.njit
-def _train_group(
-    data,
-    K,
-    G,
-    margins,
-    scores,
-    head_fixed,
-    logistic,
-    rule,
-    times,
-    margins_at,
-    scores_at,
-    alpha_at,
-    b_at,
-    logs_at,
-    status,
-    ended,
-):
-    """Train jobs side by side; fills their records, status and the iteration at which each ended.
-
-    margins (jobs, n, T-1) and scores (jobs, n, T) at the start; K, G packed. rule (jobs, 6): kind,
-    log step_size, log max_step, momentum, decay, joint as numbers; times: what to record,
-    ascending. logs_at (jobs, len(times), 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log
-    of the step sizes for W and u.
+class Jobs(NamedTuple):
+    """Training runs side by side: data (jobs,) the number of each one's Gram matrices, which stand
+    packed in K and G; margins (jobs, n, T-1) and scores (jobs, n, T) at the start; rules (jobs, 6)
+    with the columns KIND to JOINT. Whether the head is fixed and the loss logistic holds for all.
     """
-    jobs, n, T = scores.shape
+
+    data: np.ndarray
+    K: np.ndarray
+    G: np.ndarray
+    margins: np.ndarray
+    scores: np.ndarray
+    rules: np.ndarray
+    head_fixed: bool
+    logistic: bool
+
+
+class Records(NamedTuple):
+    """What training fills, at each of the k times: margins, alpha (jobs, k, n, T-1); scores, b
+    (jobs, k, n, T); logs (jobs, k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the
+    step sizes for W and u.
+    """
+
+    margins: np.ndarray
+    scores: np.ndarray
+    alpha: np.ndarray
+    b: np.ndarray
+    logs: np.ndarray
+
+
+class Moving(NamedTuple):
+    """What a step moves, per job and flat: a value, its momentum, what rounding took from it."""
+
+    value: np.ndarray
+    move: np.ndarray
+    carry: np.ndarray
+
+
+@numba.njit
+def _moving(jobs, m):
+    return Moving(gram.zeros(jobs, m), gram.zeros(jobs, m), gram.zeros(jobs, m))
+
+
+@numba.njit(forceinline=True)
+def _write(r, record, work, alpha, b, head_fixed, records):
+    """Margins, scores and coefficients of run r into their records."""
+    n, T = records.scores.shape[2:]
+    softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
+    softmax.by_sample(work.scores, r * n, n, records.scores[r, record])
+    own = alpha[r, : (T - 1) * n].reshape(T - 1, n)
+    softmax.by_sample(own, 0, n, records.alpha[r, record])
+    records.b[r, record] = 0.0
+    if not head_fixed:
+        softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
+
+
+@numba.njit
+def _train_group(jobs, times, records, status, ended):
+    """Train `jobs` side by side; fills their records, status and the iteration at which each ended.
+
+    times: what to record, ascending.
+    """
+    data, K, G, margins, scores, rule, head_fixed, logistic = jobs
+    count, n, T = scores.shape
     m, m_u = K.shape[1], G.shape[1]
-    width = -(-jobs * n // gram.WIDTH) * gram.WIDTH
-    g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)  # margins, and scores below, as lanes
-    gamma, push = gram.zeros(T, width), gram.zeros(T, width)
-    x, D = gram.zeros(T, width), gram.zeros(T, width)
-    w, lane = gram.zeros(T, width), gram.zeros(softmax.WORK_ROWS, width)
-    flat_g, alpha = gram.zeros(jobs, m), gram.zeros(jobs, m)
-    move, move_k = gram.zeros(jobs, m), gram.zeros(jobs, m)
-    flat_gamma, b = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
-    move_u, move_u_k = gram.zeros(jobs, m_u), gram.zeros(jobs, m_u)
-    carry, carry_k = gram.zeros(jobs, m), gram.zeros(jobs, m)
+    work = softmax.empty_lanes(T, count * n)
+    alpha, flat_g = _moving(count, m), _moving(count, m)
+    b, flat_gamma = _moving(count, m_u), _moving(count, m_u)
     flat_c, k = gram.zeros(1, m)[0], gram.zeros(1, m)[0]
     flat_push, k_u = gram.zeros(1, m_u)[0], gram.zeros(1, m_u)[0]
-    scales = np.zeros((2, jobs))
-    for r in range(jobs):
+    scales = np.zeros((2, count))
+    for r in range(count):
         for i in range(n):
-            g[:, r * n + i], gamma[:, r * n + i] = margins[r, i], scores[r, i]
-        softmax.gather(r, n, g, flat_g[r])
+            work.margins[:, r * n + i] = margins[r, i]
+            work.scores[:, r * n + i] = scores[r, i]
+        softmax.gather(r, n, work.margins, flat_g.value[r])
         if not head_fixed:
-            softmax.gather(r, n, gamma, flat_gamma[r])
-    alive, living, record = np.ones(jobs, np.bool_), jobs, 0
+            softmax.gather(r, n, work.scores, flat_gamma.value[r])
+    alive, living, record = np.ones(count, np.bool_), count, 0
     for t in range(times[-1] + 1):
         # One softmax for all runs of the group, then the rest run by run.
         recording = record < times.size and times[record] == t
-        softmax.slopes(g, gamma, n, logistic, head_fixed, c, push, x, D, w, lane, scales)
-        for r in range(jobs):
+        softmax.slopes(work, n, logistic, head_fixed, scales)
+        for r in range(count):
             if not alive[r]:
                 continue
             kind, log_size, log_cap = rule[r, KIND], rule[r, LOG_SIZE], rule[r, LOG_CAP]
             decay, joint = rule[r, DECAY], rule[r, JOINT]
-            together = head_fixed or joint != 0.0 or kind != rules.NGD
+            together = head_fixed or joint != 0.0 or kind != update_rules.NGD
             log_gap = math.nan
-            if recording or kind == rules.POLYAK:
-                log_gap = softmax.log_gap(r * n, n, gamma, logistic, head_fixed, lane)
+            if recording or kind == update_rules.POLYAK:
+                log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
             # The product with the Gram matrix: the floor of an iteration's cost.
-            softmax.gather(r, n, c, flat_c)
+            softmax.gather(r, n, work.c, flat_c)
             gram.multiply(K, data[r], flat_c, k)
             square = gram.dot(flat_c, k)
             log_norm = scales[0, r] + 0.5 * math.log(square) if square > 0.0 else -math.inf
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                softmax.gather(r, n, push, flat_push)
+                softmax.gather(r, n, work.push, flat_push)
                 gram.multiply(G, data[r], flat_push, k_u)
                 log_norm_u = scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
@@ -138,15 +169,8 @@ def _train_group(
                 log_eta_u = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
 
             if recording:
-                softmax.by_sample(g, r * n, n, margins_at[r, record])
-                softmax.by_sample(gamma, r * n, n, scores_at[r, record])
-                softmax.by_sample(
-                    alpha[r, : (T - 1) * n].reshape(T - 1, n), 0, n, alpha_at[r, record]
-                )
-                b_at[r, record] = 0.0
-                if not head_fixed:
-                    softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, b_at[r, record])
-                logs_at[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
+                _write(r, record, work, alpha.value, b.value, head_fixed, records)
+                records.logs[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
             # 0/0 = 0: where there is no gradient there is no step.
             length = log_eta + log_norm if log_norm > -math.inf else -math.inf
             length_u = log_eta_u + log_norm_u if log_norm_u > -math.inf else -math.inf
@@ -159,68 +183,46 @@ def _train_group(
 
             momentum = rule[r, MOMENTUM]
             eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
-            _exact_step(r, eta, flat_c, momentum, move, alpha, carry)
-            _exact_step(r, eta, k, momentum, move_k, flat_g, carry_k)
-            softmax.scatter(r, n, flat_g, g)
+            _exact_step(r, eta, flat_c, momentum, alpha)
+            _exact_step(r, eta, k, momentum, flat_g)
+            softmax.scatter(r, n, flat_g.value, work.margins)
             if not head_fixed:
                 eta_u = math.exp(log_eta_u + scales[1, r])
-                _step(r, eta_u, flat_push, momentum, move_u, b)
-                _step(r, eta_u, k_u, momentum, move_u_k, flat_gamma)
-                softmax.scatter(r, n, flat_gamma, gamma)
+                _step(r, eta_u, flat_push, momentum, b)
+                _step(r, eta_u, k_u, momentum, flat_gamma)
+                softmax.scatter(r, n, flat_gamma.value, work.scores)
         if living == 0:
             return
         record += recording
-    for r in range(jobs):
+    for r in range(count):
         if alive[r]:
             status[r], ended[r] = COMPLETED, times[-1]
 
 
 @numba.njit(parallel=True, cache=True)
-def train(
-    threads,
-    data,
-    K,
-    G,
-    margins,
-    scores,
-    head_fixed,
-    logistic,
-    rule,
-    times,
-    margins_at,
-    scores_at,
-    alpha_at,
-    b_at,
-    logs_at,
-    sources=SOURCES,
-):
-    """Train all jobs; job j runs on data set data[j] with rule[j]. Returns status and last
-    iteration, (jobs,) each.
+def train(threads, jobs, times, records, sources=SOURCES):
+    """Train all `Jobs` and fill their `Records`; returns status and last iteration, (jobs,) each.
 
     As `_train_group`, in groups of equal size, as many for each of the threads.
     """
-    jobs = data.size
-    status, ended = np.zeros(jobs, np.int64), np.zeros(jobs, np.int64)
+    data, K, G, margins, scores, rules, head_fixed, logistic = jobs
+    margins_at, scores_at, alpha_at, b_at, logs_at = records
+    count = data.size
+    status, ended = np.zeros(count, np.int64), np.zeros(count, np.int64)
     side_by_side = max(1, LANES // margins.shape[1])
-    groups = min(jobs, -(-jobs // (side_by_side * threads)) * threads)
+    groups = min(count, -(-count // (side_by_side * threads)) * threads)
     for group in numba.prange(groups):
-        j = slice(group * jobs // groups, (group + 1) * jobs // groups)
-        _train_group(
-            data[j],
-            K,
-            G,
-            margins[j],
-            scores[j],
-            head_fixed,
-            logistic,
-            rule[j],
-            times,
-            margins_at[j],
-            scores_at[j],
-            alpha_at[j],
-            b_at[j],
-            logs_at[j],
-            status[j],
-            ended[j],
+        j = slice(group * count // groups, (group + 1) * count // groups)
+        own = Jobs(
+            data=data[j],
+            K=K,
+            G=G,
+            margins=margins[j],
+            scores=scores[j],
+            rules=rules[j],
+            head_fixed=head_fixed,
+            logistic=logistic,
         )
+        at = Records(margins_at[j], scores_at[j], alpha_at[j], b_at[j], logs_at[j])
+        _train_group(own, times, at, status[j], ended[j])
     return status, ended

@@ -86,19 +86,18 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])
     raw = _empty(len(rules) * runs, n, T, times.size)
-    raw["status"], raw["ended"] = kernel.train(
-        numba.get_num_threads(),
-        np.tile(np.arange(runs), len(rules)),
-        gram.pack(problem.K, n),
-        gram.pack(problem.G, n),
-        np.tile(problem.margins, every),
-        np.tile(problem.scores, every),
-        problem.head_fixed,
-        problem.loss == "logistic",
-        np.repeat(numbers, runs, 0),
-        times,
-        *(raw[name] for name in ("margins", "scores", "alpha", "b", "logs")),
+    jobs = kernel.Jobs(
+        data=np.tile(np.arange(runs), len(rules)),
+        K=gram.pack(problem.K, n),
+        G=gram.pack(problem.G, n),
+        margins=np.tile(problem.margins, every),
+        scores=np.tile(problem.scores, every),
+        rules=np.repeat(numbers, runs, 0),
+        head_fixed=problem.head_fixed,
+        logistic=problem.loss == "logistic",
     )
+    records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
+    raw["status"], raw["ended"] = kernel.train(numba.get_num_threads(), jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [Raw(**{name: values[part] for name, values in raw.items()}) for part in split]
 

@@ -36,24 +36,29 @@ def gradients(X, Y, A, B, set_of_run):
     threads = numba.get_num_threads()
     numba.set_num_threads(threads if len(A) * m * m >= PARALLEL else 1)
     try:
-        _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B)
+        _all((X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B))
     finally:
         numba.set_num_threads(threads)
     return partial_A.sum(1), partial_B.sum(1)
 
 
 @numba.njit(parallel=True, cache=True)
-def _all(X, keys, radius, Y, A, B, set_of_run, partial_A, partial_B, sources=SOURCES):
+def _all(samples, layers, set_of_run, partial_sums, sources=SOURCES):
+    X, keys, radius, Y = samples
+    (A, B), (partial_A, partial_B) = layers, partial_sums
     runs, pieces = partial_A.shape[:2]
     for task in numba.prange(runs * pieces):
         run, piece = task // pieces, task % pieces
         s = set_of_run[run]
-        sum_A, sum_B = partial_A[run, piece], partial_B[run, piece]
-        _piece(X[s], keys[s], radius[s], Y[s], A[run], B[run], piece * BLOCK, sum_A, sum_B)
+        own, sums = (X[s], keys[s], radius[s], Y[s]), (partial_A[run, piece], partial_B[run, piece])
+        _piece(own, (A[run], B[run]), piece * BLOCK, sums)
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy")
-def _piece(X, keys, radius, Y, A, B, first, sum_A, sum_B):
+def _piece(samples, layer, first, sums):
+    """Adds to `sums` the gradients of BLOCK queries from `first` on: one data set, one layer."""
+    X, keys, radius, Y = samples
+    (A, B), (sum_A, sum_B) = layer, sums
     (m, d), k, D = X.shape, len(A), len(keys)
     logits, e = np.empty((4, m)), np.empty((4, m))
     w, v, c, h = np.zeros((4, D)), np.zeros((4, D)), np.empty((4, D)), np.empty((4, D))

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from lib.attention import coordinates, model
-from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import TokenSet
 from lib.svm.max_margin import MaxMargin
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1

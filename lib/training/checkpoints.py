@@ -1,6 +1,6 @@
 """Checkpoints of a training run: written whole or not at all, read back only by the same run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,14 @@ class Checkpoints:
         configuration: what tells this run from others (network, data, loss, the start's seed)
             beyond what `train` sees for itself (optimiser and options, parameters and their shapes,
             batches, steps, seed).
+        pause: the steps done to whether the run is saved and left there, to go on at the next call;
+            the history then says "paused after step k".
     """
 
     path: Path
     every: int
     configuration: Mapping = field(default_factory=dict)
+    pause: Callable[[int], bool] | None = None
 
     def __post_init__(self):
         if self.every < 1:
@@ -84,6 +87,26 @@ class Checkpoints:
                 f"{self.path} is a checkpoint of another configuration: {listed}; {advice}"
             )
         return step, state
+
+
+def run_configuration(model, optimizer, batches, steps, points, precision) -> dict:
+    """What a checkpoint has to agree with: all that decides a run and that the loop sees for
+    itself.
+    """
+    changing = ("params", "steps", "skipped")  # of an option's group
+    groups = [
+        {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups
+    ]
+    return {
+        "optimizer": type(optimizer).__name__,
+        **{f"optimizer group {k}": group for k, group in enumerate(groups)},
+        "batch": {"size": batches.size, "per_epoch": batches.per_epoch},
+        "seed": batches.seed,
+        "steps": steps,
+        "evaluate_at": points,
+        "precision": precision,
+        "shape": {name: tuple(p.shape) for name, p in model.named_parameters()},
+    }
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:

@@ -1,26 +1,34 @@
 """Named training runs: `python -m lib.training digits sngd`, or `torchrun --nproc-per-node 2 -m
 lib.training ...`.
 
-Writes the history as <out>.npz, which `training_record.load` gives to a notebook, and the
-checkpoint beside it as <out>.pt; the same command again goes on where the last one ended.
+Writes the history as <out>.npz, which `history.load` gives to a notebook, and the checkpoint beside
+it as <out>.pt; the same command again goes on where the last one ended.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 
 from lib import files, networks, provenance
 from lib.budget import Budget, minutes
 from lib.data import images, texts
 from lib.networks import bert
-from lib.training import bert_evaluation, loop, rules
+from lib.training import bert_evaluation, loop, rules, threads
+from lib.training.batches import Batches
+from lib.training.checkpoints import Checkpoints
+from lib.training.devices import first_process
+from lib.training.history import TrainingHistory
+from lib.training.losses import Evaluate, classification, cross_entropy
+from lib.training.settings import Execution, Recording
 
 
 @dataclass(frozen=True)
@@ -32,29 +40,24 @@ class Task:
     """
 
     build: Callable[[], nn.Module]
-    batches: Callable[[int, int], loop.Batches]
-    evaluate: Callable[[nn.Module], dict]
+    batches: Callable[[int, int], Batches]
+    evaluate: Evaluate
     about: dict
-    loss: Callable = loop.cross_entropy
+    loss: Callable = cross_entropy
 
 
 def vision(demo: bool) -> Task:
     """The vision transformer of `networks` on handwritten digits, 17 tokens an image."""
     train, test = (images.load("mnist", split, demo=demo) for split in ("train", "test"))
-    pixels, channels, standardise = (
-        train.images.shape[-1],
-        train.images.shape[1],
-        train.standardise(),
-    )
+    channels, pixels = train.images.shape[1:3]
+    standardise = train.standardise()
     shape = dict(width=32, depth=2, heads=4, hidden=64)
     return Task(
         build=lambda: networks.VisionTransformer(
             pixels, pixels // 4, channels, train.classes, **shape
         ),
-        batches=lambda size, seed: loop.Batches(
-            train.images, train.labels, size, seed, standardise
-        ),
-        evaluate=loop.classification(test.images, test.labels, standardise),
+        batches=lambda size, seed: Batches(train.images, train.labels, size, seed, standardise),
+        evaluate=classification(test.images, test.labels, standardise),
         about={"network": f"vit {shape}", "data": images.identity("mnist", demo=demo)},
     )
 
@@ -133,6 +136,8 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         chosen.rate = rates[chosen.rule]
     elif chosen.rule == "sps":
         parser.error("sps takes no --rate; its step size is bounded by --cap")
+    if chosen.evaluations < 0:
+        parser.error(f"--evaluations must be 0 or more, got {chosen.evaluations}")
     on_gpu = torch.cuda.is_available() and not chosen.cpu
     chosen.precision = chosen.precision or ("bf16" if on_gpu else "float32")
     name = f"{chosen.task}_{chosen.rule}_seed{chosen.seed}"
@@ -140,46 +145,69 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     return chosen
 
 
-def run(chosen: argparse.Namespace) -> tuple[nn.Module, loop.TrainingHistory]:
+def run(chosen: argparse.Namespace) -> tuple[nn.Module, TrainingHistory]:
     """Train what `options` chose, from its last checkpoint if there is one, and write the
     history.
     """
+    with alone(chosen.out):
+        return _run(chosen)
+
+
+def _run(chosen: argparse.Namespace) -> tuple[nn.Module, TrainingHistory]:
     task = TASKS[chosen.task]()
     model = loop.initialised(task.build, chosen.seed)
+    words = threads.choose(sum(p.numel() for p in model.parameters()))
+    if first_process():
+        print(words)
     rate = chosen.cap if chosen.rule == "sps" else chosen.rate  # the cap is all that SPS has
     optimizer = RULES[chosen.rule](model.parameters(), rate, chosen.cap)
-    budget = Budget(chosen.minutes)
-    about = {
-        "task": chosen.task,
-        "rule": chosen.rule,
-        "rate": chosen.rate,
-        "cap": chosen.cap,
-        **task.about,
-    }
-    history = loop.train(
-        model,
-        optimizer,
-        task.batches(chosen.batch, chosen.seed),
-        chosen.steps,
-        loss=task.loss,
+    about = {key: getattr(chosen, key) for key in ("task", "rule", "rate", "cap")} | task.about
+    pause = None if chosen.minutes is None else Budget(chosen.minutes).spent
+    path = beside(chosen.out, ".pt")
+    recording = Recording(
         evaluate=task.evaluate,
-        evaluate_at=np.linspace(0, chosen.steps, chosen.evaluations + 1).astype(int),
+        at=np.linspace(0, chosen.steps, chosen.evaluations + 1).astype(int),
         label=f"{chosen.task} {chosen.rule}",
+    )
+    execution = Execution(
         cpu=chosen.cpu,
         precision=chosen.precision,
-        pause=None if chosen.minutes is None else budget.spent,
-        checkpoints=loop.Checkpoints(chosen.out.with_suffix(".pt"), chosen.checkpoint_every, about),
+        checkpoints=Checkpoints(path, chosen.checkpoint_every, about, pause),
     )
-    if _first_process() and not history.status.startswith("paused"):
+    batches = task.batches(chosen.batch, chosen.seed)
+    history = loop.train(model, optimizer, batches, chosen.steps, task.loss, recording, execution)
+    if first_process() and not history.paused:
         how = {key: getattr(chosen, key) for key in ("batch", "steps", "seed", "precision")}
-        history.save(
-            chosen.out.with_suffix(".npz"), about | how | {"versions": provenance.versions()}
-        )
+        how |= {"versions": provenance.versions()}
+        history.save(beside(chosen.out, ".npz"), about | how)
     return model, history
 
 
-def _first_process() -> bool:
-    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+def beside(out: Path, suffix: str) -> Path:
+    """The file of `out` with `suffix`, which is added: a name may end in a rate, as sgd_0.1."""
+    return out.with_name(f"{out.name}{suffix}")
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """The right to write `out`, for this training's first process; ValueError where another one has
+    it. A killed process gives it up.
+    """
+    if not first_process():
+        yield
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"another training writes to --out {out}; wait for it or choose another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -189,19 +217,25 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = options(arguments)
     try:
         _, history = run(chosen)
-        if history.status.startswith("paused"):
-            if _first_process():
-                print(f"{history.status} of {chosen.steps}; the same command goes on from there")
-            return 3
-        if _first_process():
-            last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
-            print(f"{history.status}; {last}; written to {chosen.out.with_suffix('.npz')}")
+        if first_process():
+            print(_ending(chosen, history))
+        return 3 if history.paused else 0
     except (ValueError, OSError, MemoryError) as error:
-        sentence = getattr(error, "strerror", None) or error
-        place = f": {error.filename}" if getattr(error, "filename", None) else ""
-        print(f"error: {sentence}{place}", file=sys.stderr)
+        print(f"error: {sentence(error)}", file=sys.stderr)
         return 1
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
-    return 0
+
+
+def _ending(chosen: argparse.Namespace, history: TrainingHistory) -> str:
+    if history.paused:
+        return f"{history.status} of {chosen.steps}; the same command goes on from there"
+    last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
+    return f"{history.status}; {last}; written to {beside(chosen.out, '.npz')}"
+
+
+def sentence(error: Exception) -> str:
+    """An error without its number: what the system said, and of which file."""
+    place = f": {error.filename}" if getattr(error, "filename", None) else ""
+    return f"{getattr(error, 'strerror', None) or error}{place}"

@@ -7,6 +7,7 @@ digest inside.
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +16,12 @@ import numpy as np
 
 from lib import files
 from lib.training.checkpoints import differences, flat
-from lib.training.record import TrainingHistory, running_mean, steps_to_reach
+from lib.training.history import TrainingHistory, running_mean, steps_to_reach
 from lib.training.rules import STEP_SIZED
 
 SCHEMA = 1
 LARGEST = 2_000_000  # bytes of a curve file
+DAMAGE = (zipfile.BadZipFile, zlib.error)  # what reading a damaged file raises, beside OSError
 GROUPS = ("metrics", "weight_norms", "walked", "end")
 STEPWISE = ("loss", "step_size", "gradient_norm")
 
@@ -173,8 +175,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
     """The curves that `Curves.save` wrote to `path`.
 
     Raises FileNotFoundError where there is none; ValueError for a file that is truncated or no
-    curve file, for another schema, and, where `configuration` is given, for curves of another one,
-    naming what differs.
+    curve file, for another schema, and for another `configuration`, naming what differs.
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} is not there; `python -m lib.training study` makes it")
@@ -183,18 +184,20 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             arrays = {name: file[name] for name in file.files if name != "json"}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        schema = head["schema"]
+        if schema == SCHEMA:
+            curves = tuple(_curves(head["curves"], arrays))
+            found = Curves(head["name"], head["configuration"], curves)
+    except (OSError, ValueError, LookupError, TypeError, EOFError, *DAMAGE) as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{path} is not a curve file that can be read ({error}); fetch it again or run the "
-            f"study"
+            f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"
         ) from error
-    if head.get("schema") != SCHEMA:
+    if schema != SCHEMA:
         raise ValueError(
-            f"{path} has schema {head.get('schema')}, this code reads {SCHEMA}; check out the "
-            f"commit that"
-            " wrote it or run the study again"
+            f"{path} has schema {schema}, this code reads {SCHEMA}; check out the commit that "
+            "wrote it or run the study again"
         )
-    found = Curves(head["name"], head["configuration"], tuple(_curves(head["curves"], arrays)))
     if found.digest != head["digest"]:
         raise ValueError(f"{path} does not have the configuration that its digest states")
     if configuration is not None:

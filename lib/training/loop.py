@@ -1,42 +1,30 @@
 """One training loop for every network and optimiser; it records what each step did and survives
 being killed.
 
-The loop runs on `accelerate`, so the same call serves a CPU, a GPU or, under torchrun, several
-processes that share every batch. `python -m lib.training --help` trains a named network without a
-notebook.
+`train` is the loop, `_Run.take` one step of it: any torch optimiser that is called as
+`step(closure)` goes in. The loop runs on `accelerate`, so the same call serves a CPU, a GPU or,
+under torchrun, several processes that share every batch.
 """
 
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib import seeds
+from lib.training import devices
 from lib.training.batches import Batches
-from lib.training.checkpoints import Checkpoints
-from lib.training.record import Record, TrainingHistory, at_end, running_mean, steps_to_reach
-
-__all__ = [
-    "Batches",
-    "Checkpoints",
-    "TrainingHistory",
-    "at_end",
-    "classification",
-    "cross_entropy",
-    "initialised",
-    "running_mean",
-    "steps_to_reach",
-    "train",
-]
+from lib.training.checkpoints import run_configuration
+from lib.training.history import TrainingHistory
+from lib.training.losses import cross_entropy
+from lib.training.record import Record
+from lib.training.settings import Execution, Recording
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
-# largest difference between processes' weights, relative to the largest weight, that is let pass
-DRIFT = 1e-5
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -48,290 +36,212 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         return build()
 
 
-def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross-entropy of logits model(inputs) (b, classes) against targets (b,), in nats."""
-    inputs, targets = batch
-    return F.cross_entropy(model(inputs), targets)
-
-
-def classification(
-    inputs: Tensor, targets: Tensor, transform=None, size: int = 1000
-) -> Callable[[nn.Module], dict]:
-    """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share of
-    correct labels}.
-
-    `inputs` (N, ...), `targets` (N,), taken `size` rows at a time.
-    """
-
-    @torch.no_grad()
-    def evaluate(model: nn.Module) -> dict[str, float]:
-        device = next(model.parameters()).device
-        loss = correct = 0.0
-        for rows, labels in zip(inputs.split(size), targets.to(device).split(size), strict=True):
-            rows = rows.to(device)
-            logits = model(rows if transform is None else transform(rows))  # (size, classes)
-            loss += F.cross_entropy(logits, labels, reduction="sum")
-            correct += (logits.argmax(1) == labels).sum()
-        return {
-            "test_loss": float(loss) / len(targets),
-            "test_accuracy": float(correct) / len(targets),
-        }
-
-    return evaluate
-
-
 def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Batches,
     steps: int,
-    *,
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
-    evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
-    evaluate_at: Iterable[int] = (),
-    label: str = "",
-    cpu: bool = False,
-    precision: str = "float32",
-    accumulate: int = 1,
-    checkpoints: Checkpoints | None = None,
-    stop: Callable[[Mapping[str, float]], bool] | None = None,
-    pause: Callable[[int], bool] | None = None,
-    walk: bool = False,
+    recording: Recording = Recording(),  # noqa: B008 (it is frozen)
+    execution: Execution = Execution(),  # noqa: B008
 ) -> TrainingHistory:
     """Train `model` in place for `steps` steps and return its history.
 
     Args:
         optimizer: any torch optimiser over the model's parameters; it is called as `step(closure)`.
+            What it states as `last_step_size` and `last_gradient_norm` is recorded.
         batches: step k uses `batches.batch(k)`, whatever the optimiser; several processes take
             `batches.share(k, n)` each. `batches.seed` seeds dropout, afresh at every step.
         loss: (model, batch) to a scalar tensor, a mean over the rows.
-        evaluate: the model in evaluation mode, without gradients, to named numbers.
-        evaluate_at: numbers of steps done, 0 to `steps`, after which to evaluate and to record the
-            norms of the weights; the end is always added.
-        label: the run's name on the progress bar, which TQDM_DISABLE=1 turns off.
-        cpu: stay on the CPU even if there is a GPU.
-        precision: "float32", or "bf16" to run forward and loss under autocast to bfloat16; the
-            weights stay.
-        accumulate: work a batch off in this many equal parts, one after the other: the same
-            gradient in a fraction of the memory. Only for a loss that is a mean over the rows.
-        checkpoints: save the run as it goes and take it up where its last checkpoint left it. On a
-            CPU the result then is, bit for bit, that of a run that was never interrupted.
-        stop: what `evaluate` found to whether the run ends there, early; the history says so and
-            its rest is NaN. "recent_loss" is among it, the mean loss of the last `RECENT` steps.
-        pause: the steps done to whether the run is saved to its checkpoint and left there, to go on
-            at the next call; the history then says "paused after step k".
-        walk: record the sum of squared moves of every parameter, `TrainingHistory.walked`.
+        recording: what is measured, and what ends the run early.
+        execution: device, precision, memory, checkpoints.
 
     A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
     so and the rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where
     the device's memory does not hold a batch; ValueError for steps below 1, parts that do not
-    divide a batch, an evaluation outside 0 ... steps, an unknown precision, or a checkpoint of
-    another configuration; OSError if a checkpoint cannot be written; RuntimeError if the processes'
-    weights drift apart.
+    divide a batch, an evaluation outside 0 ... steps, or a checkpoint of another configuration;
+    OSError if a checkpoint cannot be written; RuntimeError if the processes' weights drift apart.
     """
-    points = sorted({*map(int, evaluate_at), steps})
-    if steps < 1 or points[0] < 0 or points[-1] > steps:
-        raise ValueError(
-            f"steps must be 1 or more, evaluate_at within 0 ... steps; got {steps} and evaluate_at "
-            f"{points}"
-        )
-    if precision not in ("float32", "bf16"):
-        raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}')
-    configuration = _configuration(model, optimizer, batches, steps, points, precision)
-    accelerator = _accelerator(cpu)
-    device, rank, processes = (
-        accelerator.device,
-        accelerator.process_index,
-        accelerator.num_processes,
-    )
-    if accumulate < 1 or batches.size % (accumulate * processes):
-        raise ValueError(
-            f"accumulate must divide the {batches.size // processes} rows of a process, got "
-            f"{accumulate}"
-        )
-    if pause is not None and checkpoints is None:
-        raise ValueError("pause needs checkpoints: without them a paused run could not go on")
-    record = Record(steps, points, device, [name for name, _ in model.named_parameters()])
-    network, stepper = accelerator.prepare(model, optimizer)
-    model = accelerator.unwrap_model(network)
-    batches = (batches if processes == 1 else batches.share(rank, processes)).to(device)
-    dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
-    skips = getattr(optimizer, "check_finite", None) == "skip"
+    run = _Run.prepared(model, optimizer, batches, steps, loss, recording, execution)
+    done = run.restored()
+    run.network.train()
+    with devices.same_generators_afterwards(run.accelerator.device), run.progress(done) as bar:
+        for step in range(done, steps):
+            if step in run.record.points:
+                run.observe(step)
+                if run.stops(step):
+                    return run.history(f"stopped after step {step}", step)
+            if step > done and run.pauses(step):
+                if run.diverged(step - 1):
+                    break
+                run.save(step)
+                return run.record.history(f"paused after step {step}", step, skipped=0)
+            try:
+                run.take(step)
+            except FloatingPointError:  # of an optimiser that looks before it moves
+                run.record.loss[step] = math.nan  # the loss itself may still have been finite
+                break
+            bar.update()
+            saving = run.saves_after(step)
+            # Not at every step: a look at the loss waits for the device.
+            if (saving or step % CHECK_EVERY == 0) and run.diverged(step):
+                break
+            if saving:
+                run.save(step + 1)
+        else:
+            run.observe(steps)
+            if done < steps:
+                run.save(steps)
+    return run.history()
 
-    def take(step: int) -> None:
-        batch = batches.batch(step)
+
+@dataclass(frozen=True)
+class _Run:
+    """One training under way; `network` and `stepper` are `model` and `optimizer` as `accelerate`
+    wraps them, `batches` this process's part.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    network: nn.Module
+    stepper: torch.optim.Optimizer
+    batches: Batches
+    loss: Callable
+    recording: Recording
+    execution: Execution
+    configuration: Mapping
+    accelerator: object
+    record: Record
+
+    @classmethod
+    def prepared(cls, model, optimizer, batches, steps, loss, recording, execution) -> "_Run":
+        """The arguments of `train`, checked and moved to the device."""
+        points, checkpoints = recording.points(steps), execution.checkpoints
+        seen = run_configuration(model, optimizer, batches, steps, points, execution.precision)
+        given = checkpoints.configuration if checkpoints else {}
+        accelerator = devices.accelerator(execution.cpu)
+        device, n = accelerator.device, accelerator.num_processes
+        if execution.accumulate < 1 or batches.size % (execution.accumulate * n):
+            raise ValueError(
+                f"accumulate must divide the {batches.size // n} rows of a process, got "
+                f"{execution.accumulate}"
+            )
+        layers = [name for name, _ in model.named_parameters()]
+        network, stepper = accelerator.prepare(model, optimizer)
+        part = batches if n == 1 else batches.share(accelerator.process_index, n)
+        return cls(
+            model=accelerator.unwrap_model(network),
+            optimizer=optimizer,
+            network=network,
+            stepper=stepper,
+            batches=part.to(device),
+            loss=loss,
+            recording=recording,
+            execution=execution,
+            configuration=seen | dict(given),
+            accelerator=accelerator,
+            record=Record(steps, points, device, layers),
+        )
+
+    def take(self, step: int) -> None:
+        """Step number `step`, from 0: the optimiser moves the model along its batch's gradient."""
+        device, parts = self.accelerator.device, self.execution.accumulate
+        with devices.memory_advice(device, step, self.batches.size, parts):
+            batch = self.batches.batch(step)
+            torch.manual_seed(self._dropout_seed(step))
+            before = self.record.weights(self.model) if self.recording.walk else None
+            self.stepper.step(partial(self._closure, step, batch))
+            self.record.note(step, self.optimizer)
+            if before is not None:
+                self.record.walk(self.model, before)
+
+    def _closure(self, step: int, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Gradients and loss of `batch`; what `step(closure)` of an optimiser calls."""
+        self.stepper.zero_grad()
+        value, parts = 0.0, self.execution.accumulate
+        for part in zip(*(values.chunk(parts) for values in batch), strict=True):
+            with self._autocast():
+                share = self.loss(self.network, part) / parts
+            self.accelerator.backward(share)
+            value = value + share.detach()
+        # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
+        # needs both.
+        self.record.loss[step] = value = self.accelerator.reduce(value, "mean")
+        return value
+
+    @cached_property
+    def _dropout(self) -> int:
+        return int(seeds.stream(self.batches.seed, "dropout").integers(2**63))
+
+    def _dropout_seed(self, step: int) -> int:
         # By step, not one stream: a resumed run needs no generator's state, and evaluations may
         # draw.
-        torch.manual_seed(
-            int(np.random.SeedSequence([dropout, step, rank]).generate_state(1, np.uint64)[0])
-        )
+        sequence = np.random.SeedSequence([self._dropout, step, self.accelerator.process_index])
+        return int(sequence.generate_state(1, np.uint64)[0])
 
-        def closure():
-            stepper.zero_grad()
-            value = 0.0
-            for part in zip(*(values.chunk(accumulate) for values in batch), strict=True):
-                with autocast:
-                    share = loss(network, part) / accumulate
-                accelerator.backward(share)
-                value = value + share.detach()
-            # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
-            # needs both.
-            record.loss[step] = value = accelerator.reduce(value, "mean")
-            return value
+    def _autocast(self):
+        enabled = self.execution.precision == "bf16"
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=enabled)
 
-        before = record.weights(model) if walk else None
-        stepper.step(closure)
-        record.note(step, optimizer)
-        if walk:
-            record.walk(model, before)
+    @property
+    def _skips(self) -> bool:
+        return getattr(self.optimizer, "check_finite", None) == "skip"
 
-    def observe(done: int) -> None:
-        with autocast:
-            record.observe(done, model, evaluate, lambda: _drift(accelerator, model, done))
+    def diverged(self, step: int) -> bool:
+        """Whether the loss of `step` is not finite and the optimiser does not skip such steps."""
+        return not self._skips and not math.isfinite(self.record.loss[step])
 
-    def save(done: int) -> None:
-        with record.paused():
+    def observe(self, done: int) -> None:
+        """Record what is measured after `done` steps, unless a checkpoint brought it along."""
+        apart = partial(devices.drift, self.accelerator, self.model, done)
+        with self._autocast():
+            self.record.observe(done, self.model, self.recording.evaluate, apart)
+
+    def stops(self, done: int) -> bool:
+        """Whether the record after `done` steps ends the run early."""
+        return self.recording.stop is not None and self.recording.stop(self.record.found(done))
+
+    def pauses(self, done: int) -> bool:
+        """Whether the run is to be left after `done` steps, to go on at the next call."""
+        checkpoints = self.execution.checkpoints
+        return bool(checkpoints and checkpoints.pause and checkpoints.pause(done))
+
+    def saves_after(self, step: int) -> bool:
+        """Whether a checkpoint is due after `step`; that of the end comes after the last record."""
+        checkpoints, done = self.execution.checkpoints, step + 1
+        return bool(checkpoints) and done % checkpoints.every == 0 and done < len(self.record.loss)
+
+    def save(self, done: int) -> None:
+        """Write the checkpoint after `done` steps, where there is to be one, by one process."""
+        if not self.execution.checkpoints or not self.accelerator.is_main_process:
+            return
+        with self.record.paused():
             state = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "record": record.state(),
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "record": self.record.state(),
             }
-            checkpoints.save(state, configuration, done)
+            self.execution.checkpoints.save(state, self.configuration, done)
 
-    done, stopped, paused = 0, None, None
-    if checkpoints:
-        configuration = {**configuration, **checkpoints.configuration}
-        done = _restore(accelerator, checkpoints, configuration, model, optimizer, record)
-    main = accelerator.is_local_main_process
-    network.train()
-    with _same_generators_afterwards(device), _progress(steps, done, label, main) as bar:
-        for step in range(done, steps):
-            if step in points:
-                observe(step)
-                if stop is not None and stop(record.found(step)):
-                    stopped = step
-                    break
-            if pause is not None and step > done and pause(step):
-                if skips or math.isfinite(record.loss[step - 1]):
-                    paused = step
-                    if accelerator.is_main_process:
-                        save(step)
-                break
-            try:
-                take(step)
-            except FloatingPointError:
-                record.loss[step] = math.nan  # the loss itself may still have been finite
-                break
-            except RuntimeError as error:
-                if not _out_of_memory(error):
-                    raise
-                raise MemoryError(
-                    f"{device} ran out of memory at step {step + 1}, with {batches.size} rows in "
-                    f"{accumulate} part(s):"
-                    f" accumulate={2 * accumulate} gives the same result in less, else take a "
-                    f"smaller batch, shorter"
-                    " inputs or precision='bf16'"
-                ) from error
-            bar.update()
-            saving = (
-                checkpoints is not None and (step + 1) % checkpoints.every == 0 and step + 1 < steps
-            )
-            if (
-                (saving or step % CHECK_EVERY == 0)
-                and not skips
-                and not math.isfinite(record.loss[step])
-            ):
-                break
-            if saving and accelerator.is_main_process:
-                save(step + 1)
-        else:
-            observe(steps)
-            if checkpoints and done < steps and accelerator.is_main_process:
-                save(steps)
-    if paused is not None:
-        return replace(record.history(0, paused), status=f"paused after step {paused}")
-    return record.history(optimizer.skipped_steps if skips else None, stopped)
+    def restored(self) -> int:
+        """Load the last checkpoint, if there is one; the steps done so far."""
+        if not self.execution.checkpoints:
+            return 0
+        found = self.execution.checkpoints.load(self.configuration)
+        done = found[0] if found else 0
+        devices.require_same_step(self.accelerator, done)
+        if found:
+            self.model.load_state_dict(found[1]["model"])
+            self.optimizer.load_state_dict(found[1]["optimizer"])
+            self.record.restore(found[1]["record"])
+        return done
 
+    def history(self, ending: str = "finished", done: int | None = None) -> TrainingHistory:
+        """The history of a run that ended so, after `done` steps or all of them."""
+        skipped = self.optimizer.skipped_steps if self._skips else None
+        return self.record.history(ending, done, skipped)
 
-def _out_of_memory(error: RuntimeError) -> bool:
-    # On a CPU torch has no class of its own for this.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _configuration(model, optimizer, batches, steps, points, precision) -> dict:
-    """What a checkpoint has to agree with: all that decides the result and that can be seen from
-    here.
-    """
-    changing = ("params", "steps", "skipped")  # of an option's group
-    groups = [
-        {k: v for k, v in group.items() if k not in changing} for group in optimizer.param_groups
-    ]
-    return {
-        "optimizer": type(optimizer).__name__,
-        **{f"optimizer group {k}": group for k, group in enumerate(groups)},
-        "batch": {"size": batches.size, "per_epoch": batches.per_epoch},
-        "seed": batches.seed,
-        "steps": steps,
-        "evaluate_at": points,
-        "precision": precision,
-        "shape": {name: tuple(p.shape) for name, p in model.named_parameters()},
-    }
-
-
-def _restore(accelerator, checkpoints, configuration, model, optimizer, record) -> int:
-    """Load the last checkpoint, if there is one, into model, optimiser and record; the steps done
-    so far.
-    """
-    found = checkpoints.load(configuration)
-    done = found[0] if found else 0
-    if accelerator.num_processes > 1:
-        everyone = accelerator.gather(torch.tensor([done], device=accelerator.device)).tolist()
-        if len(set(everyone)) > 1:
-            raise ValueError(
-                f"the processes found checkpoints after {everyone} steps; they must see the same "
-                f"file"
-            )
-    if found:
-        model.load_state_dict(found[1]["model"])
-        optimizer.load_state_dict(found[1]["optimizer"])
-        record.restore(found[1]["record"])
-    return done
-
-
-def _drift(accelerator, model: nn.Module, done: int) -> float:
-    """Largest difference of a weight between this and any other process; RuntimeError above
-    `DRIFT`.
-    """
-    if accelerator.num_processes == 1:
-        return 0.0
-    from accelerate.utils import broadcast
-
-    mine = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
-    apart = (mine - broadcast(mine.clone())).abs().max()  # from process 0
-    apart = float(accelerator.gather(apart.reshape(1)).max())
-    if not apart <= DRIFT * float(mine.abs().max()):
-        raise RuntimeError(f"after {done} steps the weights of two processes differ by {apart:.1e}")
-    return apart
-
-
-def _accelerator(cpu: bool):
-    from accelerate import Accelerator
-
-    return Accelerator(cpu=cpu)
-
-
-def _same_generators_afterwards(device: torch.device):
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def _progress(steps: int, done: int, label: str, main: bool):
-    from tqdm import tqdm
-
-    silent = os.environ.get("TQDM_DISABLE", "") not in (
-        "",
-        "0",
-    )  # tqdm itself reads it only once, at import
-    return tqdm(
-        total=steps, initial=done, desc=label, unit="step", leave=False, disable=silent or not main
-    )
+    def progress(self, done: int):
+        """The progress bar of the steps, shown by one process of each machine."""
+        shown = self.accelerator.is_local_main_process
+        return devices.progress(len(self.record.loss), done, self.recording.label, shown)

@@ -1,81 +1,20 @@
-"""What a training run did, step by step: the arrays while they grow, the history they become, its
-file.
-"""
+"""The arrays of a training run while they grow, on its device, and in its checkpoint."""
 
-import io
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from lib import files
+from lib.training.history import TrainingHistory
 from lib.training.step_sizes import gradient_norm
 
 RECENT = 100  # steps whose mean loss a stopping rule sees
-STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
-GROUPS = ("metrics", "weight_norms", "walked")
-
-
-@dataclass(frozen=True)
-class TrainingHistory:
-    """What a run did, as arrays; after a divergence or an early stop every entry is NaN.
-
-    `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the
-    step size taken (the learning rate for an optimiser without `last_step_size`), ‖g‖, and the
-    training time so far without evaluations and checkpoints. `evaluated_at` (points,): numbers of
-    steps done, the records; `metrics[name]` (points,): what `evaluate` returned there. `status` is
-    "finished", "stopped after step k", either with ", k steps skipped", or "diverged at step k";
-    `device` says where it ran. `weight_norms[name]` (points,): Frobenius norm of each parameter.
-    `drift` (points,): largest difference of a weight between processes. `walked[name]` (points,):
-    Σ ‖ΔW‖² over the steps so far, empty where it was not asked for.
-    """
-
-    loss: np.ndarray
-    step_size: np.ndarray
-    gradient_norm: np.ndarray
-    seconds: np.ndarray
-    evaluated_at: np.ndarray
-    metrics: Mapping[str, np.ndarray]
-    status: str
-    device: str
-    weight_norms: Mapping[str, np.ndarray] = field(default_factory=dict)
-    drift: np.ndarray | None = None
-    walked: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def save(self, path: Path, about: Mapping) -> None:
-        """Write the history, and `about` (plain values: what was trained and how), to an .npz,
-        atomically.
-        """
-        arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
-        if self.drift is not None:
-            arrays["drift"] = self.drift
-        for group in GROUPS:
-            arrays |= {f"{group}/{name}": values for name, values in getattr(self, group).items()}
-        text = files.dumps({"status": self.status, "device": self.device, "about": about})
-        content = io.BytesIO()
-        np.savez_compressed(content, json=np.array(text), **arrays)
-        files.write(Path(path), content.getvalue())
-
-
-def load(path: Path) -> tuple[TrainingHistory, dict]:
-    """The history that `History.save` wrote, and its `about`."""
-    with np.load(path) as file:  # which refuses pickled objects
-        text = json.loads(str(file["json"]))
-        arrays = {name: file[name] for name in file.files if name != "json"}
-    groups = {name: {} for name in GROUPS}
-    for name in [name for name in arrays if "/" in name]:
-        group, key = name.split("/", 1)
-        groups[group][key] = arrays.pop(name)
-    return TrainingHistory(**arrays, **groups, status=text["status"], device=text["device"]), text[
-        "about"
-    ]
+ON_DEVICE = ("loss", "step_size", "norm", "path")  # what a checkpoint keeps, with ON_HOST
+ON_HOST = ("seconds", "weight_norms", "drift", "walked")
 
 
 class Record:
@@ -94,23 +33,19 @@ class Record:
         self.walking = False
         self.start = time.perf_counter()
 
-    def note(self, step: int, optimizer) -> None:
-        """What step number `step` (from 0) did."""
-        lr = optimizer.param_groups[0].get("lr", math.nan)
-        size, norm = (
-            getattr(optimizer, "last_step_size", lr),
-            getattr(optimizer, "last_gradient_norm", None),
-        )
+    def note(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """What step number `step` (from 0) did.
+
+        An optimiser that states `last_step_size` and `last_gradient_norm` is taken at its word; for
+        any other the step size is its learning rate and ‖g‖ is measured here.
+        """
+        groups = optimizer.param_groups
+        self.step_size[step] = getattr(optimizer, "last_step_size", groups[0].get("lr", math.nan))
+        norm = getattr(optimizer, "last_gradient_norm", None)
         if norm is None:
-            norm = gradient_norm(
-                [
-                    p.grad
-                    for group in optimizer.param_groups
-                    for p in group["params"]
-                    if p.grad is not None
-                ]
-            )
-        self.step_size[step], self.norm[step] = size, norm
+            parameters = [p for group in groups for p in group["params"]]
+            norm = gradient_norm([p.grad for p in parameters if p.grad is not None])
+        self.norm[step] = norm
         self.seconds[step] = time.perf_counter() - self.start
 
     @staticmethod
@@ -158,94 +93,66 @@ class Record:
 
     def state(self) -> dict:
         """Everything so far as tensors, for a checkpoint."""
-        values = {name: getattr(self, name).cpu() for name in ("loss", "step_size", "norm")}
-        values |= {
-            name: torch.from_numpy(getattr(self, name))
-            for name in ("seconds", "weight_norms", "drift", "walked")
-        }
-        values |= {"path": self.path.cpu(), "walking": self.walking}
-        elapsed = time.perf_counter() - self.start
-        return values | {
-            "elapsed": elapsed,
+        return {
+            **{name: getattr(self, name).cpu() for name in ON_DEVICE},
+            **{name: torch.from_numpy(getattr(self, name)) for name in ON_HOST},
+            "walking": self.walking,
+            "elapsed": time.perf_counter() - self.start,
             "metrics": {name: torch.from_numpy(values) for name, values in self.metrics.items()},
         }
 
     def restore(self, state: Mapping) -> None:
         """Go on from `state`, as `state()` gave it."""
-        for name in ("loss", "step_size", "norm"):
+        for name in ON_DEVICE:
             getattr(self, name).copy_(state[name])
-        self.path.copy_(state["path"])
-        self.walking = state["walking"]
-        for name in ("seconds", "weight_norms", "drift", "walked"):
+        for name in ON_HOST:
             getattr(self, name)[:] = state[name].numpy()
+        self.walking = state["walking"]
         self.metrics = {name: values.numpy().copy() for name, values in state["metrics"].items()}
         self.start = time.perf_counter() - state["elapsed"]
 
     def found(self, done: int) -> dict[str, float]:
-        """What `evaluate` returned after `done` steps, and the mean loss of the last `RECENT` of
-        them.
+        """What `evaluate` returned after `done` steps, and "recent_loss", the mean loss of the last
+        `RECENT` of them.
         """
         place = self.points.index(done)
         recent = float(self.loss[max(0, done - RECENT) : done].mean())  # NaN before the first step
-        return {name: float(values[place]) for name, values in self.metrics.items()} | {
-            "recent_loss": recent
-        }
+        found = {name: float(values[place]) for name, values in self.metrics.items()}
+        return found | {"recent_loss": recent}
 
-    def history(self, skipped: int | None = None, stopped: int | None = None) -> TrainingHistory:
-        """The history; `skipped` counts the steps that the optimiser left out, None if it leaves
-        none out.
+    def history(
+        self, ending: str = "finished", done: int | None = None, skipped: int | None = None
+    ) -> TrainingHistory:
+        """The history of a run that ended, in words, as `ending` says.
 
-        `stopped` is the number of steps after which the run was done, None if it was to take them
-        all.
+        `done` is the number of steps that it took, None for all of them. `skipped` counts those
+        that the optimiser left out, None if it leaves none out: then a loss that is not finite is a
+        divergence.
         """
         loss, step_size, norm = (
             values.double().cpu().numpy() for values in (self.loss, self.step_size, self.norm)
         )
-        bad = np.flatnonzero(~np.isfinite(loss[:stopped]))
-        status = "finished" if stopped is None else f"stopped after step {stopped}"
-        status += f", {skipped} steps skipped" if skipped else ""
+        bad = np.flatnonzero(~np.isfinite(loss[:done]))
+        status = ending + (f", {skipped} steps skipped" if skipped else "")
         if len(bad) and skipped is None:
             status = f"diverged at step {bad[0] + 1}"
             for values in (loss, step_size, norm, self.seconds):
                 values[bad[0] :] = math.nan
             for values in (*self.metrics.values(), self.weight_norms, self.drift, self.walked):
                 values[np.array(self.points) > bad[0]] = math.nan
-        arrays = (loss, step_size, norm, self.seconds, np.array(self.points))
-        layers = dict(
-            zip(self.layers, self.weight_norms.T, strict=True)
-        )  # (points, layers) -> layers x (points,)
-        walked = dict(zip(self.layers, self.walked.T, strict=True)) if self.walking else {}
-        rest = dict(status=status, device=str(self.device), weight_norms=layers, drift=self.drift)
-        rest |= {"walked": walked}
-        return TrainingHistory(*arrays, metrics=self.metrics, **rest)
+        return TrainingHistory(
+            loss=loss,
+            step_size=step_size,
+            gradient_norm=norm,
+            seconds=self.seconds,
+            evaluated_at=np.array(self.points),
+            metrics=self.metrics,
+            status=status,
+            device=str(self.device),
+            weight_norms=self._by_layer(self.weight_norms),
+            drift=self.drift,
+            walked=self._by_layer(self.walked) if self.walking else {},
+        )
 
-
-def at_end(values: np.ndarray) -> np.ndarray:
-    """The last entry of each row of `values` (runs, points) that is not NaN, (runs,): a run's end,
-    early or not.
-    """
-    present = ~np.isnan(values)
-    place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
-    return values[np.arange(len(values)), place]
-
-
-def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` entries (fewer at the start) along the last axis; the shape
-    stays.
-
-    From a NaN on, every entry is NaN.
-    """
-    total = np.cumsum(values, axis=-1)
-    before = np.concatenate([np.zeros_like(total[..., :window]), total[..., :-window]], axis=-1)
-    if values.shape[-1] <= window:
-        before = np.zeros_like(total)
-    return (total - before) / np.minimum(np.arange(1, values.shape[-1] + 1), window)
-
-
-def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
-    """First step (from 1) where the running mean of `loss` (runs, steps) is ≤ `target`: (runs,), or
-    inf.
-    """
-    reached = running_mean(loss, window) <= target
-    reached[..., : window - 1] = False  # a mean over fewer entries is noisier
-    return np.where(reached.any(-1), reached.argmax(-1) + 1.0, np.inf)
+    def _by_layer(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(self.layers, values.T, strict=True))  # (points, layers) -> layer: (points,)

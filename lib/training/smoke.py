@@ -10,7 +10,8 @@ from lib.companion import claims
 from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
 from lib.training.curves import Curves
-from lib.training.study import Runner, Study
+from lib.training.runner import Runner
+from lib.training.study import Study
 
 
 def train(study: Study) -> Curves:

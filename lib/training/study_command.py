@@ -4,13 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
 from lib import files
 from lib.budget import Budget, minutes
+from lib.training import threads
+from lib.training.commands import sentence
 from lib.training.curves import Curves, load
+from lib.training.runner import OutOfTime, Runner
 from lib.training.studies import STUDIES
-from lib.training.study import OutOfTime, Runner
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -43,17 +43,17 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def run(chosen: argparse.Namespace) -> list[Curves]:
     """The studies of the command line, one after the other; OutOfTime where the minutes end."""
-    torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently
+    print(threads.one("sums are split over threads, and another split rounds differently"))
     budget, found = Budget(chosen.minutes), []
     for name in chosen.names:
         runner = Runner(STUDIES[name], chosen.state, budget)
         if chosen.adopt is not None:
-            runner.adopt(load(chosen.adopt / f"{name}.npz"))
+            runner.files.adopt(load(chosen.adopt / f"{name}.npz", runner.configuration))
         if chosen.keep is None:
             curves = runner.run(chosen.only, chosen.backwards)
             print(f"{name}: {runner.left()}", flush=True)
         else:
-            curves = runner.collected()
+            curves = runner.files.collected()
             curves.save(chosen.keep / f"{name}.npz")
             print(f"{chosen.keep / f'{name}.npz'}: {runner.left()}", flush=True)
         found.append(curves)
@@ -71,6 +71,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"the minutes are used up: {rest}; the same command goes on from here")
         return 3
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {sentence(error)}", file=sys.stderr)
         return 1
     return 0

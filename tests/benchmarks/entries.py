@@ -349,8 +349,9 @@ def _loop_step(name, make):
         model = training.initialised(
             lambda: networks.VisionTransformer(32, 4, width=128, depth=4, hidden=512), 0
         )
+        cpu = training.Execution(cpu=True)
         return model, lambda: training.train(
-            model, make(model.parameters()), batches, steps, cpu=True
+            model, make(model.parameters()), batches, steps, execution=cpu
         )
 
     (model, ours), (_, reference) = (

@@ -103,8 +103,8 @@ ATTENTION = [
         ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
-            "labels.integers(1, T, n)\n        X[np.arange(n), opt] = ",
-            "labels.integers(0, T, n)\n        X[np.arange(n), opt] = ",
+            "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
+            "labels.integers(0, T, n)\n    X[np.arange(n), opt] = ",
         ),
         ("np.where(y[:, None] > 0, plus, minus)", "np.where(y[:, None] < 0, plus, minus)"),
         ("scores[np.arange(n), opt] = y\n", "scores[np.arange(n), opt] = 1\n"),
@@ -509,8 +509,12 @@ TRAINING = [
     *_of(
         "training/loop",
         "training/test_loop",
-        ("SeedSequence([dropout, step, rank])", "SeedSequence([dropout, rank])"),
-        ("share = loss(network, part) / accumulate", "share = loss(network, part)"),
+        ("SeedSequence([self._dropout, step, ", "SeedSequence([self._dropout, "),
+        ("share = self.loss(self.network, part) / parts", "share = self.loss(self.network, part)"),
+    ),
+    *_of(
+        "training/losses",
+        "training/test_loop",
         ("(logits.argmax(1) == labels)", "(logits.argmin(1) == labels)"),
         ('"test_loss": float(loss) / len(targets)', '"test_loss": float(loss) / size'),
     ),
@@ -520,17 +524,21 @@ TRAINING = [
         ('status = f"diverged at step {bad[0] + 1}"', 'status = f"diverged at step {bad[0]}"'),
         ("values[bad[0] :] = math.nan", "values[bad[0] + 1 :] = math.nan"),
         ("values[np.array(self.points) > bad[0]]", "values[np.array(self.points) >= bad[0]]"),
+    ),
+    *_of(
+        "training/history",
+        "training/test_loop",
         ("reached.argmax(-1) + 1.0, np.inf)", "reached.argmax(-1) + 0.0, np.inf)"),
         ("reached[..., : window - 1] = False", "reached[..., : window - 1] = True"),
         ("np.minimum(np.arange(1, values.shape[-1] + 1), window)", "window"),
     ),
     *_of(
-        "training/comparison",
-        "training/test_comparison",
-        ("(finite[rate], -rate)", "(finite[rate], rate)"),
-        ("in (min(trials), max(trials))", "in (min(trials),)"),
-        ("values / steps[reference]", "steps[reference] / values"),
-        ('(2 * norm["SPS"] ** 2)', '(norm["SPS"] ** 2)'),
+        "training/rate_choice",
+        "training/test_rate_choice",
+        ("(scores[rate], -rate)", "(-scores[rate][1], -rate)"),
+        ("best not in (tried[0], tried[-1])", "best not in (tried[0],)"),
+        ("first_steps(trial(rate, True), study.quarter)", "trial(rate, True)"),
+        ("(len(rates) + 1) // 2", "len(rates)"),
     ),
 ]
 

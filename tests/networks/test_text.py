@@ -113,7 +113,7 @@ def test_mirror_descent_learns_a_word(p):
     )
     optimizer = MirrorDescent(model.parameters(), {1.1: 2e-3, 2.0: 4e-3, 3.0: 2e-4}[p], p)
     history = training.train(
-        model, optimizer, training.Batches(batch, labels, 32, 0), 60, loss=summed_loss
+        model, optimizer, training.Batches(batch, labels, 32, 0), 60, summed_loss
     )
     assert (
         history.status == "finished" and history.loss[-5:].mean() < 0.95 * history.loss[:5].mean()

@@ -15,9 +15,12 @@ import pytest
 import torch
 
 from lib import files
-from lib.training import commands, record
+from lib.training import commands, history
+from lib.training.batches import Batches
 from lib.training.checkpoints import Checkpoints
-from lib.training.loop import Batches, cross_entropy, initialised, train
+from lib.training.loop import initialised, train
+from lib.training.losses import cross_entropy
+from lib.training.settings import Execution, Recording
 from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 
 STEPS, EVERY = 11, 4
@@ -41,12 +44,10 @@ def run(path=None, rule="Adam", loss=cross_entropy, seed=0, start=0, width=None,
         model[2] = torch.nn.Linear(8, width)
     checkpoints = path and Checkpoints(path, EVERY, configuration)
     batches = Batches(inputs, labels, 10, seed)
-    options = dict(
-        loss=loss, evaluate=lambda m: {"weight": float(m[0].weight.sum())}, evaluate_at=[0, 4, 5]
-    )
-    return model, train(
-        model, MAKERS[rule](model.parameters()), batches, STEPS, checkpoints=checkpoints, **options
-    )
+    recording = Recording(lambda m: {"weight": float(m[0].weight.sum())}, at=[0, 4, 5])
+    execution = Execution(checkpoints=checkpoints)
+    optimizer = MAKERS[rule](model.parameters())
+    return model, train(model, optimizer, batches, STEPS, loss, recording, execution)
 
 
 def dies_at(step, with_=KeyboardInterrupt):
@@ -140,7 +141,7 @@ def test_kill_9_in_the_middle(tmp_path):
         for name in ("killed", "whole")
     ]
     assert_same(*models)
-    assert_same((models[0][0], record.load(tmp_path / "killed.npz")[0]), models[1])
+    assert_same((models[0][0], history.load(tmp_path / "killed.npz")[0]), models[1])
 
 
 def test_dropout_is_drawn_afresh_at_every_step():

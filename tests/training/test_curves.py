@@ -19,9 +19,8 @@ def test_what_is_written_is_read(tmp_path):
     found = load(tmp_path / "a.npz", whole.configuration)
     assert found.digest == whole.digest and len(found.curves) == len(whole.curves)
     for mine, theirs in zip(found.curves, whole.curves, strict=True):
-        assert (mine.rule, mine.part, mine.seed, mine.cap) == (
-            theirs.rule, theirs.part, theirs.seed, theirs.cap,
-        )  # fmt: skip
+        for name in ("rule", "part", "seed", "cap", "rate", "status"):
+            assert getattr(mine, name) == getattr(theirs, name)
         np.testing.assert_array_equal(mine.loss, theirs.loss)
         np.testing.assert_array_equal(mine.step_size, theirs.step_size)
         np.testing.assert_equal(dict(mine.end), dict(theirs.end))
@@ -63,6 +62,25 @@ def test_a_truncated_file_is_said_to_be_one(tmp_path, kept):
     content = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(content[: int(kept * len(content))])
     with pytest.raises(ValueError, match="not a curve file that can be read"):
+        load(tmp_path / "a.npz")
+
+
+def test_a_byte_changed_in_the_middle_is_damage(tmp_path):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    for place in range(200, len(content) // 2, len(content) // 23):
+        changed = content.copy()
+        changed[place] ^= 255
+        (tmp_path / "a.npz").write_bytes(changed)
+        with pytest.raises(ValueError, match="not a curve file that can be read"):
+            load(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("missing", ["schema", "curves", "configuration"])
+def test_another_kind_of_file_is_said_to_be_one(tmp_path, missing):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    rewritten(tmp_path / "a.npz", lambda head: head.pop(missing))
+    with pytest.raises(ValueError, match=f"can be read .there is no '{missing}'"):
         load(tmp_path / "a.npz")
 
 

@@ -1,5 +1,6 @@
 """The training loop: determinism, what it records, divergence, batches."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,17 +8,14 @@ import pytest
 import torch
 
 from lib import training
-from lib.training import record
-from lib.training.loop import (
-    Batches,
-    Checkpoints,
-    classification,
-    initialised,
-    running_mean,
-    steps_to_reach,
-    train,
-)
+from lib.training import history as histories
+from lib.training.batches import Batches
+from lib.training.checkpoints import Checkpoints
+from lib.training.history import running_mean, steps_to_reach
+from lib.training.loop import initialised, train
+from lib.training.losses import classification, cross_entropy
 from lib.training.mirror_descent import MirrorDescent
+from lib.training.settings import Execution, Recording
 from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 
 MAKERS = {
@@ -36,11 +34,18 @@ def clusters(n=60):
     return torch.randn(n, 4, generator=generator) + 3 * torch.eye(3, 4)[labels], labels
 
 
-def run(maker=MAKERS["SGD"], seed=0, steps=12, **options):
+HOW = [field.name for field in dataclasses.fields(Execution)]
+
+
+def run(maker=MAKERS["SGD"], seed=0, steps=12, loss=cross_entropy, **options):
+    """Train a layer; `options` are those of `Execution`, the rest those of `Recording`."""
     inputs, labels = clusters()
     model = initialised(lambda: torch.nn.Linear(4, 3), seed)
     batches = Batches(inputs, labels, 16, seed)
-    history = train(model, maker(model.parameters()), batches, steps, cpu=True, **options)
+    how = {name: options.pop(name) for name in HOW if name in options}
+    execution = Execution(**{"cpu": True, **how})
+    optimizer = maker(model.parameters())
+    history = train(model, optimizer, batches, steps, loss, Recording(**options), execution)
     return model, batches, history
 
 
@@ -101,7 +106,7 @@ def test_evaluations_happen_where_asked_and_at_the_end():
         seen.append((model.training, torch.is_grad_enabled()))
         return {"weight": float(model.weight.sum())}
 
-    model, _, history = run(steps=10, evaluate=evaluate, evaluate_at=[0, 4])
+    model, _, history = run(steps=10, evaluate=evaluate, at=[0, 4])
     assert history.evaluated_at.tolist() == [0, 4, 10]
     assert seen == [(False, False)] * 3
     start = initialised(lambda: torch.nn.Linear(4, 3), 0)
@@ -113,7 +118,7 @@ def test_evaluations_happen_where_asked_and_at_the_end():
 def test_seconds_grow_and_leave_evaluations_out():
     import time
 
-    history = run(steps=6, evaluate=lambda model: time.sleep(0.2) or {}, evaluate_at=[3])[2]
+    history = run(steps=6, evaluate=lambda model: time.sleep(0.2) or {}, at=[3])[2]
     assert (np.diff(history.seconds) > 0).all()
     assert np.diff(history.seconds)[2] < 0.2
 
@@ -128,7 +133,7 @@ def test_divergence_is_recorded_not_raised(rule):
         return value if len(calls) < 5 else value * math.nan
 
     history = run(
-        MAKERS[rule], steps=120, loss=loss, evaluate=lambda model: {"one": 1.0}, evaluate_at=[2, 50]
+        MAKERS[rule], steps=120, loss=loss, evaluate=lambda model: {"one": 1.0}, at=[2, 50]
     )[2]
     assert history.status == "diverged at step 5"
     for values in (history.loss, history.step_size, history.gradient_norm, history.seconds):
@@ -139,7 +144,7 @@ def test_divergence_is_recorded_not_raised(rule):
 
 def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     done = iter([0.1, 0.5, 0.9])
-    options = dict(steps=12, evaluate_at=[0, 4, 8])
+    options = dict(steps=12, at=[0, 4, 8])
     whole = run(evaluate=lambda model: {"share": 0.0}, **options)[2]
     history = run(
         evaluate=lambda model: {"share": next(done)},
@@ -189,12 +194,12 @@ def test_transform_applies_to_inputs_only():
 
 @pytest.mark.parametrize("rule", MAKERS)
 def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
-    whole = run(MAKERS[rule], evaluate_at=[0, 5], walk=True)[2]
-    checkpoints = Checkpoints(tmp_path / "run.pt", 100)
-    options = dict(evaluate_at=[0, 5], walk=True, checkpoints=checkpoints)
-    first = run(MAKERS[rule], pause=lambda done: done == 5, **options)[2]
+    whole = run(MAKERS[rule], at=[0, 5], walk=True)[2]
+    pausing = Checkpoints(tmp_path / "run.pt", 100, pause=lambda done: done == 5)
+    options = dict(at=[0, 5], walk=True, checkpoints=pausing)
+    first = run(MAKERS[rule], **options)[2]
     assert first.status == "paused after step 5" and np.isnan(first.loss[5:]).all()
-    again = run(MAKERS[rule], pause=lambda done: done == 5, **options)[2]  # not there again
+    again = run(MAKERS[rule], **options)[2]  # not there again
     assert again.status == "finished"
     np.testing.assert_array_equal(again.loss, whole.loss)
     for name, values in whole.walked.items():
@@ -202,14 +207,21 @@ def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
         assert values[0] == 0 and (np.diff(values) > 0).all()
 
 
-def test_a_pause_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="pause needs checkpoints"):
-        run(pause=lambda done: True)
+def test_a_run_that_has_diverged_does_not_pause(tmp_path):
+    pausing = Checkpoints(tmp_path / "run.pt", 100, pause=lambda done: done == 5)
+    calls = []
+
+    def loss(model, batch):
+        calls.append(1)
+        return cross_entropy(model, batch) * (math.nan if len(calls) == 5 else 1)
+
+    assert run(loss=loss, checkpoints=pausing)[2].status == "diverged at step 5"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_stopping_rule_sees_the_recent_loss():
     seen = []
-    *_, history = run(evaluate_at=[0, 4], stop=lambda found: seen.append(found["recent_loss"]))
+    *_, history = run(at=[0, 4], stop=lambda found: seen.append(found["recent_loss"]))
     assert np.isnan(seen[0]) and seen[1] == pytest.approx(history.loss[:4].mean())
 
 
@@ -221,8 +233,8 @@ def test_bad_arguments():
         Batches(inputs, labels, 61, 0)
     with pytest.raises(ValueError, match="steps must be 1 or more"):
         run(steps=0)
-    with pytest.raises(ValueError, match=r"evaluate_at \[12, 13\]"):
-        run(steps=12, evaluate_at=[13])
+    with pytest.raises(ValueError, match=r"at \[12, 13\]"):
+        run(steps=12, at=[13])
 
 
 def test_progress_bar_obeys_the_environment(capfd, monkeypatch):
@@ -288,11 +300,10 @@ def test_dropout_is_a_function_of_seed_and_step():
         batches = Batches(
             inputs, labels, 60, **seed
         )  # the whole set, so that only dropout tells steps apart
-        evaluate = lambda model: {"drawn": float(torch.rand(draws).sum())}
+        recording = Recording(lambda model: {"drawn": float(torch.rand(draws).sum())}, at=[2])
         optimizer = torch.optim.SGD(model.parameters(), 1e-30)
-        return train(
-            model, optimizer, batches, 5, cpu=True, evaluate=evaluate, evaluate_at=[2]
-        ).loss
+        cpu = Execution(cpu=True)
+        return train(model, optimizer, batches, 5, recording=recording, execution=cpu).loss
 
     first = losses(1, seed=0)
     assert len(set(first)) == 5
@@ -301,7 +312,7 @@ def test_dropout_is_a_function_of_seed_and_step():
 
 
 def test_weight_norms_are_recorded_for_every_layer():
-    model, _, history = run(steps=6, evaluate_at=[0, 3])
+    model, _, history = run(steps=6, at=[0, 3])
     start = initialised(lambda: torch.nn.Linear(4, 3), 0)
     for name, values in history.weight_norms.items():
         ends = [float(m.get_parameter(name).detach().norm()) for m in (start, model)]
@@ -326,9 +337,9 @@ def test_bf16_computes_in_bfloat16_and_keeps_float32_weights():
 
 
 def test_a_history_and_its_file_agree(tmp_path):
-    history = run(steps=5, evaluate=classification(*clusters()), evaluate_at=[0])[2]
+    history = run(steps=5, evaluate=classification(*clusters()), at=[0])[2]
     history.save(tmp_path / "run.npz", {"rate": 0.1, "data": {"name": "clusters"}})
-    loaded, about = record.load(tmp_path / "run.npz")
+    loaded, about = histories.load(tmp_path / "run.npz")
     assert about == {"rate": 0.1, "data": {"name": "clusters"}}
     for name, expected in vars(history).items():
         values = getattr(loaded, name)

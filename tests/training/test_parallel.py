@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from lib.training import commands, record
-from lib.training.loop import Batches
+from lib.training import commands
+from lib.training import history as histories
+from lib.training.batches import Batches
 from tests.training.two_processes import COMMAND
 
 
@@ -35,18 +36,18 @@ def folder(tmp_path_factory):
 def test_polyak_keeps_both_processes_at_the_same_bits(folder):
     first, second = (torch.load(folder / f"rank{k}.pt", weights_only=True) for k in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert record.load(folder / "both.npz")[0].drift.tolist() == [0.0] * 4
+    assert histories.load(folder / "both.npz")[0].drift.tolist() == [0.0] * 4
 
 
 def test_bert_is_the_same_in_both_processes(folder):
-    history, about = record.load(folder / "bert.npz")
+    history, about = histories.load(folder / "bert.npz")
     assert history.status == "finished" and history.drift.tolist() == [0.0] * 2
     assert about["network"].startswith("small BERT") and about["task"] == "pairs"
 
 
 def test_two_processes_equal_one_at_the_same_batch(folder):
     model, alone = commands.run(commands.options([*COMMAND, str(folder / "alone")]))
-    both, about = record.load(folder / "both.npz")
+    both, about = histories.load(folder / "both.npz")
     np.testing.assert_allclose(both.loss, alone.loss, rtol=1e-4)
     np.testing.assert_allclose(both.step_size, alone.step_size, rtol=1e-3)
     weights = torch.load(folder / "rank0.pt", weights_only=True)

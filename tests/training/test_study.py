@@ -17,7 +17,8 @@ from lib.budget import Budget
 from lib.training import commands, compilation, study_command
 from lib.training.batches import Batches
 from lib.training.curves import load
-from lib.training.study import OutOfTime, Problem, Runner, Study
+from lib.training.runner import OutOfTime, Runner
+from lib.training.study import Problem, Study
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -132,12 +133,12 @@ SLOWLY = """
 import sys, time
 from pathlib import Path
 from tests.training import test_study as here
-from lib.training import loop
-take = loop.Record.note
+from lib.training.record import Record
+take = Record.note
 def note(self, *arguments):
     time.sleep(0.01)
     return take(self, *arguments)
-loop.Record.note = note
+Record.note = note
 here.run(here.STUDY, Path(sys.argv[1]))
 """
 
@@ -162,12 +163,12 @@ def test_finished_runs_travel_in_a_kept_file(tmp_path):
     part.save(tmp_path / "points.npz")
     runner = Runner(STUDY, tmp_path / "two", Budget(), say=lambda words: said.append(words))
     said = []
-    runner.adopt(load(tmp_path / "points.npz"))
+    runner.files.adopt(load(tmp_path / "points.npz"))
     same(whole, runner.run())
     assert len(said) == 4 and not any("SGD" in name.split("-")[1:2] for name in said)
     other = Runner(dataclasses.replace(STUDY, horizon=20), tmp_path, Budget())
     with pytest.raises(ValueError, match="another configuration"):
-        other.adopt(part)
+        other.files.adopt(part)
 
 
 def test_every_rate_that_diverges_is_named(tmp_path):
@@ -190,6 +191,12 @@ def test_a_study_says_what_it_cannot_be():
         dataclasses.replace(STUDY, criterion="luck")
     with pytest.raises(ValueError, match="rules"):
         dataclasses.replace(STUDY, rates={"Newton": (1.0,)})
+
+
+def test_a_rule_that_the_study_lacks_is_named(tmp_path):
+    runner = Runner(STUDY, tmp_path, Budget())
+    with pytest.raises(ValueError, match="only names Newton; points has SGD, SPS, SNGD"):
+        runner.run(only=["SGD", "Newton"])
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.papers.c import reviews
 from lib.training.curves import Curves
-from lib.training.studies.vision import EDGES
+from lib.training.studies.measures import EDGES
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:

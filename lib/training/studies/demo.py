@@ -8,53 +8,43 @@ from dataclasses import replace
 from functools import partial
 
 from lib.training.studies import language, reviews, vision
+from lib.training.study import Study
 
 SMALL = dict(width=32, depth=2, heads=4, hidden=64)
-SHORT = dict(seeds=2, evaluations=4, window=20)
 
 
-def _middle(rates):
-    """Two rates out of the middle of each rule's grid."""
-    return {rule: tuple(values[1:3]) for rule, values in rates.items()}
+def _small(study: Study, horizon: int, problem, **changes) -> Study:
+    """`study` on `problem`, with two rates out of the middle of each rule's grid."""
+    rates = {rule: tuple(values[1:3]) for rule, values in study.rates.items()}
+    changes = {"rates": rates, "seeds": 2, "evaluations": 4, "window": 20} | changes
+    return replace(study, horizon=horizon, problem=problem, **changes)
 
 
-MNIST = replace(
+MNIST = _small(
     vision.MNIST,
-    problem=partial(vision.classify, "mnist", 1400, 4, SMALL, batch=50, demo=True),
-    rates=_middle(vision.MNIST.rates),
-    horizon=120,
+    120,
+    partial(vision.classify, "mnist", 1400, 4, SMALL, batch=50, demo=True),
     targets=(1.8, 1.2),
-    **SHORT,
 )
-CIFAR10 = replace(
+CIFAR10 = _small(
     vision.CIFAR10,
-    problem=partial(vision.classify, "cifar10", 2000, 4, SMALL, batch=50, demo=True),
-    rates=_middle(vision.CIFAR10.rates),
-    horizon=80,
+    80,
+    partial(vision.classify, "cifar10", 2000, 4, SMALL, batch=50, demo=True),
     targets=(2.2, 2.0),
-    **SHORT,
 )
-VIT = replace(
-    vision.VIT,
-    problem=partial(vision.augmented, 1600, 400, 32, 8, SMALL, batch=50, demo=True),
-    rates=_middle(vision.VIT.rates),
-    horizon=80,
-    **SHORT,
+VIT = _small(
+    vision.VIT, 80, partial(vision.augmented, 1600, 400, 32, 8, SMALL, batch=50, demo=True)
 )
-IMDB = replace(
-    reviews.IMDB,
-    problem=partial(reviews.reviews, 24, 200, 2, 24, 48, batch=50, held=400, demo=True),
-    rates=_middle(reviews.IMDB.rates),
-    horizon=120,
-    **SHORT,
+TINY = dict(size=2, width=24, hidden=48)
+IMDB = _small(
+    reviews.IMDB, 120, partial(reviews.reviews, 24, 200, TINY, batch=50, held=400, demo=True)
 )
-MULTI_NLI = replace(
+MULTI_NLI = _small(
     language.MULTI_NLI,
-    problem=partial(language.classify, "multi_nli", 24, 16, None),
+    60,
+    partial(language.classify, "multi_nli", 24, 16, None),
     rates={"SGD": (0.1, 0.3), "Adam": (1e-3, 3e-3), "SPS": (0.3, 1.0), "SNGD": (0.1, 0.3)},
-    horizon=60,
     targets=(1.1, 1.0),
-    **SHORT,
 )
 CIVIL_COMMENTS = replace(
     MULTI_NLI,

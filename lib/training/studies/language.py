@@ -1,16 +1,16 @@
 """Paper A's Figures 1 and 4 as studies: the lower layers of a pretrained BERT under four rules."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 from torch import nn
 
 from lib.data import texts
 from lib.networks import bert, pretrained
 from lib.training import bert_evaluation
-from lib.training.study import Problem, Study
+from lib.training.studies.measures import correctness
+from lib.training.study import Problem, Study, until_loss
 
 SHOWN = 500  # test rows at the points of a run; its end takes them all
 
@@ -19,8 +19,8 @@ def classify(name: str, length: int, batch: int, layers: int | None) -> Problem:
     """A BERT classifier on the texts of `name` with at most `length` tokens; `layers` None is a
     small fresh one.
     """
-    weights = pretrained.weights(demo=layers is None)
     demo = layers is None
+    weights = pretrained.weights(demo=demo)
     sets = {split: texts.load(name, split, demo=demo) for split in ("train", "test")}
     if demo:  # a smoke test, also where the real set is at hand
         sets = {
@@ -38,24 +38,18 @@ def classify(name: str, length: int, batch: int, layers: int | None) -> Problem:
             return bert.small_classifier(weights, classes)
         return bert.lower(bert.classifier(weights, classes), layers)
 
-    def finish(seed: int) -> Callable:
-        def end(model: nn.Module) -> dict:
-            order = test.lengths.argsort(stable=True)
-            with torch.no_grad():
-                parts = [
-                    model(bert_evaluation.trim(test.inputs[rows])).argmax(1)
-                    for rows in order.split(64)
-                ]
-            hits = (torch.cat(parts) == test.labels[order])[order.argsort()]
-            return {"test_correct": np.packbits(hits.numpy()), "test_rows": np.array(len(hits))}
-
-        return end
+    @torch.no_grad()
+    def end(model: nn.Module) -> dict:
+        order = test.lengths.argsort(stable=True)  # so that little is padding
+        batches = [bert_evaluation.trim(test.inputs[rows]) for rows in order.split(64)]
+        classes = torch.cat([model(batch).argmax(1) for batch in batches])
+        return correctness((classes == test.labels[order])[order.argsort()])
 
     return Problem(
         build=build,
         batches=lambda seed, tuning: bert_evaluation.batches(train, batch, seed),
         evaluate=lambda seed, tuning: shown,
-        finish=finish,
+        finish=lambda seed: end,
         about={
             "data": texts.identity(name, demo=demo),
             "weights": weights.as_row(),
@@ -81,21 +75,16 @@ MULTI_NLI = Study(
     batch=16,
     window=50,
     targets=(1.05, 1.0, 0.95),
-    stop=lambda found: found["recent_loss"] <= 0.85,
-    stop_words="mean loss of 100 steps at most 0.85",
     seeds=3,
     evaluations=6,
+    **until_loss(0.85),
 )
-CIVIL_COMMENTS = Study(
+CIVIL_COMMENTS = replace(
+    MULTI_NLI,
     name="civil_comments",
     problem=partial(classify, "civil_comments", 48, 16, 3),
-    rates=RATES,
     horizon=400,
-    batch=16,
-    window=50,
     targets=(0.6, 0.5, 0.45),
-    stop=lambda found: found["recent_loss"] <= 0.38,
-    stop_words="mean loss of 100 steps at most 0.38",
-    seeds=3,
     evaluations=5,
+    **until_loss(0.38),
 )

@@ -1,6 +1,7 @@
 """Paper C's IMDb experiments as one study: accuracy, sparsity and attention from the same runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,8 @@ from lib.networks.text import attended, reviews_judge, summed_loss
 from lib.networks.weight_statistics import hoyer, matrices, share_above
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.studies.vision import EDGES
+from lib.training.losses import Evaluate
+from lib.training.studies.measures import binned, correctness, renamed
 from lib.training.study import Problem, Study
 
 PARTS = {"K": "key", "Q": "query", "V": "value"}
@@ -22,6 +24,7 @@ PAPERS_THRESHOLD = 0.06
 SHOWN = 2_500  # test and training reviews at the points of a run, spread over the set
 PROBED = 400  # test reviews whose attention is measured
 MAPPED = 32  # tokens of a review that is drawn
+DROPOUT = 0.2
 
 
 def every(rows: int, count: int) -> slice:
@@ -61,12 +64,7 @@ def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[s
 
 def histograms(model: nn.Module, when: str) -> dict[str, np.ndarray]:
     """How many entries of each part fall into each bin of `EDGES`."""
-    return {
-        f"{when}.histogram.{part}": sum(
-            np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in found
-        )
-        for part, found in parts(model).items()
-    }
+    return {f"{when}.histogram.{part}": binned(found) for part, found in parts(model).items()}
 
 
 def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) -> dict:
@@ -81,92 +79,125 @@ def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) 
     }
 
 
+@dataclass(frozen=True)
+class Reviews:
+    """IMDb as word numbers: `ids[part]` (reviews, T) and `labels[part]` (reviews,) of the parts
+    "train", "test", and "rest" and "held", into which "train" is split.
+
+    `words` are the vocabulary's, in the order of their numbers.
+    """
+
+    words: list[str]
+    ids: Mapping[str, torch.Tensor]
+    labels: Mapping[str, torch.Tensor]
+
+    @classmethod
+    def load(cls, length: int, words: int, held: int, demo: bool) -> "Reviews":
+        """All reviews, cut to `length` of the `words` most frequent words, `held` held out."""
+        train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
+        if demo:  # a smoke test, also where the real set is at hand
+            train, test = train.sample(2000), test.sample(500)
+        rest, held_out = train.hold_out(held)
+        known = vocabulary.choose("words", train.texts, words)
+        sets = {"train": train, "test": test, "rest": rest, "held": held_out}
+        return cls(
+            words=known.names,
+            ids={key: known.encode(part.texts, length).ids for key, part in sets.items()},
+            labels={key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()},
+        )
+
+    def judge(self, part: str, name: str, rows: int) -> Evaluate:
+        """Loss and accuracy on about `rows` reviews of `part`, as "<name>_loss" and so on."""
+        taken = every(len(self.labels[part]), rows)
+        found = reviews_judge(self.ids[part][taken], self.labels[part][taken])
+        return lambda model: renamed(found(model), name)
+
+    def probe(self) -> tuple[torch.Tensor, list[int]]:
+        """The test reviews whose attention is measured (reviews, T), and the two of them that are
+        drawn: the first favourable one and the first other one.
+        """
+        taken = every(len(self.labels["test"]), PROBED)
+        labels = self.labels["test"][taken]
+        return self.ids["test"][taken], [int(np.flatnonzero(labels == k)[0]) for k in (1, 0)]
+
+    @torch.no_grad()
+    def correct(self, model: nn.Module) -> dict[str, np.ndarray]:
+        """Which test reviews are classified correctly, as `measures.correctness`."""
+        logits = torch.cat([model(rows) for rows in self.ids["test"].split(500)])
+        return correctness((logits > 0) == (self.labels["test"] > 0))
+
+    def cut(self) -> float:
+        """The share of training reviews that fill the whole length."""
+        return float((self.ids["train"][:, -1] != vocabulary.PADDING).float().mean())
+
+
 def reviews(
-    length: int,
-    words: int,
-    size: int,
-    width: int,
-    hidden: int,
-    batch: int,
-    held: int,
-    demo: bool = False,
+    length: int, words: int, shape: Mapping[str, int], batch: int, held: int, demo: bool = False
 ) -> Problem:
-    """The encoder of `size` layers and heads on all IMDb reviews, cut to `length` words."""
-    train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
-    if demo:  # a smoke test, also where the real set is at hand
-        train, test = train.sample(2000), test.sample(500)
-    rest, held_out = train.hold_out(held)
-    known = vocabulary.choose("words", train.texts, words)
-    sets = {"train": train, "test": test, "rest": rest, "held": held_out}
-    ids = {key: known.encode(part.texts, length).ids for key, part in sets.items()}
-    labels = {key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()}
+    """The encoder of `shape` on all IMDb reviews, cut to `length` words; rates are judged on `held`
+    training reviews.
+    """
+    data = Reviews.load(length, words, held, demo)
 
     def build() -> nn.Module:
-        return TextTransformer(len(known), length, size, width, hidden, 0.2)
-
-    def judge(key: str, name: str, rows: int) -> Callable:
-        taken = every(len(labels[key]), rows)
-        found = reviews_judge(ids[key][taken], labels[key][taken])
-        return lambda m: {f"{name}_{k.removeprefix('test_')}": v for k, v in found(m).items()}
+        return TextTransformer(len(data.words), length, **shape, dropout=DROPOUT)
 
     judges = {
-        True: (judge("held", "test", held), judge("rest", "training", SHOWN)),
-        False: (judge("test", "test", SHOWN), judge("train", "training", SHOWN)),
+        True: (data.judge("held", "test", held), data.judge("rest", "training", SHOWN)),
+        False: (data.judge("test", "test", SHOWN), data.judge("train", "training", SHOWN)),
     }
-    probe = ids["test"][every(len(test), PROBED)]
-    shown = [int(np.flatnonzero(labels["test"][every(len(test), PROBED)] == k)[0]) for k in (1, 0)]
 
-    def evaluate(seed: int, tuning: bool) -> Callable:
+    def evaluate(seed: int, tuning: bool) -> Evaluate:
         weights = sparsity(parts(loop.initialised(build, seed)))
         first, second = judges[tuning]
         return lambda model: first(model) | second(model) | weights(model)
 
-    def finish(seed: int) -> Callable:
-        def end(model: nn.Module) -> dict:
-            with torch.no_grad():
-                logits = torch.cat([model(rows) for rows in ids["test"].split(500)])
-            hits = ((logits > 0) == (labels["test"] > 0)).numpy()
-            start = loop.initialised(build, seed)
-            found = {
-                "test_correct": np.packbits(hits),
-                "test_rows": np.array(len(hits)),
-                "training_accuracy": judge("train", "x", len(train))(model)["x_accuracy"],
-                "present": (probe != vocabulary.PADDING).sum(1).numpy(),
-            }
-            if seed == 0:
-                names = known.names
-                found["words"] = np.array(
-                    [[names[k] for k in row[:MAPPED]] for row in probe[shown]]
-                )
-            for when, network in (("start", start), ("last", model)):
-                found |= histograms(network, when) | attention(network, probe, shown, when)
-            return found
+    def batches(seed: int, tuning: bool) -> Batches:
+        part = "rest" if tuning else "train"
+        return Batches(data.ids[part], data.labels[part], batch, seed)
 
-        return end
-
+    size, width, hidden = (shape[name] for name in ("size", "width", "hidden"))
     return Problem(
         build=build,
-        batches=lambda seed, tuning: Batches(
-            ids["rest" if tuning else "train"], labels["rest" if tuning else "train"], batch, seed
-        ),
+        batches=batches,
         evaluate=evaluate,
-        finish=finish,
+        finish=partial(_at_end, data, build),
         loss=summed_loss,
         about={
             "data": texts.identity("imdb", demo=demo),
-            "rows": len(train),
+            "rows": len(data.labels["train"]),
             "held_out": held,
-            "test_rows": len(test),
-            "cut": float((ids["train"][:, -1] != vocabulary.PADDING).float().mean()),
-            "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout 0.2,"
-            f" {length} of {len(known)} words",
+            "test_rows": len(data.labels["test"]),
+            "cut": data.cut(),
+            "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
+            f" {length} of {len(data.words)} words",
         },
     )
 
 
+def _at_end(data: Reviews, build: Callable[[], nn.Module], seed: int) -> Callable:
+    """What is measured of a run of `seed` at its end, and of its start beside it."""
+    probe, drawn = data.probe()
+
+    def end(model: nn.Module) -> dict:
+        whole = data.judge("train", "x", len(data.labels["train"]))
+        found = data.correct(model) | {
+            "training_accuracy": whole(model)["x_accuracy"],
+            "present": (probe != vocabulary.PADDING).sum(1).numpy(),
+        }
+        if seed == 0:  # the reviews are those of every seed
+            shown = [[data.words[k] for k in row[:MAPPED]] for row in probe[drawn]]
+            found["words"] = np.array(shown)
+        for when, network in (("start", loop.initialised(build, seed)), ("last", model)):
+            found |= histograms(network, when) | attention(network, probe, drawn, when)
+        return found
+
+    return end
+
+
 IMDB = Study(
     name="imdb",
-    problem=partial(reviews, 128, 8_000, 2, 32, 128, batch=50, held=2_000),
+    problem=partial(reviews, 128, 8_000, dict(size=2, width=32, hidden=128), 50, held=2_000),
     rates={
         "l1.1": (2e-3, 4e-3, 8e-3, 1.6e-2),
         "l2": (4e-3, 8e-3, 1.6e-2, 3.2e-2),

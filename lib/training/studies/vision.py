@@ -1,6 +1,7 @@
 """Paper A's Figures 6 and 7 and paper C's vision experiment as studies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,24 +11,25 @@ from torch import nn
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.networks.weight_statistics import hoyer, matrices
-from lib.training import loop
 from lib.training.augmentation import AugmentedBatches, Resize
 from lib.training.batches import Batches
-from lib.training.study import Problem, Study
+from lib.training.losses import classification
+from lib.training.studies.measures import binned, correctness, renamed
+from lib.training.study import Problem, Study, until_loss
 
 SHOWN = 2_000  # test images at the points of a run; its end takes them all
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
 PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
 
 
-def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transform) -> np.ndarray:
-    """Which of the rows are classified correctly, as packed bits."""
-    with torch.no_grad():
-        hits = [
-            model(transform(rows)).argmax(1) == expected
-            for rows, expected in zip(inputs.split(1000), labels.split(1000), strict=True)
-        ]
-    return np.packbits(torch.cat(hits).numpy())
+@torch.no_grad()
+def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transform) -> dict:
+    """Which of the rows are classified correctly, as `measures.correctness`."""
+    hits = [
+        model(transform(rows)).argmax(1) == expected
+        for rows, expected in zip(inputs.split(1000), labels.split(1000), strict=True)
+    ]
+    return correctness(torch.cat(hits))
 
 
 def classify(
@@ -41,17 +43,12 @@ def classify(
     standardise = train.standardise()
     channels, size = train.images.shape[1:3]
     patch = size // grid
-    judge = loop.classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
+    judge = classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape),
         batches=lambda seed, tuning: Batches(train.images, train.labels, batch, seed, standardise),
         evaluate=lambda seed, tuning: judge,
-        finish=lambda seed: (
-            lambda model: {
-                "test_correct": correct(model, test.images, test.labels, standardise),
-                "test_rows": np.array(len(test)),
-            }
-        ),
+        finish=lambda seed: lambda model: correct(model, test.images, test.labels, standardise),
         about={
             "data": images.identity(name, demo=demo),
             "rows": rows,
@@ -65,31 +62,25 @@ def augmented(
     rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int, demo: bool = False
 ) -> Problem:
     """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images."""
-    whole, test = (
-        images.load("cifar10", "train", rows=rows + held_out, demo=demo),
-        images.load("cifar10", "test", demo=demo),
-    )
+    whole = images.load("cifar10", "train", rows=rows + held_out, demo=demo)
+    test = images.load("cifar10", "test", demo=demo)
     train, rest = whole.first(rows), (whole.images[rows:], whole.labels[rows:])
     transform = Resize(train.standardise(), size)
-    control = loop.classification(train.images[:CONTROL], train.labels[:CONTROL], transform)
+    control = classification(train.images[:CONTROL], train.labels[:CONTROL], transform)
     judges = {
-        True: loop.classification(*rest, transform),
-        False: loop.classification(test.images[:SHOWN], test.labels[:SHOWN], transform),
+        True: classification(*rest, transform),
+        False: classification(test.images[:SHOWN], test.labels[:SHOWN], transform),
     }
 
     def evaluate(seed: int, tuning: bool) -> Callable:
         def judge(model: nn.Module) -> dict[str, float]:
-            mine = {f"control_{key.removeprefix('test_')}": v for key, v in control(model).items()}
-            return judges[tuning](model) | mine | sparsity(model)
+            return judges[tuning](model) | renamed(control(model), "control") | sparsity(model)
 
         return judge
 
-    def finish(seed: int) -> Callable:
-        def end(model: nn.Module) -> dict[str, np.ndarray]:
-            hits = correct(model, test.images, test.labels, transform)
-            return {"test_correct": hits, "test_rows": np.array(len(test))} | histogram(model)
-
-        return end
+    def end(model: nn.Module) -> dict[str, np.ndarray]:
+        weights = {"histogram": binned(matrices(model).values())}
+        return correct(model, test.images, test.labels, transform) | weights
 
     return Problem(
         build=lambda: VisionTransformer(size, patch, 3, train.classes, **shape, **PLAIN),
@@ -97,7 +88,7 @@ def augmented(
             train.images, train.labels, batch, seed, transform
         ),
         evaluate=evaluate,
-        finish=finish,
+        finish=lambda seed: end,
         about={
             "data": images.identity("cifar10", demo=demo),
             "rows": rows,
@@ -114,17 +105,7 @@ def sparsity(model: nn.Module) -> dict[str, float]:
     return found | {"hoyer": float(np.median(list(found.values())))}
 
 
-EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of weight histograms
-
-
-def histogram(model: nn.Module) -> dict[str, np.ndarray]:
-    """How many entries of all weight matrices fall into each bin of `EDGES`, below and above
-    included.
-    """
-    sizes = np.concatenate([np.abs(W).ravel() for W in matrices(model).values()])
-    return {"histogram": np.histogram(np.clip(sizes, EDGES[0], EDGES[-1]), EDGES)[0]}
-
-
+SHAPE = dict(width=48, depth=3, heads=4, hidden=96)
 MNIST = Study(
     name="mnist",
     problem=partial(
@@ -140,34 +121,21 @@ MNIST = Study(
     batch=50,
     window=200,
     targets=(0.3, 0.2, 0.1),
-    stop=lambda found: found["recent_loss"] <= 0.07,
-    stop_words="mean loss of 100 steps at most 0.07",
+    **until_loss(0.07),
 )
-CIFAR10 = Study(
+CIFAR10 = replace(
+    MNIST,
     name="cifar10",
-    problem=partial(
-        classify, "cifar10", 5_000, 4, dict(width=48, depth=3, heads=4, hidden=96), batch=50
-    ),
-    rates={
-        "SGD": (0.03, 0.1, 0.3, 1.0),
-        "Adam": (3e-4, 1e-3, 3e-3, 1e-2),
-        "SPS": (0.1, 0.3, 1.0, 3.0),
-        "SNGD": (0.05, 0.1, 0.2, 0.4),
-    },
+    problem=partial(classify, "cifar10", 5_000, 4, SHAPE, batch=50),
+    rates=MNIST.rates | {"Adam": (3e-4, 1e-3, 3e-3, 1e-2), "SPS": (0.1, 0.3, 1.0, 3.0)},
     cap=3.0,
-    horizon=4_000,
-    batch=50,
-    window=200,
     targets=(1.0, 0.5, 0.25),
-    stop=lambda found: found["recent_loss"] <= 0.2,
-    stop_words="mean loss of 100 steps at most 0.2",
     walk=True,
+    **until_loss(0.2),
 )
 VIT = Study(
     name="vit",
-    problem=partial(
-        augmented, 10_000, 2_000, 32, 8, dict(width=48, depth=3, heads=4, hidden=96), batch=50
-    ),
+    problem=partial(augmented, 10_000, 2_000, 32, 8, SHAPE, batch=50),
     rates={"Adam": (3e-4, 1e-3, 3e-3, 1e-2), "l1.1": (0.05, 0.1, 0.2, 0.4)},
     horizon=6_000,
     batch=50,

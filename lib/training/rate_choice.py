@@ -1,0 +1,87 @@
+"""The choice of a rule's rate in a study, out of trials on seeds that no judged run has."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lib.training.curves import Curve
+from lib.training.study import EXTENSIONS, JUDGED, Study
+
+
+def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> float:
+    """The rate of `rule`: half dropped at a quarter, the best of the rest at the horizon, the grid
+    extended while the best rate is at its edge.
+
+    `trial(rate, quarter)` is the run at `rate`, with `quarter` up to there. ValueError, with the
+    rates, where every one diverged.
+    """
+    rates = sorted(study.rates[rule])
+    # A study that is taken up again finds some trials whole; they are judged by their first quarter
+    # as before, so that the same rates are kept.
+    early = {rate: score(study, first_steps(trial(rate, True), study.quarter)) for rate in rates}
+    kept = sorted(rates, key=early.get)[: (len(rates) + 1) // 2]
+    dropped = [rate for rate in rates if rate not in kept]
+    trials = {rate: trial(rate, False) for rate in kept}
+    for extension in range(EXTENSIONS + 1):
+        if all(found.diverged for found in trials.values()):
+            diverged = [*trials, *(rate for rate in dropped if early[rate] == DIVERGED)]
+            raise ValueError(_all_diverged(study, rule, diverged, dropped))
+        scores = {rate: score(study, found) for rate, found in trials.items()}
+        best = min(scores, key=lambda rate: (scores[rate], -rate))
+        beyond = beyond_edge(rule, best, sorted([*trials, *dropped]), trials[best])
+        if beyond is None or extension == EXTENSIONS:
+            break
+        trials[beyond] = trial(beyond, False)
+    return best
+
+
+def first_steps(curve: Curve, steps: int) -> Curve:
+    """What `curve` would be had its run been left after `steps` steps; itself if it was shorter."""
+    if len(curve.loss) < steps:
+        return curve
+    seen = curve.evaluated_at <= steps
+    return replace(
+        curve,
+        status=f"paused after step {steps}",
+        loss=curve.loss[:steps],
+        evaluated_at=curve.evaluated_at[seen],
+        metrics={name: values[seen] for name, values in curve.metrics.items()},
+    )
+
+
+def _all_diverged(
+    study: Study, rule: str, diverged: Sequence[float], dropped: Sequence[float]
+) -> str:
+    text = ", ".join(f"{rate:g}" for rate in sorted(diverged))
+    alive = ", ".join(f"{rate:g}" for rate in dropped if rate not in diverged)
+    words = f"{study.name}: every rate of {rule} diverged: {text}"
+    words += f" (dropped at a quarter of the steps: {alive})" if alive else ""
+    return f"{words}; give the study lower rates"
+
+
+def beyond_edge(rule: str, best: float, tried: Sequence[float], trial: Curve) -> float | None:
+    """The next rate beyond the edge of `tried`, sorted, at which `best` lies; None if it lies
+    inside.
+    """
+    if len(tried) < 2 or best not in (tried[0], tried[-1]):
+        return None
+    if best == tried[0]:
+        return float(f"{best * tried[0] / tried[1]:.3g}")
+    if rule == "SPS" and trial.end.get("capped", 1.0) < 0.01:
+        return None  # a cap that is never reached is as good as a larger one
+    return float(f"{best * tried[-1] / tried[-2]:.3g}")
+
+
+DIVERGED = (math.inf, math.inf)
+
+
+def score(study: Study, trial: Curve) -> tuple[float, float]:
+    """How good a trial is, the smaller the better; `DIVERGED` if it diverged."""
+    if trial.diverged:
+        return DIVERGED
+    if study.criterion == "accuracy":
+        return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-JUDGED:]))
+    target = study.targets[-1] * study.loss_rows
+    return trial.steps_to(target, study.window), float(trial.smooth(study.window)[-1])

@@ -1,0 +1,78 @@
+"""Which rate a rule is judged at, and which runs that takes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lib.training.rate_choice import choose
+from lib.training.study import Study
+from tests.training.worlds import curve
+
+STUDY = Study(
+    name="invented",
+    problem=lambda: None,
+    rates={"SGD": (0.1, 0.2, 0.4, 0.8)},
+    horizon=40,
+    batch=1,
+    window=4,
+    targets=(0.5,),
+    stop=lambda found: False,
+    stop_words="never",
+)
+# Final loss by rate; the first quarter tells them apart in the same order.
+LOSSES = {0.1: 0.9, 0.2: 0.8, 0.4: 0.7, 0.8: 0.6, 0.05: 0.95, 1.6: 1.1}
+
+
+def trial(rate, steps=40, diverges_at=None):
+    loss = np.full(steps, 1 + LOSSES[rate])[: None if diverges_at is None else diverges_at - 1]
+    status = f"paused after step {steps}" if steps < 40 else "finished"
+    if diverges_at is not None and diverges_at <= steps:
+        status = f"diverged at step {diverges_at}"
+    return dataclasses.replace(curve("SGD", 100, loss, "trial", rate), status=status)
+
+
+def fresh(diverging, asked):
+    """A study's first time: a quarter of a run is what has been run by then."""
+
+    def run(rate, quarter):
+        asked.append((rate, quarter))
+        return trial(rate, 10 if quarter else 40, diverging.get(rate))
+
+    return run
+
+
+def taken_up(diverging, asked):
+    """The same study later: the whole runs of kept rates are there, and are handed out."""
+    before = []
+    choose(STUDY, "SGD", fresh(diverging, before))
+    whole = {rate for rate, quarter in before if not quarter}
+
+    def run(rate, quarter):
+        asked.append((rate, quarter))
+        return trial(rate, 10 if quarter and rate not in whole else 40, diverging.get(rate))
+
+    return run
+
+
+@pytest.mark.parametrize("diverging", [{}, {0.8: 11}, {0.8: 30}, {0.8: 5}, {0.4: 30}])
+def test_a_study_taken_up_again_chooses_as_it_did(diverging):
+    first, second = [], []
+    chosen = choose(STUDY, "SGD", fresh(diverging, first))
+    assert choose(STUDY, "SGD", taken_up(diverging, second)) == chosen
+    assert second == first
+
+
+def test_the_best_half_at_a_quarter_goes_on():
+    asked = []
+    assert choose(STUDY, "SGD", fresh({}, asked)) == 0.8
+    assert [rate for rate, quarter in asked if not quarter] == [0.8, 0.4, 1.6]
+
+
+def test_rates_that_all_diverge_are_named_apart_from_those_that_were_dropped():
+    with pytest.raises(ValueError) as caught:
+        choose(STUDY, "SGD", fresh({0.4: 30, 0.8: 30}, []))
+    assert str(caught.value) == (
+        "invented: every rate of SGD diverged: 0.4, 0.8 "
+        "(dropped at a quarter of the steps: 0.1, 0.2); give the study lower rates"
+    )
