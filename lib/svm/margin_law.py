@@ -16,25 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from lib.attention import coordinates, model
+from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
+from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
-SMALLEST_DUAL = 1e-9  # of the run's largest; less counts as zero
 INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1
 SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and those of its duals
-
-
-class PremiseFails(ValueError):
-    """A premise of the law does not hold; `premise` names it, `run` where, `amount` by how much.
-
-    `said` is the reason in words, with what was needed.
-    """
-
-    def __init__(self, premise: str, run: int, amount: float, said: str):
-        self.premise, self.run, self.amount, self.said = premise, run, float(amount), said
-        super().__init__(f"run {run}, premise {premise!r} fails: {said}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,24 +88,6 @@ class MarginLaw:
     def polyak_settles(self) -> np.ndarray:
         """Whether offsets settle under Polyak's step, which tends to ||W_mm||/2: fastest < 4."""
         return self.fastest < 4
-
-
-def saturated_slopes(
-    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
-) -> np.ndarray:
-    """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
-
-    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no
-    run can rest on such a pair.
-    """
-    model.check_loss(loss)
-    selected = tokens.opt if selected is None else selected
-    scores = model.scores(tokens, tokens.u)
-    own = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
-    others = coordinates.others(selected, tokens.shape[2])
-    gaps = own - np.take_along_axis(scores, others, -1)  # (runs, n, T-1)
-    log_gaps = np.log(np.where(gaps > 0, gaps, 1.0))
-    return np.where(gaps > 0, model.log_derivative(own, loss) + log_gaps, np.nan)
 
 
 def margin_law(

@@ -693,6 +693,111 @@ CLAIMS = [
     )
 ]
 
+LAW = [
+    *_of(
+        "svm/margin_law",
+        "svm/test_margin_law",
+        (
+            "log_slopes[on] - np.log(weights)",
+            "log_slopes[on] - np.log(weights + 0.01 * weights[0] * np.eye(1, len(weights))[0])",
+        ),
+        ("log_slopes[on] - np.log(weights)", "np.log(weights) - log_slopes[on]"),
+        ("log_slopes[on] - np.log(weights)", "-np.log(weights)"),
+        ("weights @ log_ratio / weights.sum()", "log_ratio.mean()"),
+        ("square = weights @ K_on @ weights", "square = weights @ weights"),
+        ('"norm": np.sqrt(square)', '"norm": square'),
+        ('"constant": np.sqrt(max(offsets @ inside, 0.0))', '"constant": np.linalg.norm(offsets)'),
+        ('"constant": np.sqrt(max(offsets @ inside, 0.0))', '"constant": offsets @ inside'),
+        (
+            "root[:, None] * K_on * root - np.outer(root, root) / weights.sum()",
+            "root[:, None] * K_on * root",
+        ),
+        ("root[:, None] * K_on * root -", "weights[:, None] * K_on * weights -"),
+        ("return 2 * (1 + momentum) * self.norm", "return (1 + momentum) * self.norm"),
+        ("return 2 * (1 + momentum) * self.norm", "return 2 * self.norm"),
+        ("return 2 * (1 + momentum) * self.norm", "return 2 / (1 - momentum) * self.norm"),
+        ("return self.fastest < 4", "return self.fastest < 2"),
+        ("np.minimum(np.minimum(self.slowest, self.excess), 1.0)", "self.slowest"),
+        ("(margins[~on] - 1).min()", "margins[~on].min()"),
+        ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),
+        ("if share < SMALLEST_DUAL:", "if share < 0:"),
+        ("if least >= INDEPENDENT:", "if least >= -1:"),
+        ("if behind.size:", "if False:"),
+        ("if not off <= SAME_SOLUTION:", "if off < 0:"),
+    ),
+    *_of(
+        "svm/margin_slopes",
+        "svm/test_margin_law",
+        (
+            "model.log_derivative(own, loss) + _log_gaps",
+            "model.log_derivative(own, loss) - _log_gaps",
+        ),
+        (
+            "model.log_derivative(own, loss) + _log_gaps(scores, selected)",
+            "_log_gaps(scores, selected)",
+        ),
+        (
+            "model.log_derivative(own, loss) + _log_gaps(scores, selected)",
+            "model.log_derivative(own, loss) + 0 * _log_gaps(scores, selected)",
+        ),
+        ("np.log(head.duals)[..., None] + log_gaps", "log_gaps"),
+        ("np.log(head.duals)[..., None] + log_gaps", "log_gaps - np.log(head.duals)[..., None]"),
+        ("if least.min() < SMALLEST_DUAL:", "if least.min() < 0:"),
+    ),
+    *_of(
+        "dynamics/margins",
+        "dynamics/test_margins",
+        ("np.where(margins.min(-1) >= 0, opt, nearest)", "opt + 0 * nearest"),
+        ("log_slopes - margins, -np.inf", "log_slopes + margins, -np.inf"),
+        (
+            "weights / weights.sum((-2, -1), keepdims=True)",
+            "weights / weights.sum(-1, keepdims=True)",
+        ),
+        ("history.weights(late) - history.weights(early)", "history.weights(late)"),
+        (
+            "np.linalg.norm(W - along[:, None, None] * unit",
+            "np.linalg.norm(W - along[:, None, None] * V",
+        ),
+        ("2 * np.sin(np.arctan2(", "np.sin(np.arctan2("),
+        ("margins[run].ravel()[flat], rcond", "margins[run].ravel()[flat] ** 2, rcond"),
+        ("np.linalg.norm(W[run] - pulled.T", "np.linalg.norm(pulled.T"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_runs",
+        "papers/test_margin_law",
+        ("if measured.step_length >= longest:", "if measured.step_length >= 2 * longest:"),
+        ("level=along[late] / of.solution.norm[0]", "level=along[late]"),
+        ("early = W[0] if support.all() else W[1]", "early = W[0]"),
+        ("step = W[-1] - W[half]", "step = W[-1]"),
+        (
+            "1 - bound * least / np.linalg.norm(W, axis=(1, 2))",
+            "1 - least / np.linalg.norm(W, axis=(1, 2))",
+        ),
+        ("if left > SETTLED:", "if left > 1:"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_claims",
+        "papers/test_margin_law",
+        ("rule.step_size / (1 - rule.momentum)", "rule.step_size"),
+        ("float(comparison.law.norm[0]) / 2", "float(comparison.law.norm[0])"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_steps",
+        "papers/test_margin_law",
+        ("log_gap - LOG_2 - 2 * log_norm", "2 * log_gap - LOG_2 - 2 * log_norm"),
+        ("rule = ngd(multiple * longest, momentum=momentum)", "rule = ngd(multiple * longest)"),
+        ("np.log(e / np.log(t))", "np.log(e * np.log(t))"),
+        ("np.minimum(law.slowest, 1.0)", "0.5 * law.slowest"),
+    ),
+    *_of(
+        "papers/beyond/margin_law_networks",
+        "papers/test_margin_law",
+        ("log_slopes=both", "log_slopes=saturated_slopes(data, selected)"),
+        ("W = K.T @ Q *", "W = Q.T @ K *"),
+        ("x[:, 0, :, None]", "x[:, 1, :, None]"),
+    ),
+]
+
 SWAPS = [
     *ATTENTION,
     *COMPILED,
@@ -705,4 +810,5 @@ SWAPS = [
     *DATA,
     *PAPERS,
     *CLAIMS,
+    *LAW,
 ]

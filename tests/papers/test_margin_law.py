@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from lib import dynamics, svm
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.papers.beyond import margin_law_claims as law_claims
+from lib.papers.beyond import margin_law_networks as networks
 from lib.papers.beyond import margin_law_runs as runs
 from lib.papers.beyond import margin_law_steps as law_steps
 from lib.papers.beyond import margin_law_worlds as worlds
@@ -194,3 +196,43 @@ def test_gain_and_long_run_can_fail(small):
     assert law_steps.long_run(history, "W_mm", law).holds
     wrong = replace(law, constant=1.01 * law.constant)
     assert not law_steps.long_run(history, "W_mm", wrong).holds
+
+
+@pytest.fixture(scope="module")
+def together():
+    data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
+    return networks.joint(data, dynamics.ngd(0.1), [25_000, 50_000, 100_000])
+
+
+def test_a_trained_head_brings_its_own_duals(together):
+    assert together.law.slowest.min() > 0.01  # settled long since: what is left is the head's
+    for claim in networks.joint_claims(together):
+        assert claim.holds, claim
+    assert (together.difference < 1e-3 * together.plain).all()
+
+
+def test_claims_of_the_trained_head_can_fail(together):
+    swapped = replace(together, errors=together.fixed, fixed=together.errors)
+    assert not any(claim.holds for claim in networks.joint_claims(swapped))
+
+
+def test_a_tight_pair_without_a_dual_bends_the_rate():
+    """w_1 and w_1 + w_2, W_mm = (1, 0): w_2 grows like log(kappa_2 w_1 / kappa_1)."""
+    X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]
+    corner = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])  # kappa 1 and 1.5
+    history = dynamics.train(corner, dynamics.ngd(0.1), 300_000, [3_000, 30_000, 300_000])
+    w_1, both = history.margins[0, :, 0].T
+    np.testing.assert_allclose(both - w_1, np.log(1.5 * w_1), atol=0.03)
+    assert abs((both - w_1 - np.log(1.5 * w_1))[-1]) < 1e-3
+
+
+def test_a_network_is_read_as_its_own_forward_pass_says():
+    (network, pictures, labels), *_ = networks.trained_networks([2], rows=6)
+    x, W, logits, loss, slope = networks.attended(network, pictures, labels)
+    assert abs(loss - torch.nn.functional.cross_entropy(network(pictures), labels).item()) < 1e-5
+    np.testing.assert_allclose(logits, np.einsum("ntd,de,ne->nt", x, W, x[:, 0]), atol=1e-5)
+    np.testing.assert_allclose(slope.sum(1), 0.0, atol=1e-7)  # logits count up to a constant
+    reading, again = networks.read(network, pictures, labels)
+    assert (again == W).all() and reading.refusal
+    assert 0 <= reading.toward <= 1 and abs(reading.rest) <= 1
+    assert abs(networks.turned(W, 0 * W, 3 * W) - 1) < 1e-12

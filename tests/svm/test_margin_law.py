@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from lib import attention, svm
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.svm import margin_law
+from lib.svm import margin_law, margin_slopes
 
 SEEDS = st.integers(0, 10_000)
 
@@ -125,7 +125,7 @@ def test_slopes_are_the_models_own(loss):
     at = attention.slopes(logits, attention.scores(data, data.u), loss)
     place = coordinates.others(data.opt, 4)
     pull = -np.take_along_axis(at.pull, place, -1)
-    slopes = np.exp(margin_law.saturated_slopes(data, loss=loss))
+    slopes = np.exp(margin_slopes.saturated_slopes(data, loss=loss))
     np.testing.assert_allclose(pull / pull.max(), slopes / slopes.max(), rtol=1e-8)
 
 
@@ -152,7 +152,7 @@ def broken(premise):
 )
 def test_refusal_names_premise_run_and_amount(premise):
     data, solution, selected, said = broken(premise)
-    with pytest.raises(margin_law.PremiseFails, match=premise) as refused:
+    with pytest.raises(margin_slopes.PremiseFails, match=premise) as refused:
         margin_law.margin_law(data, solution, selected)
     assert refused.value.premise == premise and refused.value.run == 0
     assert np.isfinite(refused.value.amount)
@@ -161,7 +161,7 @@ def test_refusal_names_premise_run_and_amount(premise):
 
 def test_other_norms_are_another_problem():
     data = tokens.unit_tokens(1, n=3, T=4, d=8)
-    with pytest.raises(margin_law.PremiseFails, match="same problem"):
+    with pytest.raises(margin_slopes.PremiseFails, match="same problem"):
         margin_law.margin_law(data, svm.token_svm(data, norm=3))
 
 
@@ -179,7 +179,7 @@ def test_wrong_shapes_are_named():
     with pytest.raises(ValueError, match="solution.duals has shape"):
         margin_law.margin_law(data, replace(solution, duals=solution.duals[..., :2]))
     with pytest.raises(ValueError, match="loss must be one of"):
-        margin_law.saturated_slopes(data, loss="hinge")
+        margin_slopes.saturated_slopes(data, loss="hinge")
 
 
 def test_direction_error_is_a_chord_and_adds_what_lies_outside():
@@ -190,3 +190,58 @@ def test_direction_error_is_a_chord_and_adds_what_lies_outside():
     with np.errstate(invalid="raise"):
         np.testing.assert_allclose(law.direction_error(norms, np.array([4.0])), chord)
     np.testing.assert_allclose(law.direction_error(np.array([3.0])), [np.sqrt(2)])
+
+
+def with_head(seed=0):
+    """Near-orthogonal tokens, whose head SVM all samples carry."""
+    data = tokens.gaussian_tokens([seed], n=4, T=3, d=60)
+    return data, svm.head_svm(data)
+
+
+def test_joint_slopes_are_head_dual_times_score_gap():
+    data, head = with_head()
+    slopes = np.exp(margin_slopes.joint_slopes(data, head))
+    for i in range(4):
+        others = [t for t in range(3) if t != data.opt[0, i]]
+        for k, t in enumerate(others):
+            gap = data.y[0, i] * (data.X[0, i, data.opt[0, i]] - data.X[0, i, t]) @ head.W[0]
+            np.testing.assert_allclose(slopes[0, i, k], head.duals[0, i] * gap, rtol=1e-9)
+
+
+def test_a_sample_that_carries_nothing_in_the_head_is_refused():
+    X = [[[1.0, 0.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 0.0]]]  # the second has margin 3
+    data = attention.token_set(X, [1.0, 1.0], z=[[1.0], [2.0]], u=[1.0, 0.0])
+    with pytest.raises(margin_slopes.PremiseFails, match="whole head.*1 of 2 samples") as refused:
+        margin_slopes.joint_slopes(data, svm.head_svm(data))
+    assert refused.value.amount == 0.0
+
+
+def test_tokens_that_outscore_the_selected_one_pull_nothing():
+    data, head = with_head()
+    selected = (data.opt + 1) % 3
+    slopes = margin_slopes.joint_slopes(data, head, selected)
+    plain = margin_slopes.saturated_slopes(data, selected)
+    opt_among = coordinates.others(selected, 3) == data.opt[..., None]
+    assert np.isnan(slopes[opt_among]).all() and np.isnan(plain[opt_among]).all()
+
+
+def test_copies_share_the_dual_of_their_merged_pair():
+    """A repeated token is refused; its merged pair, with the sum of the kappa, obeys the law."""
+    merged = tokens.gaussian_tokens([0], n=3, T=3, d=60)
+    place = coordinates.others(merged.opt, 3)  # copy the first other token of every sample
+    copied = np.take_along_axis(merged.X, place[..., :1, None], 2)
+    X = np.concatenate([merged.X, copied], 2)
+    twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
+    with pytest.raises(margin_slopes.PremiseFails, match="independent support"):
+        margin_law.margin_law(twins, svm.token_svm(twins))
+    slopes = margin_slopes.saturated_slopes(merged)
+    slopes[..., 0] += np.log(2.0)
+    solution = svm.token_svm(merged)
+    law = margin_law.margin_law(merged, solution, log_slopes=slopes)
+    history = dynamics.train(twins, dynamics.ngd(0.5), 100_000, [100_000])
+    margins = history.margins[0, 0]  # (n, T): the copies are last
+    np.testing.assert_allclose(margins[:, 0], margins[:, 2], rtol=1e-9)
+    off = margins[:, :2] - law.offsets[0]
+    assert np.ptp(off) < 1e-6
+    alone = margin_law.margin_law(merged, solution)
+    assert np.ptp(margins[:, :2] - alone.offsets[0]) > 0.1  # with one kappa it would not

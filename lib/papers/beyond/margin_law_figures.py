@@ -7,21 +7,29 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.dynamics.history import History
+from lib.dynamics.rules import POLYAK
 from lib.papers.beyond.margin_law_claims import dual_shares
 from lib.papers.beyond.margin_law_runs import Comparison
 from lib.papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
 from lib.svm.margin_law import MarginLaw
 
 MARKERS = "osD^v"
-COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#CC79A7", "#000000")
 FLOOR = 1e-13  # below it a relative deviation is rounding
-ACCENT = "#D55E00"
+PREDICTED = "0.1"  # no rule's colour
 
 
 def _by_setting(comparisons):
     """{setting name: its comparisons}, in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
     return {name: [c for c in comparisons if c.setting.name == name] for name in names}
+
+
+def _of_rule(group):
+    """The colour of a setting: that of its rule."""
+    rule = group[0].setting.rule
+    if rule.kind == POLYAK:
+        return plots.COLOURS["Polyak, no cap"]
+    return plots.COLOURS["NGD-mom" if rule.momentum else "NGD"]
 
 
 def offsets(
@@ -31,18 +39,30 @@ def offsets(
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order = np.argsort(-predicted)
     place = np.arange(len(order))
-    bars.bar(place, measured[order], width=0.72, color="0.75", label="measured")
-    bars.plot(place, predicted[order], "_", color=ACCENT, ms=9, mew=2, label="predicted")
+    bars.bar(
+        place,
+        measured[order],
+        width=0.72,
+        color=plots.COLOURS["NGD"],
+        alpha=0.45,
+        label="measured, NGD",
+    )
+    bars.plot(place, predicted[order], "_", color=PREDICTED, ms=9, mew=2, label="predicted")
     bars.axhline(0, color="0.3", linewidth=0.8)
-    bars.set(title=r"Offset of the margin, $g_m-a_t$", xlabel="pairs on the support", xticks=[])
+    bars.set(
+        title=r"Offset of the margin, $g_m-a_t$",
+        xlabel="pairs on the support, by offset",
+        xticks=[],
+    )
     bars.legend(loc="upper right")
-    for (name, group), marker, colour in zip(_by_setting(comparisons).items(), MARKERS, COLOURS):
+    for (name, group), marker in zip(_by_setting(comparisons).items(), MARKERS):
         read, solved = np.concatenate([dual_shares(c) for c in group], 1)
-        duals.plot(solved, read, marker, ms=3, mfc="none", mew=0.7, color=colour, label=name)
+        style = dict(ms=3, mfc="none", mew=0.7, color=_of_rule(group), label=name)
+        duals.plot(solved, read, marker, **style)
     ends = np.array(duals.get_xlim())
     duals.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    duals.set(xscale="log", yscale="log", xlabel=r"share $\beta_m/\sum\beta$, from the solver")
-    duals.set(title="Duals of the SVM, read off the margins")
+    duals.set(xscale="log", yscale="log", xlabel=r"share $\beta_m/\sum\beta$ from the solver")
+    duals.set(title="Share of each dual, read off the margins")
     duals.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
     return figure
 
@@ -51,11 +71,12 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
     """Measured ||W_t|| x error over the prediction from the duals, and each run's distance."""
     figure, (line, off) = plots.panels(1, 2, height=3.1)
     groups = _by_setting(comparisons)
-    for row, ((name, group), marker, colour) in enumerate(zip(groups.items(), MARKERS, COLOURS)):
+    for row, ((name, group), marker) in enumerate(zip(groups.items(), MARKERS)):
         size = np.array([c.measured.norm[-1] for c in group])
         predicted = np.array([c.predicted for c in group])
         measured = np.array([c.measured.error[-1] for c in group])
-        style = dict(marker=marker, linestyle="", ms=4.5, mfc="none", mew=0.9, color=colour)
+        style = dict(marker=marker, linestyle="", ms=4.5, mfc="none", mew=0.9)
+        style["color"] = _of_rule(group)
         line.plot(size * predicted, size * measured, label=name, **style)
         distance = np.abs(measured / predicted - 1).clip(1e-16)
         off.plot(distance, row + np.linspace(-0.28, 0.28, len(group)), **style)
@@ -64,7 +85,12 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
     line.set(xscale="log", yscale="log", xlabel="predicted from the SVM's duals")
     line.set(title=r"$\|W_t\|\times$ direction error, measured")
     line.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
-    off.set(xscale="log", xlim=(1e-16, 1e-4), title="Relative error of the prediction")
+    off.set(
+        xscale="log",
+        xlim=(1e-16, 1e-4),
+        title="How far off each run is",
+        xlabel="relative error of the prediction",
+    )
     off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
     off.set(ylim=(len(groups) - 0.5, -0.5))
     off.tick_params(axis="y", length=0, labelsize="x-small")
@@ -76,28 +102,27 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     """Direction error over ||W_t|| for every rule, with C/||W_t||; and how the deviation dies.
 
-    Rules named "GD" and "Polyak" are those of constant steps or cap, drawn as broad bands below.
+    The rules "GD" and "Polyak", of constant steps or cap, are broad bands; logistic runs dashed.
     """
     figure, (error, left) = plots.panels(1, 2, height=3.4)
-    dashes = ("-", "--", "-.", ":")
-    for k, (name, history) in enumerate(histories.items()):
+    for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
         constant = name in ("GD", "Polyak")
-        style = dict(color=_colour(name), linestyle="-" if constant else dashes[k % 4])
+        style = dict(color=_colour(name), linestyle="--" if "logistic" in name else "-")
         style |= dict(linewidth=4, alpha=0.35) if constant else dict(linewidth=1.4)
-        label = f"{name}, constant" if constant else name
+        label = f"{name}, constant {'cap' if name == 'Polyak' else 'steps'}" if constant else name
         error.plot(size, history.direction_error["W_mm"][0, 1:], label=label, **style)
         left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **style)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, ":", color="0.2", linewidth=2.2, zorder=0)
-    middle = sizes[28], law.constant[0] / sizes[28]
-    error.annotate(r"$C/\|W_t\|$", middle, xytext=(8, 6), textcoords="offset points")
+    early = sizes[6], law.constant[0] / sizes[6]
+    error.annotate(r"$C/\|W_t\|$", early, xytext=(6, 4), textcoords="offset points")
     error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 2200, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), ":", color="0.2", linewidth=2.2)
     left.text(0.42, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 2400), xlabel="margin level $a_t$")
-    left.set(title=r"$|$error$\,\times\|W_t\|/C-1\,|$")
+    left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
     handles, labels = error.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize="small")
     return figure
@@ -121,7 +146,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         t = history.iterations[1:]
         plain = history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", plots.COLOURS[rule])
-        plots.band(axis, t, errors, "$W_{2t}-W_t$", ACCENT, linestyle="--")
+        plots.band(axis, t, errors, "$W_{2t}-W_t$", plots.COLOURS[rule], linestyle="--")
         axis.set(xscale="log", yscale="log", xlabel="iteration $2t$")
         axis.legend(loc="lower left")
     axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
@@ -142,13 +167,14 @@ def cycles(found: Sequence[Cycles]) -> Figure:
     """How much the offsets still move, over the step in units of the longest one that settles."""
     figure, axes = plots.panels(1, len(found), height=2.8)
     for axis, one in zip(axes, found, strict=True):
-        for run, (moved, marker) in enumerate(zip(one.moved, MARKERS)):
+        rule = "NGD-mom" if one.momentum else "NGD"
+        for moved, marker in zip(one.moved, MARKERS):
             style = dict(marker=marker, mfc="none", mew=1, linewidth=0.6)
-            axis.plot(one.multiples, moved.clip(1e-13), color=COLOURS[run], **style)
+            axis.plot(one.multiples, moved.clip(1e-13), color=plots.COLOURS[rule], **style)
         axis.axvline(1, color="0.3", linestyle=":")
         axis.axhspan(1e-14, QUIET, color="0.92", zorder=0)
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
-        axis.set(title=f"Last moves of an offset, momentum {one.momentum:g}")
+        axis.set(title=f"What an offset still moves, momentum {one.momentum:g}")
     axes[0].text(0.52, 2e-8, "settled", fontsize="small", color="0.35")
     axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color="0.35")
     return figure

@@ -14,7 +14,8 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
-from lib.svm.margin_law import MarginLaw, PremiseFails, margin_law, saturated_slopes
+from lib.svm.margin_law import MarginLaw, margin_law
+from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
