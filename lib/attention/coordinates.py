@@ -13,6 +13,8 @@ import numpy as np
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Facts
 
+BLOCK = 2**12  # coordinates that are orthonormalised at once
+
 
 @dataclass(frozen=True, repr=False)
 class Minimal(Facts):
@@ -67,8 +69,36 @@ def _basis(rows):
     """Orthonormal basis (runs, d, r) of the span of `rows` (runs, m, d), and the rows in it (runs,
     m, r).
     """
-    basis, upper = np.linalg.qr(np.swapaxes(rows, 1, 2))
+    columns = np.swapaxes(rows, 1, 2)
+    d, m = columns.shape[1:]
+    if d <= max(BLOCK, m):
+        basis, upper = np.linalg.qr(columns)
+    else:
+        basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
     return basis, np.swapaxes(upper, 1, 2)
+
+
+def _qr_by_blocks(columns, block):
+    """QR of (runs, d, m) with d > block >= m, without the four copies of all that LAPACK's needs.
+
+    Each block of coordinates has a QR of its own; that of their R on top of each other has the R of
+    the whole, and its Q leads from the blocks' bases to the basis.
+    """
+    runs, d, m = columns.shape
+    basis, uppers = np.empty((runs, d, m)), []
+    parts = [slice(first, first + block) for first in range(0, d - block, block)]
+    parts.append(slice(parts[-1].stop, d))
+    for part in parts:
+        own, upper = np.linalg.qr(columns[:, part])
+        basis[:, part, : own.shape[-1]] = own
+        uppers.append(upper)
+    turned, upper = np.linalg.qr(np.concatenate(uppers, 1))
+    first = 0
+    for part, own in zip(parts, uppers, strict=True):
+        count = own.shape[1]
+        basis[:, part] = basis[:, part, :count] @ turned[:, first : first + count]
+        first += count
+    return basis, upper
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:

@@ -50,6 +50,7 @@ class TokenSet(Facts):
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
         for name in ("X", "z", "u"):
+            _check_real(name, getattr(self, name))
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
@@ -64,9 +65,10 @@ class TokenSet(Facts):
     def facts(self) -> list[tuple[str, str]]:
         """Sizes, the heads' norms and the largest token: what tells two sets apart."""
         sizes = zip(("runs", "n", "T", "d", "d_z"), (*self.shape, self.z.shape[-1]), strict=True)
+        unit = np.abs(self.X).max() or 1.0  # squares of huge or tiny tokens leave float64
         return [
             *((name, str(size)) for name, size in sizes),
-            ("largest ||x||", f"{np.linalg.norm(self.X, axis=-1).max():.3g}"),
+            ("largest ||x||", f"{unit * np.linalg.norm(self.X / unit, axis=-1).max():.3g}"),
             ("||u||", span(np.linalg.norm(self.u, axis=-1))),
         ]
 
@@ -105,9 +107,13 @@ def _real(name, value):
     if value is None:
         return None
     value = np.asarray(value)
+    _check_real(name, value)
+    return value.astype(float)
+
+
+def _check_real(name, value):
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
-    return value.astype(float)
 
 
 def check_sizes(tokens: TokenSet) -> None:

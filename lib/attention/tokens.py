@@ -32,8 +32,10 @@ def _class_means(data, labels, n, T, d, signal, noise, antipodal):
     plus = signal * directions[:, 0]
     minus = -plus if antipodal else signal * directions[:, 1]
     y = labels.choice((-1.0, 1.0), n)
-    X = noise * data.standard_normal((n, T, d))
-    X -= (X @ directions) @ directions.T
+    X = data.standard_normal((n, T, d))
+    X *= noise
+    for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
+        x -= (x @ directions) @ directions.T
     opt = labels.integers(1, T, n)
     X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
     head = (plus - minus) / np.linalg.norm(plus - minus)
@@ -123,6 +125,8 @@ def _stack(seeds, draw):
     if not seeds:
         raise ValueError("seeds is empty; give at least one, a number or a list of numbers")
     draws = [draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds]
+    if len(draws) == 1:  # no copy of what may be most of the memory
+        return TokenSet(*(np.asarray(part)[None] for part in draws[0]))
     return TokenSet(*(np.stack(parts) for parts in zip(*draws, strict=True)))
 
 

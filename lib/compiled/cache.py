@@ -1,7 +1,15 @@
-"""The cache of compiled functions, told when a function that stands in another file changes."""
+"""The cache of compiled functions: told when a function that stands in another file changes, and in
+a temporary folder where numba finds none that takes files.
+"""
 
+import os
+import sys
+import tempfile
 import zlib
+from functools import lru_cache
 from pathlib import Path
+
+import numba
 
 
 def stamp(caller: str) -> int:
@@ -10,11 +18,41 @@ def stamp(caller: str) -> int:
 
     numba keeps compiled functions on disk by the file they stand in and by their signature. As the
     default of an argument that nobody passes, the stamp makes what a function calls in other files
-    part of its signature.
+    part of its signature. Whoever asks for it is about to compile: the cache has a place then.
     """
+    find_place()
     folders = {Path(__file__).parent, Path(caller).parent}
     return zlib.crc32(
         b"".join(
             path.read_bytes() for folder in sorted(folders) for path in sorted(folder.glob("*.py"))
         )
     )
+
+
+@lru_cache
+def find_place() -> str | None:
+    """Give numba's cache a temporary folder, and say so, where neither $NUMBA_CACHE_DIR, this
+    repository nor the user's home takes files; numba itself refuses to start then.
+
+    Returns the folder, None where numba has one of its own. Processes started from here share it.
+    """
+    try:
+        numba.njit(cache=True)(_nothing)
+        return None
+    except RuntimeError:  # numba: "no locator available"
+        place = tempfile.TemporaryDirectory(prefix="numba-")
+        _TEMPORARY.append(place)
+        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = place.name
+        print(
+            f"no folder takes numba's cache: compiled functions go to {place.name} until the end "
+            "of this process; NUMBA_CACHE_DIR names a lasting place",
+            file=sys.stderr,
+        )
+        return place.name
+
+
+def _nothing():
+    """What `find_place` has numba prepare, and never compile."""
+
+
+_TEMPORARY: list[tempfile.TemporaryDirectory] = []  # removed when the process ends

@@ -121,6 +121,33 @@ def test_minimal_coordinates_equal_ambient(loss):
     )
 
 
+@pytest.mark.parametrize("d", [coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
+def test_a_basis_built_by_blocks_is_orthonormal_and_leads_back(d):
+    data = tokens.unit_tokens(range(2), n=3, T=2, d=d)
+    small = coordinates.minimal(data)
+    assert small.token_basis.shape == (2, d, 6) and small.query_basis.shape == (2, d, 3)
+    for basis in (small.token_basis, small.query_basis):
+        np.testing.assert_allclose(
+            np.swapaxes(basis, 1, 2) @ basis, np.eye(basis.shape[2])[None] + np.zeros((2, 1, 1)),
+            atol=1e-13,
+        )  # fmt: skip
+    there = np.swapaxes(small.token_basis, 1, 2)[:, None]
+    np.testing.assert_allclose(small.tokens.X @ there, data.X, atol=1e-13)
+    np.testing.assert_allclose(
+        small.tokens.z @ np.swapaxes(small.query_basis, 1, 2), data.z, atol=1e-13
+    )
+
+
+def test_differences_are_the_selected_token_minus_each_other_in_order():
+    data = tokens.unit_tokens(range(2), n=3, T=4, d=5)
+    selected = np.array([[0, 3, 1], [2, 2, 0]])
+    found = coordinates.differences(data, selected)
+    for run, i in np.ndindex(2, 3):
+        others = [t for t in range(4) if t != selected[run, i]]
+        expected = [data.X[run, i, selected[run, i]] - data.X[run, i, t] for t in others]
+        np.testing.assert_array_equal(found[run, i], expected)
+
+
 def test_gram_is_that_of_the_difference_query_matrices():
     data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
     delta = coordinates.differences(data, data.opt)

@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 
@@ -152,6 +153,18 @@ IMPOSSIBLE = {
 def test_generators_refuse_impossible_settings(message):
     with pytest.raises(ValueError, match=message):
         IMPOSSIBLE[message]()
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-200])
+def test_repr_of_huge_and_tiny_tokens_has_their_norm(scale):
+    data = tokens.unit_tokens(0)
+    assert f"largest ||x|| {scale:.3g}," in repr(dataclasses.replace(data, X=scale * data.X))
+
+
+def test_a_set_built_directly_needs_real_numbers():
+    data = tokens.unit_tokens(0)
+    with pytest.raises(ValueError, match="z holds complex128 values; it needs real numbers"):
+        dataclasses.replace(data, z=data.z + 0j)
 
 
 def test_weights_are_the_softmax_of_the_logits_at_any_size():

@@ -503,6 +503,17 @@ def test_run_removes_the_marker_before_it_starts(job, monkeypatch):
     assert not job.marker.exists()
 
 
+@pytest.mark.parametrize("changes", [{}, {"seeds": 3}], ids=["figure", "own parameters"])
+def test_run_starts_from_an_empty_folder(job, monkeypatch, changes):
+    job = dataclasses.replace(job, changes=changes)
+    old = job.home / "figures" / "demo" / "old.png"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"of an earlier run")
+    attempts(monkeypatch, None)
+    assert kernel.run(job, threads=1, timeout=None).error is None
+    assert not old.exists()
+
+
 MARKER = "runs/demo/01_good.json"
 
 

@@ -1,32 +1,43 @@
 """`make mutate`: which plausible wrong formulas do the tests notice?
 
-`python -m tests.mutations [WORD ...] [--jobs N]` copies the tracked files, runs every killer once
-as it is, then once for each swap whose file, killer or text contains one of the words (all without
-a word). A swap is killed when its test file turns red or runs out of time. The status is 1 where a
-killer is red without a swap or fewer than 95 % are killed, 2 where a swap no longer fits its file.
+`python -m tests.mutations [WORD ...] [--jobs N] [--again] [--dry-run]` copies the tracked files,
+runs every killer once as it is, then once for each swap whose file, killer or text contains one of
+the words (all without a word). A swap is killed when its killer turns red or runs out of time; the
+quickest tests run first, and the first that fails ends it. Verdicts are kept in
+runs/mutations.jsonl: an interrupted run goes on, `--again` starts anew, `--dry-run` only counts.
+The status is 1 where a killer is red without a swap or fewer than 95 % are killed, 2 where a swap
+no longer fits its file.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
+from lib import files
 from tests.mutations import child
+from tests.mutations.remembered import Remembered
 from tests.mutations.swaps import SWAPS, Swap
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 600  # for one test file
+SECONDS = 600  # for one killer without a swap
 SHARE = 0.95  # to be killed
 SERVER = multiprocessing.get_context("forkserver")
+# Not hypothesis, nbval and xdist, whose modules pytest itself has to import.
 SERVER.set_forkserver_preload(
-    ["cvxpy", "matplotlib.pyplot", "numba", "pytest", "scipy.stats", "torch"]
+    "cvxpy IPython ipywidgets jupyter_client matplotlib.pyplot mpmath nbconvert nbformat numba "
+    "pandas pytest scipy.stats seaborn torch".split()
 )
+DEAD = ("failed", "timed out")
 
 
 def misfits(swaps: list[Swap]) -> list[str]:
@@ -37,8 +48,10 @@ def misfits(swaps: list[Swap]) -> list[str]:
         count = path.read_text(encoding="utf-8").count(swap.old) if path.is_file() else 0
         if count != 1:
             found.append(f"{swap.file}: {count} times {swap.old!r}")
-        if not (ROOT / swap.killer).is_file():
-            found.append(f"{swap.killer} is no file")
+        name, _, test = swap.killer.partition("::")
+        text = (ROOT / name).read_text(encoding="utf-8") if (ROOT / name).is_file() else ""
+        if f"def {test}" not in text:
+            found.append(f"{swap.killer} is no test")
     return found
 
 
@@ -53,34 +66,96 @@ def _copy(place: Path) -> Path:
     return place
 
 
-def _run(copy: Path, killer: str, numba_cache: Path) -> str:
-    """ "passed", "failed", "timed out", or "broken" where pytest itself could not run it.
+def _run(copy: Path, killer: str, numba_cache: Path, seconds: dict, limit: float) -> dict:
+    """The verdict, "passed", "failed", "timed out", or "broken" where pytest itself could not run
+    it; the `seconds` of each test, and the one that `failed`.
 
     Its process is forked from one with the libraries loaded: they take longer than most tests.
     """
-    process = SERVER.Process(target=child.run, args=(str(copy), killer, str(numba_cache)))
+    report = copy.with_suffix(".report")
+    report.unlink(missing_ok=True)
+    arguments = (str(copy), killer, str(numba_cache), seconds, str(report))
+    process = SERVER.Process(target=child.run, args=arguments)
     process.start()
-    process.join(SECONDS)
+    process.join(limit)
     if process.is_alive():
         process.kill()
         process.join()
-        return "timed out"
-    return {0: "passed", 1: "failed"}.get(process.exitcode, "broken")
+        return {"verdict": "timed out"}
+    said = json.loads(report.read_text()) if report.is_file() else {}
+    return {"verdict": {0: "passed", 1: "failed"}.get(process.exitcode, "broken")} | said
 
 
-def _with(swap: Swap, copy: Path) -> str:
+def _with(swap: Swap, seconds: dict, copy: Path) -> dict:
     path = copy / swap.file
     before, times = path.read_text(encoding="utf-8"), path.stat()
-    compiled = "numba" in before or "/compiled/" in swap.file
+    limit = 90 + 5 * sum(seconds.values())  # compiling, and a machine that is busier than before
     path.write_text(before.replace(swap.old, swap.new), encoding="utf-8")
     try:
-        if not compiled:
-            return _run(copy, swap.killer, copy / "numba")
+        if not ("numba" in before or "/compiled/" in swap.file):
+            return _run(copy, swap.killer, copy / "numba", seconds, limit)
         with tempfile.TemporaryDirectory() as cache:
-            return _run(copy, swap.killer, Path(cache))
+            return _run(copy, swap.killer, Path(cache), seconds, limit)
     finally:
         path.write_text(before, encoding="utf-8")
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+class Copies:
+    """Copies of the repository, lent to one piece of work at a time."""
+
+    def __init__(self, base: str, count: int):
+        self._free = SimpleQueue()
+        for number in range(count):
+            self._free.put(_copy(Path(base) / str(number)))
+
+    def lend(self, work):
+        """What `work` makes of a copy."""
+        copy = self._free.get()
+        try:
+            return work(copy)
+        finally:
+            self._free.put(copy)
+
+
+def _clean(killer: str, kept: Remembered, copies: Copies) -> dict:
+    """The row of a killer without a swap, which runs where none is kept."""
+    key = kept.of_killer(killer)
+    if key in kept.rows:
+        return kept.rows[key]
+    ran = copies.lend(lambda copy: _run(copy, killer, copy / "numba", {}, SECONDS))
+    return kept.add({"key": key, "killer": killer} | ran)
+
+
+def _verdict(swap: Swap, seconds: dict, kept: Remembered, copies: Copies) -> dict:
+    ran = copies.lend(partial(_with, swap, seconds))
+    about = {"key": kept.of_swap(swap), "file": swap.file, "old": swap.old, "new": swap.new}
+    return about | {"verdict": ran["verdict"], "failed": ran.get("failed")}
+
+
+def _words(swap: Swap, row: dict) -> str:
+    verdict = row["verdict"]
+    word = "killed" if verdict in DEAD else "SURVIVED" if verdict == "passed" else "BROKEN"
+    by = row.get("failed") or (verdict if verdict in DEAD else "")
+    return f"{word:8} {swap.file}: {swap.old!r} -> {swap.new!r}  {by}".rstrip()
+
+
+def _all(swaps: list[Swap], kept: Remembered, jobs: int) -> list[str]:
+    """Run what is not kept, a line each as it ends; the killers that are red without a swap."""
+    red = []
+    with tempfile.TemporaryDirectory() as base, ThreadPoolExecutor(jobs) as pool:
+        copies = Copies(base, jobs)
+        for killer in dict.fromkeys(swap.killer for swap in swaps):
+            clean = _clean(killer, kept, copies)
+            if clean["verdict"] != "passed":
+                red.append(killer)
+                print(f"RED without a swap: {killer} ({clean.get('failed')})", flush=True)
+                continue
+            own = [swap for swap in swaps if swap.killer == killer]
+            work = partial(_verdict, seconds=clean["seconds"], kept=kept, copies=copies)
+            for swap, row in zip(own, pool.map(work, own), strict=True):
+                print(_words(swap, kept.add(row)), flush=True)
+    return red
 
 
 def main() -> int:
@@ -88,6 +163,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args()
     if wrong := misfits(SWAPS):
         print("These swaps no longer fit; bring them up to date:", *wrong, sep="\n  ")
@@ -97,36 +174,24 @@ def main() -> int:
         for swap in SWAPS
         if not asked.words or any(w in f"{swap.file} {swap.killer} {swap.old}" for w in asked.words)
     ]
-    equivalent = [swap for swap in swaps if swap.equivalent]
+    equivalent = sum(bool(swap.equivalent) for swap in swaps)
     swaps = [swap for swap in swaps if not swap.equivalent]
-    with tempfile.TemporaryDirectory() as base, ThreadPoolExecutor(asked.jobs) as pool:
-        copies = SimpleQueue()
-        for job in range(asked.jobs):
-            copies.put(_copy(Path(base) / str(job)))
-
-        def borrowed(work):
-            copy = copies.get()
-            try:
-                return work(copy)
-            finally:
-                copies.put(copy)
-
-        red, killed, ready = [], 0, []
-        for killer in dict.fromkeys(swap.killer for swap in swaps):
-            if borrowed(lambda copy, k=killer: _run(copy, k, copy / "numba")) != "passed":
-                red.append(killer)
-                print(f"RED without a swap: {killer}", flush=True)
-                continue
-            own = [swap for swap in swaps if swap.killer == killer]
-            ready += own
-            verdicts = pool.map(lambda s: borrowed(lambda copy: _with(s, copy)), own)
-            for swap, said in zip(own, verdicts, strict=True):
-                dead = said in ("failed", "timed out")
-                killed += dead
-                word = "killed" if dead else "SURVIVED" if said == "passed" else "BROKEN"
-                print(f"{word:8} {swap.file}: {swap.old!r} -> {swap.new!r}", flush=True)
-    print(f"{killed} of {len(ready)} killed, {len(equivalent)} equivalent, {len(red)} killers red")
-    return int(bool(red) or killed < SHARE * len(ready))
+    path = files.folder("runs") / "mutations.jsonl"
+    if asked.again:
+        path.unlink(missing_ok=True)
+    kept = Remembered(path, ROOT)
+    waiting = [swap for swap in swaps if kept.of_swap(swap) not in kept.rows]
+    red = [] if asked.dry_run else _all(waiting, kept, asked.jobs)
+    rows = {swap: kept.rows.get(kept.of_swap(swap), {"verdict": "not run"}) for swap in swaps}
+    count = Counter("killed" if row["verdict"] in DEAD else row["verdict"] for row in rows.values())
+    alive = [_words(swap, row) for swap, row in rows.items() if row["verdict"] == "passed"]
+    print(*alive, sep="\n", end="\n" if alive else "")
+    print(
+        f"{count['killed']} of {len(swaps)} killed, {count['passed']} survived, "
+        f"{count['broken']} broken, {count['not run']} not run; "
+        f"{equivalent} equivalent, {len(red)} killers red"
+    )
+    return int(bool(red) or count["killed"] < SHARE * len(swaps))
 
 
 if __name__ == "__main__":

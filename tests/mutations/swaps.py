@@ -1,4 +1,4 @@
-"""Plausible wrong formulas, each beside the test file that should notice it.
+"""Plausible wrong formulas, each beside the test file, or test, that should notice it.
 
 A swap replaces `old`, found exactly once in `file`, by `new`. Where both mean the same, or differ
 by rounding alone, `equivalent` says why; such a swap is not run.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Swap:
-    """One wrong formula: `old` -> `new` in `file`, which the test file `killer` should turn red."""
+    """One wrong formula: `old` -> `new` in `file`, which the test (file) `killer` should turn red."""
 
     file: str
     killer: str
@@ -19,7 +19,9 @@ class Swap:
 
 
 def _of(file, killer, *pairs):
-    return [Swap(f"lib/{file}.py", f"tests/{killer}.py", *pair) for pair in pairs]
+    name, colons, test = killer.partition("::")
+    path = name if colons else f"{killer}.py"
+    return [Swap(f"lib/{file}.py", f"tests/{path}{colons}{test}", *pair) for pair in pairs]
 
 
 ATTENTION = [
@@ -66,6 +68,7 @@ ATTENTION = [
         "attention/test_attention",
         ("rank + (rank >= selected", "rank + (rank > selected"),
         ("return chosen - np.take", "return np.take"),
+        ("@ turned[:, first : first + count]", "@ turned[:, :count]"),
         ("return inside, np.sqrt(np.einsum", "return inside, (np.einsum"),
         ("outside = W - self.expand(inside)", "outside = W"),
     ),
@@ -100,7 +103,7 @@ ATTENTION = [
             "head = plus / np.linalg.norm(plus)",
         ),
         ("head = (plus - minus) / np.linalg.norm(plus - minus)", "head = plus - minus"),
-        ("X -= (X @ directions) @ directions.T", "X -= 0 * (X @ directions) @ directions.T"),
+        ("x -= (x @ directions) @ directions.T", "x -= 0 * (x @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
             "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
@@ -533,6 +536,19 @@ TRAINING = [
         ("np.minimum(np.arange(1, values.shape[-1] + 1), window)", "window"),
     ),
     *_of(
+        "training/verdicts",
+        "training/test_verdicts",
+        ("stats.t.ppf(tail, n - 1)", "stats.norm.ppf(tail)"),
+        ("values.var(ddof=1) / n", "values.var(ddof=1)"),
+        (
+            "np.where(never, horizon, steps) / np.where(theirs, horizon, reference)",
+            "np.where(theirs, horizon, reference) / np.where(never, horizon, steps)",
+        ),
+        ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
+        ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
+        ("if difference.low > bound:", "if difference.high > bound:"),
+    ),
+    *_of(
         "training/rate_choice",
         "training/test_rate_choice",
         ("(scores[rate], -rate)", "(-scores[rate][1], -rate)"),
@@ -574,7 +590,8 @@ NETWORKS = [
         "networks/weight_statistics",
         "networks/test_text",
         ("np.count_nonzero(np.abs(W) > threshold)", "np.count_nonzero(W > threshold)"),
-        ("size.sum() ** 2 / (size.size *", "size.sum() / (size.size *"),
+        ("size.sum() / np.sqrt((size**2).sum())", "size.sum() / (size**2).sum()"),
+        ("(root - size.sum()", "(size.size - size.sum()"),
     ),
 ]
 
@@ -612,12 +629,21 @@ DATA = [
     ),
     *_of(
         "provenance",
-        "companion/test_record",
+        "test_provenance",
         ('("-dirty" if changed else "")', '("" if changed else "-dirty")'),
+        ('":!notebooks/*.ipynb")', '":!notebooks/*.py")'),
+    ),
+    *_of(
+        "batch/kernel",
+        "batch/test_batch.py::test_run_starts_from_an_empty_folder",
+        (
+            "    shutil.rmtree(job.home, ignore_errors=True)\n    job.home.mkdir(parents=True)",
+            "    job.home.mkdir(parents=True, exist_ok=True)",
+        ),
     ),
     *_of(
         "batch/publish",
-        "batch/test_batch",
+        "batch/test_batch.py::test_embedded_data_never_take_the_place_of_real_ones",
         (
             'any(row["source"] == "demo" for row in rows)',
             'all(row["source"] == "demo" for row in rows)',
@@ -626,6 +652,13 @@ DATA = [
 ]
 
 PAPERS = [
+    *_of(
+        "papers/a/speed",
+        "papers/test_real_data",
+        ("np.minimum(loss / (2 * norm**2), run.rate)", "np.minimum(loss / norm**2, run.rate)"),
+        ("np.minimum(run.rate / norm, run.cap)", "np.minimum(run.rate / norm**2, run.cap)"),
+        ("np.sqrt(1 + run.walked[name][-1]", "np.sqrt(run.walked[name][-1]"),
+    ),
     *_of(
         "papers/fits",
         "papers/test_paper_b",
