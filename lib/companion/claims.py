@@ -206,7 +206,7 @@ class Table(tuple):
         )
 
     def _repr_html_(self) -> str:
-        """What fails or was judged by a verdict stands open and first; many that hold are folded."""
+        """What fails or has a verdict stands open and first; many rows that hold are folded."""
         first = [row for row, c in zip(self._rows(), self, strict=True) if c.verdict or not c.holds]
         rest = [row for row in self._rows() if row not in first]
         open_rows, folded = (first + rest, []) if len(rest) <= UNFOLDED else (first, rest)
@@ -224,6 +224,10 @@ class Table(tuple):
 
         body = "".join(line(row, "td") for row in rows)
         return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"
+
+    def words(self) -> str:
+        """A line for each claim that was judged: its verdict, then what was measured."""
+        return "\n".join(f"{c.verdict}: {c.statement}" for c in self if c.verdict)
 
     def summary(self) -> str:
         """One line that counts the claims that hold by kind and names those that fail."""
