@@ -57,7 +57,7 @@ import seaborn
 from lib import regression
 from lib.companion import claims, plots, record
 from lib.papers import fits
-from lib.papers.b import experiments, figures, measurements, theorems
+from lib.papers.b import experiments, figures, measurements, smoothness, theorems
 
 run = record.start("05_preconditioned_regression", "B", globals())
 plots.set_style()
@@ -100,7 +100,7 @@ algebra = claims.Table([
     *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
     theorems.integrability_threshold(data.problems[0]),
     *theorems.one_point(theorems.curvatures(regression.random_regression(0, 3, 5, signal, noise, floor), searches)),
-    theorems.descent_lemma(data.problems[0]),
+    smoothness.descent_lemma(data.problems[0]),
 ])  # fmt: skip
 algebra
 

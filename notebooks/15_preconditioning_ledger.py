@@ -27,7 +27,7 @@ scale = "demo"
 seeds = 4
 d, k = 3, 5
 signal, noise, floor = 0.2, 0.1, 0.35
-monte_carlo = 200_000
+monte_carlo = 500_000
 draws = 200
 oracle_steps = 40
 oracle_draws = 32
@@ -107,7 +107,15 @@ flat = "two-sided preconditioner: exponent of the iterations in the condition nu
 ill = claims.Table(
     [
         claims.at_most(
-            "ill.gain", text(conditions[-1]), "paper B, Section 5 (our constant)", gain[-1], 0.1
+            "ill.gain",
+            text(conditions[-1]),
+            "paper B, Section 5 (our constant)",
+            gain[-1],
+            0.1,
+            remark="Our constant asks a tenfold gain of the worst of four draws. The median draw"
+            " gains 27-fold at 10^4; the one-sided preconditioner leaves the other factor Sigma, so"
+            " that the iterations grow like the condition number with it, like its power 1.36"
+            " without: a draw whose slow mode is mild without it gains less",
         ),
         claims.at_most("ill.flat", flat, "ours", growth["left_right"].max(), 0.05),
     ]

@@ -12,10 +12,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, counts, failing, shown
+from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
 from lib.files import ROOT, folder, write
 
-COLUMNS = ("kind", "setting", "measured quantity", "measured", "bound", "catches", "verdict")
+COLUMNS = (
+    *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
+    "verdict",
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,18 @@ def rows(
     """The claims as rows of a statement, in a setting, over a number of seeds.
 
     The setting joins the id. fails_if: families of wrong worlds (`papers.wrong_worlds`) in which
-    the claims must fail. Raises ValueError where there is none and the remark does not say why.
+    the claims must fail. remark: why the claims fail, or why no small wrong world makes them fail.
+    Raises ValueError where no world is named and the remark does not say why.
     """
     if not fails_if and not remark:
         raise ValueError(f"{statement} ({setting}): name the wrong worlds it must fail in, or why")
     about = dict(number=statement, setting=setting, seeds=seeds, remark=remark, fails_if=fails_if)
     return [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in checked]
+
+
+def room(claim: Claim, why: str) -> str:
+    """A remark: `why` no small wrong world shows, and how much tighter the bound could be."""
+    return f"{why}; room: the bound could be {number(claim.margin)} times as tight"
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
@@ -77,18 +86,24 @@ def power_path(slug: str) -> Path:
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     """The rows with what they catch, as `make falsify` measured it at small size.
 
-    None where it did not, or where a row fails already in the true world of that size.
+    None where it did not, or where a row fails already in the true world of that size. Raises
+    ValueError for a row that holds, catches no small world, and does not say why in its remark.
     """
+    ledger = list(ledger)
     path = power_path(slug)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     caught = {id: tuple(of["catches"]) for id, of in known.items() if of["holds"]}
+    weak = {id for id in caught if not known[id]["small"]}
+    if silent := [row.id for row in ledger if row.id in weak and row.holds and not row.remark]:
+        said = "catches no small wrong world: give it one, or say why not in its remark"
+        raise ValueError(f"{', '.join(silent)}: {said}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
 
 def catches(row: Claim) -> str:
     """What the row catches, in words."""
     if not row.fails_if:
-        return row.remark
+        return "names none"
     return "not measured" if row.catches is None else ", ".join(row.catches) or "nothing it names"
 
 
@@ -141,7 +156,7 @@ class Table(tuple):
 
 def _cells(row):
     setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
-    value = shown(row), row.bound, catches(row), verdict(row)
+    value = shown(row), row.bound, catches(row), row.remark, verdict(row)
     return row.kind, setting, row.statement, *value
 
 
@@ -199,7 +214,7 @@ def failures(records: Iterable[Mapping]) -> str:
             lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
         for claim in failed:
             value = failing(claim["measured"], claim["bound"])
-            why = f" {claim['remark']}" if claim.get("remark") else ""
+            why = f" {claim['remark']}." if claim.get("remark") else " Cause not found."
             where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
             lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]
     return "\n".join(lines) + "\n"

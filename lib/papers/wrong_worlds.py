@@ -24,9 +24,10 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
     "constant off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
     "step off": ("{:+g} %", (0.05, -0.05, 0.3, -0.3, 1.0)),
     "exponent off": ("{:+g}", (0.1, -0.1, 0.3, -0.3)),
-    "tokens tilted": ("{:g} %", (0.05, 0.3, 1.0)),
+    "inner products raised": ("{:g} %", (0.01, 0.05, 0.3, 1.0)),
     "p off": ("{:+g}", (0.1, -0.1, 0.5, -0.5)),
     "label turned": ("one sample", (1.0,)),
+    "selection exchanged": ("one sample", (1.0,)),
     "cap ignored": ("wholly", (1.0,)),
     "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
     "identity for the preconditioner": ("wholly", (1.0,)),
@@ -107,24 +108,27 @@ class World:
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:
-        """The data that is trained on: tokens tilted towards a common vector, or a label turned."""
+        """The data that is trained on: its inner products raised, or a label turned."""
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`, for a token set: the first sample's label turned, or tokens tilted."""
+        """As `problem`, for a token set: the first sample's label turned, or a common vector added
+        that raises the inner product of any two tokens by `size` of the product of their norms.
+        """
         if self.of("label turned"):
             y = tokens.y.copy()
             y[:, 0] *= -1
             return replace(tokens, y=y)
-        if tilt := self.of("tokens tilted"):
+        if share := self.of("inner products raised"):
             size = np.linalg.norm(tokens.X, axis=-1, keepdims=True)
             common = np.ones(tokens.X.shape[-1]) / np.sqrt(tokens.X.shape[-1])
-            return replace(tokens, X=tokens.X + tilt * size * common)
+            return replace(tokens, X=tokens.X + np.sqrt(share) * size * common)
         return tokens
 
     def trained(self) -> "World":
         """The world as training meets it: the true one where only end points or curves are off."""
-        return self if self.family in ("step off", "label turned", "tokens tilted") else World()
+        ours = ("step off", "label turned", "inner products raised")
+        return self if self.family in ours else World()
 
     def history(self, history: History) -> History:
         """The run as this world sees it, of one trained with the targets of `around`.

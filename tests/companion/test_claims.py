@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from lib.companion import claims
@@ -57,3 +58,21 @@ def test_an_interval_without_finite_ends_is_not_stored():
     claim = claims.at_most("a", "b", "c", 1.0, 2.0)
     stored = replace(claim, interval=(float("nan"), 1.0)).as_dict()
     assert "interval" not in stored and "interval" in replace(claim, interval=(0.0, 1.0)).as_dict()
+
+
+def test_an_interval_is_two_standard_errors_each_way():
+    low, high = claims.interval(np.array([1.0, 2.0, 3.0, 6.0]))
+    error = np.sqrt((4 + 1 + 0 + 9) / 3 / 4)
+    assert (low, high) == pytest.approx((3 - 2 * error, 3 + 2 * error))
+
+
+@pytest.mark.parametrize(
+    "claim, margin",
+    [
+        (claims.at_most("a", "s", "p", 0.5, 1.0), 2.0),
+        (claims.at_least("a", "s", "p", 3.0, 1.0), 3.0),
+        (claims.at_most("a", "s", "p", -1.0, -0.5), 2.0),
+    ],
+)
+def test_a_margin_is_how_often_the_bound_is_met(claim, margin):
+    assert claim.margin == pytest.approx(margin)

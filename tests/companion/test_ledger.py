@@ -1,6 +1,7 @@
 """The ledger refuses rows without a wrong world, and shows what each catches."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def test_markdown_has_statement_rows_and_reasons(tmp_path, monkeypatch):
     rows = ledger.in_order([*row(), *row("b", 1.00004)], PAPER)
     text = ledger.save(rows, PAPER, "book", "demo", "Heading").read_text(encoding="utf-8")
     assert text.startswith("# Heading") and "## Remark 2: proofs" in text
-    assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured | yes |" in text
+    assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured |  | yes |" in text
     assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
 
 
@@ -45,7 +46,12 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     path = ledger.power_path("book")
     path.parent.mkdir(parents=True)
     known = {"a (ours)": ["target rotated, 1 %"], "b (ours)": [], "d (ours)": []}
-    path.write_text(json.dumps({id: {"catches": of, "holds": True} for id, of in known.items()}))
+    found = {id: {"catches": of, "holds": True, "small": bool(of)} for id, of in known.items()}
+    path.write_text(json.dumps(found))
+    with pytest.raises(ValueError, match=r"^b \(ours\): catches no small wrong world.* why not"):
+        ledger.with_power(rows, "book")
+    rows[1] = replace(rows[1], remark=ledger.room(rows[1], "our constant is loose"))
+    assert rows[1].remark.endswith("2 times as tight")
     rows = ledger.with_power(rows, "book")
     assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
     assert ledger.catches(rows[1]) == "nothing it names"
@@ -66,5 +72,6 @@ def test_failures_of_records_are_collected_with_their_digits():
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
     record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
     page = ledger.failures([record, record | {"claims": [held]}])
+    assert "Cause not found." in page
     assert page.count("size") == 1 and "1.0000004, asked ≤ 1" in page
     assert claims.failing(1 + 4e-9, "≤ 1") == "1.000000004"

@@ -70,6 +70,10 @@ SHARP = {  # each claim, the history it holds on, and what must turn it red besi
     "lemma7 lower": (lambda h: fixed_head.lemma7(h, 0.05)[1], F.ngd),
     "direction": (lambda h: fixed_head.direction(h, "NGD", "V", 1000, "Theorem 1"), F.ngd),
     "falls": (lambda h: fixed_head.still_falls(h, "GD", "V", 300, "Theorem 6"), F.gd),
+    "falls with norm": (
+        lambda h: fixed_head.falls_with_norm(h, "GD", "V", 300, "Theorem 6"),
+        replace(F.gd, direction_error={"V": 2 / F.gd.norm}),
+    ),
     "theorem5": (lambda h: fixed_head.theorem5(h, "V", 0.05, F.tokens, F.svm), F.ngd),
     "polyak gap": (lambda h: fixed_head.polyak_gap(h, F.svm, 300), F.polyak),
     "remark1": (lambda h: fixed_head.remark1(h, "V", "NGD", "zero"), F.ngd),
@@ -274,6 +278,12 @@ def test_lemma11_and_14_can_fail():
     drawn = tokens.two_token_gaussian(range(5), n=4, d=100)
     assert all(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.1))
     assert not any(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.01))
+
+    def draw(d):
+        return tokens.two_token_gaussian(range(40), n=4, d=d)
+
+    assert all(c.holds for c in data_and_starts.lemma11_exponents(draw, 3.0, 0.0))
+    assert not any(c.holds for c in data_and_starts.lemma11_exponents(draw, 3.0, 0.15))
     assert all(c.holds for c in data_and_starts.lemma14(J.tokens, J.head))
     X = J.tokens.X.copy()
     X[:, :, 0] = -2 * X[:, :, 1]

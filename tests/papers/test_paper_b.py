@@ -3,7 +3,7 @@ import pytest
 
 from lib import regression, seeds
 from lib.papers import fits
-from lib.papers.b import experiments, figures, measurements, theorems
+from lib.papers.b import concentration, experiments, figures, measurements, smoothness, theorems
 from lib.regression import manifold
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
@@ -16,7 +16,7 @@ def floors():
 
 def test_every_monte_carlo_claim_holds():
     rows = theorems.by_monte_carlo(PROBLEM, 0, 50_000)
-    rows += [theorems.integrability_threshold(PROBLEM, 20), theorems.descent_lemma(PROBLEM, 20)]
+    rows += [theorems.integrability_threshold(PROBLEM, 20), smoothness.descent_lemma(PROBLEM, 20)]
     assert [row.id for row in rows if not row.holds] == []
 
 
@@ -29,6 +29,25 @@ def test_the_worst_perturbation_attains_the_convexity_constant_and_no_less():
     found = theorems.curvatures(PROBLEM, 1, (1.0,))
     assert all(row.holds for row in theorems.one_point(found))
     assert not theorems.one_point(found, 1.0)[2].holds
+    assert found["left_right"][1] == pytest.approx(1.0, abs=1e-9)  # no search finds more
+    assert not theorems.one_point(found, -0.01)[3].holds
+
+
+def test_the_steepest_point_attains_lemma_2_and_no_point_exceeds_it():
+    ratio = smoothness.descent_ratio(PROBLEM, "left_right", 200)
+    assert ratio == pytest.approx(1.0, abs=1e-9)
+    assert smoothness.lemma2(ratio, "left_right").holds
+    assert not smoothness.lemma2(ratio, "left_right", -0.01).holds
+
+
+def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
+    u = np.array([0.3, 0.2])
+    sums = concentration.softmax_sums(u, (30,), 20_000)
+    plain = sums["mean"][0].mean(0) - u
+    spread = sums["mean"][0].std(0) / np.sqrt(20_000)
+    np.testing.assert_array_less(np.abs(sums["mean bias"][0].mean(0) - plain), 4 * spread)
+    assert (sums["mean bias"][0].std(0) < 0.5 * sums["mean"][0].std(0)).all()
+    assert concentration.biases(sums["mean bias"], 5).shape == (5, 1)
 
 
 def test_power_fit_finds_exponent_and_error():

@@ -1,5 +1,7 @@
 """Wrong worlds are wrong by as much as they say, and rows are measured in them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, ledger
 from lib.dynamics import rules
 from lib.papers import falsify
+from lib.papers.a import fixed_head
 from lib.papers.wrong_worlds import FAMILIES, World, worlds
 
 PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
@@ -34,6 +37,13 @@ def test_norm_step_label_and_exponent_are_off_as_said():
     turned = World("label turned", 1.0).tokens(PROBLEM.tokens)
     assert (turned.y[:, 0] == -PROBLEM.tokens.y[:, 0]).all()
     assert (turned.y[:, 1:] == PROBLEM.tokens.y[:, 1:]).all()
+    raised = World("inner products raised", 0.05).tokens(PROBLEM.tokens)
+    X, size = PROBLEM.tokens.X, np.linalg.norm(PROBLEM.tokens.X, axis=-1)
+    across = X @ np.ones(X.shape[-1]) / np.sqrt(X.shape[-1])  # of the tokens and what is added
+    gained = (raised.X[:, 0, 0] * raised.X[:, 1, 1]).sum(-1) - (X[:, 0, 0] * X[:, 1, 1]).sum(-1)
+    mixed = across[:, 0, 0] * size[:, 1, 1] + across[:, 1, 1] * size[:, 0, 0]
+    expected = 0.05 * size[:, 0, 0] * size[:, 1, 1] + np.sqrt(0.05) * mixed
+    np.testing.assert_allclose(gained, expected)
     history = dynamics.train(PROBLEM, rules.ngd(0.05), 100, [1, 10, 100])
     wrong = World("exponent off", 0.1).history(history)
     np.testing.assert_allclose(wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2)
@@ -66,6 +76,15 @@ def test_a_world_that_does_not_apply_is_named():
 
     with pytest.raises(falsify.NotTouched, match="'label turned' does not apply"):
         falsify.power(untouched)
+
+
+def test_a_run_that_ends_nearer_to_another_selection_is_seen():
+    order = [0, 1]
+    near = replace(PROBLEM.tokens, opt=(PROBLEM.tokens.opt + [1, 0, 0]) % 3)
+    targets = {"W_mm": SOLUTION.W, "exchanged": svm.token_svm(near).W}
+    history = dynamics.train(PROBLEM, rules.ngd(0.05), 2000, order + [2000], targets=targets)
+    assert fixed_head.leaves([history], ("exchanged",), "W_mm").holds
+    assert not fixed_head.leaves([history], ("W_mm",), "exchanged").holds
 
 
 @pytest.mark.parametrize(

@@ -54,14 +54,23 @@ def direction(
 
 
 def still_falls(history: History, rule: str, target: str, since: float, statement: str) -> Claim:
-    """The direction error is still falling when the run ends.
-
-    Largest ratio of successive errors.
-    """
+    """The direction error is still falling at the end: largest ratio of successive errors."""
     last = history.direction_error[target][:, history.iterations >= since]
     text = f"{rule}: largest ratio of successive direction errors"
     growth = (last[:, 1:] / last[:, :-1]).max()
     return at_most(f"falls.{rule}", text, f"paper A, {statement}", growth, 1.0)
+
+
+def falls_with_norm(
+    history: History, rule: str, target: str, since: float, statement: str
+) -> Claim:
+    """The direction error falls like 1/||W|| (ours): its exponent in ||W||, t >= since."""
+    late = history.iterations >= since
+    pairs = zip(history.norm[:, late], history.direction_error[target][:, late], strict=True)
+    own = np.array([fitted_slope(np.log(r), np.log(e)[None], -np.inf)[0] for r, e in pairs])
+    text, ends = f"{rule}: exponent of the direction error in ||W||", interval(own)
+    worst, source = furthest(own, -1.0), f"ours, beside paper A, {statement}"
+    return close(f"falls.{rule}", text, source, worst, -1.0, 0.1, interval=ends)
 
 
 def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
@@ -217,11 +226,12 @@ def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarra
     return selects & (history.direction_error[target][:, -1] <= error)
 
 
-def leaves(histories: list[History], direction: str) -> Claim:
-    """No run ends along the direction that it started in: the largest final alignment with it."""
-    largest = max(history.alignment[direction][:, -1].max() for history in histories)
-    statement = "largest final alignment with the local direction of the start"
-    return at_most("local", statement, "paper A, Section 3.1 (our constant)", largest, 0.5)
+def leaves(histories: list[History], others: tuple[str, ...], target: str) -> Claim:
+    """No run ends nearer to the direction of another selection (`others`) than to W_mm."""
+    ends = [{name: a[:, -1] for name, a in history.alignment.items()} for history in histories]
+    largest = max((end[other] - end[target]).max() for end in ends for other in others)
+    statement = "largest final alignment with another selection's direction less that with W_mm"
+    return at_most("local", statement, "paper A, Section 3.1", largest, 0.0)
 
 
 def remark1(history: History, target: str, rule: str, start: str) -> Claim:

@@ -6,6 +6,7 @@ import numpy as np
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
+from lib.companion import ledger
 from lib.companion.claims import Claim
 from lib.companion.ledger import rows
 from lib.dynamics import rules
@@ -26,6 +27,14 @@ from lib.papers.wrong_worlds import World
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 
 
+SLOW = (
+    "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t. From a"
+    " local start the last gradient is 0.073 off W_mm at t = 12,000 and 0.062 at 100,000 (class"
+    " means), 0.066, 0.051 and 0.041 at 12,000, 120,000 and a million (high d), while W itself is"
+    " aligned by 0.996 and 0.9998: 0.03 lies near t = 10^10 and 10^8"
+)
+
+
 def fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1."""
     found = []
@@ -36,10 +45,11 @@ def fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
             found += _from_start(of, start, sizes)
         if "local" not in of.runs:
             continue
-        left = fixed_head.leaves(list(of.runs["local"].values()), "local")
-        where = f"{name}, start local"
-        why = "it names no W_mm and no rate; a run would have to end elsewhere"
-        found += rows("Section 3.1", where, sizes.seeds, left, fails_if=(), remark=why)
+        named = "W_mm", "exchanged"
+        named = named[::-1] if world.of("selection exchanged") else named
+        left = fixed_head.leaves(list(of.runs["local"].values()), ("local", named[1]), named[0])
+        where, world_of = f"{name}, start local", ("selection exchanged",)
+        found += rows("Section 3.1", where, sizes.seeds, left, fails_if=world_of)
     return found
 
 
@@ -50,7 +60,7 @@ def _from_small_start(of: Setting, sizes: Sizes) -> list[Claim]:
     data, target, step = of.problem.tokens, of.target, sizes.ngd_step
     slope = fixed_head.margin_growth(ngd, "NGD", step / target.norm, late)
     polyak_slope = fixed_head.margin_growth(polyak, "Polyak", np.full(seeds, 0.5), late)
-    still = fixed_head.still_falls(gd, "GD", "W_mm", late, "Theorem 6")
+    still = fixed_head.falls_with_norm(gd, "GD", "W_mm", late, "Theorem 6")
     table = [
         ("Theorem 5", DIRECTION, fixed_head.theorem5(ngd, "W_mm", step, data, target)),
         ("Theorem 6", ("exponent off",), still),
@@ -80,7 +90,8 @@ def _from_start(of: Setting, start: str, sizes: Sizes) -> list[Claim]:
     anywhere = "Footnote 5" if of.name == "antipodal" else "Remark 1"
     for rule, history in of.runs[start].items():
         claim = fixed_head.remark1(history, "W_mm", rule, start)
-        found += rows(anywhere, where, sizes.seeds, claim, fails_if=("target rotated",))
+        why = "" if claim.holds else SLOW
+        found += rows(anywhere, where, sizes.seeds, claim, fails_if=("target rotated",), remark=why)
     for statement, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
         history = of.runs[start][rule]
         rates = fixed_head.direction(history, rule, "W_mm", sizes.steps / 10, statement)
@@ -103,7 +114,10 @@ def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         dynamics.log_spaced(1000, 200),
         start=dynamics.gaussian_start(problem, 1e-3, range(20)),
     )
-    why = "class means are not nearly orthogonal: the other class pulls one sample's weight down"
+    why = (
+        "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
+        " sample's weight down, by up to 3e-5 of itself between two records"
+    )
     return [
         row
         for rule, history in histories.items()
@@ -129,23 +143,30 @@ def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         found += rows("Definition 1", name, sizes.seeds, one, fails_if=("label turned",))
         near, equal, least = data_and_starts.lemma8(seen)
         why = "a class shares its opt token, so that opt tokens are parallel"
-        remark = why if name == "class means" else ""
-        tilt = ("tokens tilted",)
+        remark = why if name == "class means" else ledger.room(least, "d is large for it")
+        tilt = ("inner products raised",)
         found += rows("Assumption 1", name, sizes.seeds, least, fails_if=tilt, remark=remark)
         found += rows("Assumption 2", name, sizes.seeds, equal, fails_if=tilt)
         if name == "high d":
             found += rows("Example 1", name, sizes.seeds, near, fails_if=tilt)
             both = (replace(near, id="lemma8.orthogonal"), replace(equal, id="lemma8.scores"))
             found += rows("Lemma 8", name, sizes.seeds, *both, fails_if=tilt)
-    found += _start_rows(sizes, world, many)
+    found += _start_rows(sizes, world)
     drawn = world.tokens(tokens.two_token_gaussian(many, sizes.joint_n, 2, sizes.joint_d, 3.0))
-    close = data_and_starts.lemma11(drawn, 3.0, sizes.joint_d**-0.5)
-    found += rows("Lemma 11", "(DM)", sizes.draws, *close, fails_if=("tokens tilted",))
+    for claim in data_and_starts.lemma11(drawn, 3.0, sizes.joint_d**-0.5):
+        why = ledger.room(claim, "a union bound by exponential tails, attained by no law")
+        raised = ("inner products raised",)
+        found += rows("Lemma 11", "(DM)", sizes.draws, claim, fails_if=raised, remark=why)
+    both = data_and_starts.lemma11_exponents(
+        lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0),
+        3.0,
+        world.of("exponent off"),
+    )
+    found += rows("Lemma 11", "(DM), d = 400 to 6400", 60, *both, fails_if=("exponent off",))
     few_tokens = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, 3.0)
     head = world.target(svm.head_svm(few_tokens))
-    opt, mixed = data_and_starts.lemma14(few_tokens, head)
-    why = "met twice over: mixtures have half the margin at least"
-    found += rows("Lemma 14", "(DM)", sizes.seeds, mixed, fails_if=(), remark=why)
+    opt, mixed = data_and_starts.lemma14(world.tokens(few_tokens), head)
+    found += rows("Lemma 14", "(DM)", sizes.seeds, mixed, fails_if=("label turned",))
     off = ("target rotated", "norm off")
     return found + rows("Lemma 14", "(DM)", sizes.seeds, opt, fails_if=off)
 
@@ -162,15 +183,14 @@ def worst_weights_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     return found + rows("Lemma 9", "high d", few, ninth, fails_if=("target rotated",))
 
 
-def _start_rows(sizes, world, many):
+def _start_rows(sizes, world):
+    many = range(200)  # a quantile of fewer draws is too rough for 5 %
     shape = sizes.n, sizes.T, sizes.d, sizes.signal, sizes.noise
     wide = coordinates.minimal(tokens.class_mean_tokens(many, *shape))
     size = data_and_starts.start_size(wide.tokens)
     start = dynamics.gaussian_start(wide, size * (1 + world.of("sigma off")), many)
     both = data_and_starts.lemma4(wide.tokens, start, size, sizes.d)
-    why = "a union bound over all tokens, met twice over"
-    found = rows("Lemma 4", "class means", sizes.draws, both[0], fails_if=(), remark=why)
-    return found + rows("Lemma 4", "class means", sizes.draws, both[1], fails_if=("sigma off",))
+    return rows("Lemma 4", "class means", len(many), *both, fails_if=("sigma off",))
 
 
 def other_loss_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:

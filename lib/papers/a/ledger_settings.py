@@ -75,11 +75,14 @@ def problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
 
 
 @cache
-def solutions(sizes: Sizes, name: str) -> tuple[MaxMargin, MaxMargin]:
-    """The token SVM of a setting's opt tokens, and of a random selection of others."""
+def solutions(sizes: Sizes, name: str) -> tuple[MaxMargin, MaxMargin, MaxMargin]:
+    """The token SVM of a setting's opt tokens, of a random selection of others, and of the opt
+    tokens but for one sample's.
+    """
     data = problems(sizes)[name].tokens
     other = data_and_starts.wrong_selection(data, range(sizes.seeds))
-    return svm.token_svm(data), svm.token_svm(data, other)
+    nearest = np.where(np.arange(data.shape[1]) == 0, other, data.opt)
+    return tuple(svm.token_svm(data, selected) for selected in (data.opt, other, nearest))
 
 
 @cache
@@ -87,7 +90,7 @@ def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dic
     """NGD, GD and Polyak from one of three starts; GD's step is one over a bound on the
     smoothness.
     """
-    problem, (true, local) = problems(sizes)[name], solutions(sizes, name)
+    problem, (true, local, nearest) = problems(sizes)[name], solutions(sizes, name)
     std = sizes.start_norm / problem.token_basis.shape[1]
     starts = {
         "small": lambda: dynamics.gaussian_start(problem, std, range(sizes.seeds)),
@@ -102,7 +105,7 @@ def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dic
         sizes.steps,
         dynamics.log_spaced(sizes.steps, 120),
         start=starts[start](),
-        targets=around("W_mm", true) | {"local": local.W},
+        targets=around("W_mm", true) | {"local": local.W, "exchanged": nearest.W},
         loss=loss,
     )
 

@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 
 from lib import regression, seeds
-from lib.companion.claims import Claim
-from lib.papers.b import concentration, measurements, theorems
+from lib.papers.b import concentration, measurements, smoothness, theorems
 from lib.regression import curvature, manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
@@ -22,7 +21,7 @@ class Sizes:
     signal: float = 0.2
     noise: float = 0.1
     floor: float = 0.35
-    monte_carlo: int = 200_000
+    monte_carlo: int = 500_000
     draws: int = 200
     oracle_steps: int = 40
     oracle_draws: int = 32
@@ -30,7 +29,7 @@ class Sizes:
     searches: int = 1
 
 
-SMALL = Sizes(monte_carlo=50_000, draws=40, oracle_draws=16, softmax_draws=10_000, searches=1)
+SMALL = Sizes(draws=40, oracle_draws=16, softmax_draws=10_000, searches=1)
 
 
 @cache
@@ -47,11 +46,11 @@ def self_logits(sizes: Sizes) -> np.ndarray:
 
 
 @cache
-def curvatures(sizes: Sizes) -> tuple[dict, Claim]:
-    """The worst curvature around the minima, and Lemma 2, of the ledger's problem."""
+def curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
+    """The worst curvature around the minima, and Lemma 2's ratio, of the ledger's problem."""
     of = problem(sizes)
     worst = theorems.curvatures(of, sizes.searches, (1.0,))
-    return worst, theorems.descent_lemma(of, 100)
+    return worst, {norm: smoothness.descent_ratio(of, norm, 100) for norm in manifold.NORMS}
 
 
 @cache
@@ -84,8 +83,7 @@ def starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
 def softmax_sums(sizes: Sizes, ns: tuple[int, ...]) -> dict:
     """`concentration.softmax_sums` at a query with |u| = 0.4, as many keys drawn for every n."""
     u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
-    draws = sizes.softmax_draws * 100 // ns[-1]
-    return concentration.softmax_sums(u, ns, 5 * draws if ns[-1] <= 100 else draws)
+    return concentration.softmax_sums(u, ns, 2 * sizes.softmax_draws * 100 // ns[-1])
 
 
 @cache

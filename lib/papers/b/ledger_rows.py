@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from lib import regression
+from lib.companion import ledger
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.companion.ledger import rows
-from lib.papers.b import concentration, theorems
+from lib.papers.b import concentration, smoothness, theorems
 from lib.papers.b.ledger_measured import (
     SMALL,
     Sizes,
@@ -59,7 +60,7 @@ def assumption_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Assumptions 1-3 on twenty draws, and A3's exact condition by a search over the manifold."""
     drawn = [problem(sizes, seed) for seed in range(20)]
     share = 1 + world.of("constant off")
-    low = min(of.assumptions()["A1"][0] for of in drawn)
+    low = min(named(of, world).assumptions()["A1"][0] for of in drawn)
     signal = min(of.assumptions()["A2"][0] for of in drawn)
     moment = min(of.largest_moment for of in drawn)
     worst = self_logits(sizes) * share
@@ -68,16 +69,17 @@ def assumption_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         "smallest sigma_d",
         "largest finite moment c, smallest",
     )
-    why = "a property of the data, which is drawn so"
     first = at_least("a1", texts[0], "paper B, Assumption 1", low, sizes.floor * (1 - 1e-9))
     second = at_least("a2", texts[1], "paper B, Assumption 2", signal, 1e-6)
     third = at_least("a3", texts[2], "paper B, Assumption 3 (our constant)", moment, 1.0)
     text = "largest self-logit eigenvalue that a search over the minima finds, over sigma_1^(1/2)"
     ours = "ours, beside paper B, Assumption 3"
     exact = close("a3.exact", text, ours, worst[np.abs(worst - 1).argmax()], 1.0, 1e-4)
-    found = rows("Assumption 1", "20 draws", 20, first, fails_if=(), remark=why)
+    why = ledger.room(second, "a rank, which no small change of the data lowers")
+    loose = ledger.room(third, "the data are drawn well within our constant; the next row is exact")
+    found = rows("Assumption 1", "20 draws", 20, first, fails_if=("sigma off",))
     found += rows("Assumption 2", "20 draws", 20, second, fails_if=(), remark=why)
-    found += rows("Assumption 3", "20 draws", 20, third, fails_if=(), remark=why)
+    found += rows("Assumption 3", "20 draws", 20, third, fails_if=(), remark=loose)
     return found + rows("Assumption 3", "3 draws", 3, exact, fails_if=("constant off",))
 
 
@@ -99,15 +101,21 @@ def landscape_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     least = at_least("lemma1.low", text.format("smallest"), source, low / (1 + off), 1 - 1e-9)
     most = at_most("lemma1.high", text.format("largest"), source, high / (1 + off), 1 + 1e-9)
     found = rows("Lemma 1", "one draw", None, least, most, fails_if=families)
-    worst, lemma2 = curvatures(sizes)
+    worst, ratios = curvatures(sizes)
     for claim in theorems.one_point(worst, off):
         statement = "Eq. 3" if claim.id.startswith("convex") else "Eq. 4"
-        attained = claim.id == "convex.left_right"
-        why = "" if attained else "our constant is not attained: the search finds slack"
-        own = families if attained else ()
-        found += rows(statement, "one draw", None, claim, fails_if=own, remark=why)
-    why = "our constant is not attained: a random point has slack"
-    return found + rows("Lemma 2", "one draw", None, lemma2, fails_if=(), remark=why)
+        found += _by_norm(statement, claim, families)
+    for norm, ratio in ratios.items():
+        found += _by_norm("Lemma 2", smoothness.lemma2(ratio, norm, off), families)
+    return found
+
+
+def _by_norm(statement, claim, families):
+    """The constants of "left_right" are attained; those of "left" follow from them and are not."""
+    if claim.id.endswith("left_right"):
+        return rows(statement, "one draw", None, claim, fails_if=families)
+    why = ledger.room(claim, "our constant passes through the eigenvalues of Sigma, unattained")
+    return rows(statement, "one draw", None, claim, fails_if=(), remark=why)
 
 
 def start_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
@@ -146,11 +154,11 @@ def concentration_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     few, many = (25, 50, 100), (100, 200, 400, 800)
     u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
     near, far = softmax_sums(sizes, few), softmax_sums(sizes, many)
-    limits, reading = near["limits"], "paper B, {} (our reading)".format
+    reading = "paper B, {} (our reading)".format
     weights = [w / n for w, n in zip(far["weight"], many, strict=True)]
     c = [values - u for values in far["mean"]]
-    spread = {name: concentration.variances(far[name]) for name in far if name != "limits"}
-    bias = {name: concentration.biases(near[name], limits[name]) for name in limits}
+    spread = {name: concentration.variances(far[name]) for name in far if "bias" not in name}
+    bias = {name: concentration.biases(near[f"{name} bias"]) for name in ("mean", "second")}
     moment = concentration.moments
     table = [
         ("Lemma 9", "E[s_i^2]", many, moment(weights, 2), -2.0),
@@ -197,12 +205,13 @@ def scaling_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     named_values = {"theorem2": ("Theorem 2", "excess loss", quantile, -1.0)}
     named_values["remark"] = ("Remark", "distance to the minima", far, -0.5)
     found, where = [], "Algorithm 1, n = 50 to 800"
-    why = "the measured exponent is well below the promised one: 0.1 does not reach it"
     for id, (statement, what, values, most) in named_values.items():
         slope, source = fall(id, what, "", ns, values, most, world), f"paper B, {statement}"
         text = f"exponent in n of the {what} that 90 % do not exceed"
         claim = at_most(id, text, source, slope.measured, most, interval=slope.interval)
-        found += rows(statement, where, sizes.draws, claim, fails_if=(), remark=why)
+        spare = most - slope.measured
+        why = f"an upper bound, and the bias falls faster: room of {spare:.2f} in the exponent"
+        found += rows(statement, where, sizes.draws, claim, fails_if=RATE, remark=why)
     return found + _linear_rate_rows(sizes, world)
 
 

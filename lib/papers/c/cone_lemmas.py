@@ -5,9 +5,17 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.companion.claims import Claim, at_least, at_most
-from lib.mirror.descent import MirrorHistory
 from lib.mirror.geometry import norm
-from lib.papers.c.cones import SUPPORT, Selection, delta, nearness, on_the_edge, radius
+from lib.papers.c.cones import (
+    SUPPORT,
+    Selection,
+    delta,
+    edge_along,
+    nearness,
+    on_the_edge,
+    radius,
+    worst_edges,
+)
 from lib.papers.c.step_lemmas import Steps
 
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
@@ -17,16 +25,17 @@ def _matrices(flat, of):
     return flat.reshape(*flat.shape[:-1], *of.solution.W.shape[1:])
 
 
-def margins_inside(of: Selection, mu: np.ndarray, draws: int) -> np.ndarray:
+def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
     """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), each at least 1 if it
     holds.
 
     V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
-    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over draws, runs.
+    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and
+    over the `worst_edges`, where some margin moves as far as the cone lets it.
     """
     d, support = delta(of)[:, None, None], of.solution.margins <= 1 + SUPPORT
     apart, found = coordinates.differences(of.tokens, of.tokens.opt), []
-    for V in on_the_edge(of, mu, draws):
+    for V in edge_along(of, mu, worst_edges(of)):
         W = _matrices(V * of.solution.norm[:, None], of)
         m = np.einsum("rntd,rde,rne->rnt", apart, W, of.tokens.z)
         rest, most = np.where(support, np.inf, m), np.where(support, m, -np.inf).max(-1)
@@ -36,16 +45,16 @@ def margins_inside(of: Selection, mu: np.ndarray, draws: int) -> np.ndarray:
     return np.min(found, 0)
 
 
-def lemma19(of: Selection, draws: int = 20) -> list[Claim]:
+def lemma19(of: Selection) -> list[Claim]:
     """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in (ours): at most 10
     000.
 
     The second is the largest power of 10 of mu_0 at whose edge all four hold.
     """
     mu, source, p = radius(of), "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
-    least, room = margins_inside(of, mu, draws).min(), 0.0
+    least, room = margins_inside(of, mu).min(), 0.0
     for decade in range(5):
-        if margins_inside(of, mu * 10.0**decade, draws).min() < 1:
+        if margins_inside(of, mu * 10.0**decade).min() < 1:
             break
         room = 10.0**decade
     text, wide = f"{p}: smallest slack of Eqs. 12a-c", f"{p}: they hold up to mu_0 times"
@@ -115,10 +124,12 @@ def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
     """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi over draws falls at least like
     log R / R.
 
-    Measured on the edge of S with mu_0, with the radii of `lemma20`; pi R / log R is largest before
-    the last one, in every run (our reading).
+    Measured on the edges of cones within S with mu_0, from mu_0 to 10^-10 mu_0: at a large R what
+    favours W most is near to W_mm. Radii of `lemma20`; pi R / log R is largest before the last one,
+    in every run (our reading).
     """
-    W, radii = on_the_edge(of, radius(of), draws, seed=3), _radii(of, multiples)
+    inside, radii = radius(of) * np.geomspace(1, 1e-10, 6)[:, None], _radii(of, multiples)
+    W = np.concatenate([on_the_edge(of, mu, draws, seed=3) for mu in inside])
     largest = np.array(
         [np.max([excess(of, w * (r * of.solution.norm)[:, None]) for w in W], 0) for r in radii]
     )
@@ -152,14 +163,14 @@ def lemma27(of: Selection, steps: Steps) -> Claim:
     )
 
 
-def lemma28(of: Selection, history: MirrorHistory, mu: np.ndarray) -> list[Claim]:
-    """Started in the thinner cone, training stays in the cone of mu (runs,), and D falls.
+def lemma28(of: Selection, D: np.ndarray, mu: np.ndarray) -> list[Claim]:
+    """Started in the thinner cone, D (runs, k) stays within the cone of mu (runs,), and falls.
 
     Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
     if none is.
     """
     wide, p = mu > RESOLVED, f"p = {of.p:g}"
-    D = history.divergence(of.solution.W)[wide]
+    D = D[wide]
     most = (D / mu[wide, None]).max() if wide.any() else np.nan
     fall = (D[:, -1] / D[:, 0]).max() if wide.any() else np.nan
     few = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"

@@ -13,7 +13,7 @@ import numpy as np
 from lib import attention, svm
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.mirror.geometry import directional_bregman, norm
+from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.papers.c.step_lemmas import spread
 from lib.seeds import stream
 from lib.svm import MaxMargin
@@ -81,7 +81,11 @@ def on_the_edge(of: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.
 
     W_mm/||W_mm|| + s E for Gaussian E, with the first s that has D = mu, by bisection in log s.
     """
-    E = stream(seed, "draws").standard_normal((draws, *of.direction.shape))
+    return edge_along(of, mu, stream(seed, "draws").standard_normal((draws, *of.direction.shape)))
+
+
+def edge_along(of: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """As `on_the_edge`, along given directions E (draws, runs, D)."""
 
     def moved(log_s):
         return of.direction + np.exp(log_s)[..., None] * E
@@ -97,6 +101,18 @@ def on_the_edge(of: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     W = moved(low)
     return W / norm(W, of.p)[..., None]
+
+
+def worst_edges(of: Selection) -> np.ndarray:
+    """Directions E (2 n (T-1), runs, D) in which a margin changes most for the size of E.
+
+    sgn(A) |A|^{q-1} for every constraint A = (x_{i,alpha} - x_{i,t}) z_i^T, where Hoelder's
+    inequality is an equality, and its negative.
+    """
+    apart = coordinates.differences(of.tokens, of.tokens.opt)
+    A = np.swapaxes(coordinates.constraint_rows(apart, of.tokens.z), 0, 1)  # (n (T-1), runs, D)
+    E = to_mirror(A, of.p / (of.p - 1))
+    return np.concatenate([E, -E])
 
 
 def nearness(of: Selection) -> np.ndarray:

@@ -9,8 +9,9 @@ import numpy as np
 from lib.companion.claims import Claim, at_least, at_most
 from lib.companion.ledger import rows
 from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start, train
-from lib.papers.c import cone_lemmas, cones, inequalities, predecessor, rates, step_lemmas
+from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
+from lib.papers.c import cone_lemmas, cones, inequalities, rates, step_lemmas
+from lib.papers.c.ledger_paths import path_rows, plain_rate_rows
 from lib.papers.c.ledger_settings import SMALL, Sizes, data, seen, selections
 from lib.papers.wrong_worlds import World
 from lib.seeds import stream
@@ -18,7 +19,8 @@ from lib.seeds import stream
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 
 
-EXPONENTS = np.geomspace(1.05, 10, 25)
+# Lemma 13 is attained as p rises to 2.
+EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 
 
 TRUE = World()
@@ -74,9 +76,9 @@ def gradient_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     setting = "40 matrices of sizes from 0.01 to 1000"
     bounds = step_lemmas.lemma16(drawn, matrices, off)
     found = rows("Lemma 16", setting, sizes.seeds, *bounds, fails_if=("constant off",))
-    bounded = [step_lemmas.lemma18(drawn, matrices, p) for p in sizes.exponents]
-    why = "a bound for every W, met 20 times over on these: no small change of it shows"
-    return found + rows("Lemma 18", setting, sizes.seeds, *bounded, fails_if=(), remark=why)
+    bounded = [step_lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
+    setting += ", and the data that attain it"
+    return found + rows("Lemma 18", setting, sizes.seeds, *bounded, fails_if=("constant off",))
 
 
 def _pairs(steps):
@@ -105,18 +107,15 @@ def step_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         found += rows("Lemma 4", "plain, η = 1, from W_mm", len(aligned.W), growth, fails_if=off)
         found += rows("Lemma 22", where, count, step_lemmas.lemma22(taken), fails_if=off)
         found += rows("Lemma 24", where, count, step_lemmas.lemma24(taken), fails_if=off)
-        why = "it holds for every small step, so that a step twice as long keeps it"
-        steady = step_lemmas.lemma25(replace(history, rule=rule))
-        found += rows("Lemma 25", where, count, steady, fails_if=(), remark=why)
+        steady = step_lemmas.lemma25(taken, history)
+        found += rows("Lemma 25", where, count, steady, fails_if=off)
     return found
 
 
 def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Lemmas 19-21, 27, 28 and 30: on the edge of the cone of mu_0 and along training inside it.
 
-    For Lemma 28 a step turns the mirror image of W by less than the cone is wide, all together by
-    much more, and ||W_0|| is so large that the minimiser of the loss on its sphere, about
-    ||W_mm||/||W|| away, lies in the cone.
+    For Lemma 30 the norm's exponent in k is off by the world's.
     """
     found, multiples = [], np.geomspace(5, 5e6, 13)
     turned = ("target rotated",)
@@ -125,34 +124,60 @@ def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         count, mu, edge = len(of.direction), cones.radius(true), "edge of the cone of μ_0"
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         start = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(true.solution.W.shape)
-        sized = [start * (m * true.solution.norm)[:, None, None] for m in (100 / width, 50)]
-        rule = rates.relative_rule(sized[0], p, 0.1 * width.min())
-        far = train(of.tokens, world.rule(rule), sizes.steps, sized[0])
-        near_rule = rates.relative_rule(sized[1], p, 0.0002)
-        near = train(of.tokens, world.rule(near_rule), 400, sized[1], record=_pairs(400))
+        far = _far_out(true, start, width, 4 * sizes.steps, of.solution.W)
+        first = start * (50 * true.solution.norm)[:, None, None]
+        near_rule = rates.relative_rule(first, p, 0.0002)
+        near = train(of.tokens, world.rule(near_rule), 400, first, record=_pairs(400))
         plain_rule = MirrorRule(p, 1.0, normalised=False)
         plain = train(of.tokens, world.rule(plain_rule), sizes.steps * 10, true.solution.W)
         taken = step_lemmas.Steps(of.tokens, replace(near, rule=near_rule))
-        grown = replace(plain, rule=plain_rule)
-        logarithm = step_lemmas.lemma30(grown, of.solution.norm, sizes.steps)
+        share = (plain.iterations.clip(1) / plain.iterations[-1]) ** world.of("exponent off")
+        grown = replace(plain, rule=plain_rule, norm=plain.norm * share)
+        stay = (selected_tokens(of.tokens, plain.W[:, -1]) == of.tokens.opt).all(1)
+        logarithm = step_lemmas.lemma30(grown, of.solution.norm, sizes.steps, stay)
         inside, favours = (
             cone_lemmas.lemma20(of, multiples, 10),
-            cone_lemmas.lemma21(of, multiples, 10),
+            cone_lemmas.lemma21(of, multiples, 3),
         )
         far_out = "from D = μ_0/4, far out, normalised"
-        found += rows("Lemma 19", edge, count, *cone_lemmas.lemma19(of, 10), fails_if=turned)
+        found += rows("Lemma 19", edge, count, *cone_lemmas.lemma19(of), fails_if=turned)
         found += rows("Lemma 20", edge, count, inside[1], fails_if=("norm off",))
-        why = "a sign, which no small world changes"
-        found += rows("Lemma 20", edge, count, inside[0], fails_if=(), remark=why)
-        found += rows("Lemma 21", edge, count, favours, fails_if=turned)
+        found += rows("Lemma 20", edge, count, inside[0], fails_if=("label turned",))
+        why = (
+            ""
+            if p >= 1.5
+            else (
+                f"a cone of mu_0 = {mu.max():.1g} at most: W and W_mm hardly differ in it,"
+                " whatever direction is named"
+            )
+        )
+        found += rows("Lemma 21", edge, count, favours, fails_if=turned, remark=why)
         where = "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised"
         turn = cone_lemmas.lemma27(of, taken)
         found += rows("Lemma 27", where, count, turn, fails_if=("step off",))
-        stays = cone_lemmas.lemma28(of, replace(far, rule=rule), mu)
+        stays = cone_lemmas.lemma28(of, far, mu)
         found += rows("Lemma 28", far_out, count, *stays, fails_if=turned)
         where = "plain, η = 1, from W_mm"
-        found += rows("Lemma 30", where, count, *logarithm, fails_if=("norm off",))
+        found += rows("Lemma 30", where, count, *logarithm, fails_if=("norm off", "exponent off"))
     return found
+
+
+def _far_out(of, start, width, steps, target):
+    """D (runs, k) along normalised training from `start`, each run with a step of its own.
+
+    A step turns the mirror image of W by a tenth of the cone's width, all together by much more,
+    and ||W_0|| is so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,
+    lies in the cone. One step for all runs, sized by the narrowest cone, moved the others so little
+    that D rose by up to 0.5 % (finite horizon: it was below its first value at 4 to 16 times as
+    many steps).
+    """
+    found = []
+    for run, wide in enumerate(width):
+        W = start[run : run + 1] * (100 / wide * of.solution.norm[run])
+        one = rates.part(of.tokens, np.array([run]))
+        history = train(one, rates.relative_rule(W, of.p, 0.1 * wide), steps, W)
+        found.append(history.divergence(target[run : run + 1])[0])
+    return np.array(found)
 
 
 def rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
@@ -173,48 +198,7 @@ def rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         text = f"p = {p:g}: largest last D, started at 0.001"
         claim = at_most(f"convergence.{p:g}", text, f"paper C, {kept} (our constant)", ends, 1e-4)
         found += rows(kept, where, count, claim, fails_if=("target rotated",))
-    return found + _plain_rate_rows(sizes, world)
-
-
-def _plain_rate_rows(sizes, world):
-    """The composed rate D(k): plain steps, where ||W|| grows like log k, from the same cone."""
-    found, t0 = [], sizes.rate_steps // 10
-    for p in (1.75, 2, 3):
-        of = selections(sizes, p)
-        start = cones.on_the_edge(of, np.full(len(of.direction), 0.05), 1)[0]
-        W = (start * (3 * of.solution.norm)[:, None]).reshape(of.solution.W.shape)
-        rule = MirrorRule(p, 1.0, normalised=False)
-        history = train(of.tokens, world.rule(rule), sizes.rate_steps, W)
-        D = replace(history, rule=rule).divergence(world.target(of.solution).W)
-        late, k = history.iterations >= t0, np.log(history.iterations.clip(2))
-        loglog = np.log(np.maximum(k, 1.1))
-        bound = {1: loglog / k, 0: loglog**2 / k}.get(int(np.sign(p - 2)), k ** (1 - p))
-        over = (D / bound)[:, late]
-        text = f"p = {p:g}: last D over its bound in k, over the largest since k = {t0}"
-        claim = at_most(
-            f"rate.k.{p:g}",
-            text,
-            "paper C, Theorem, rate (our constant)",
-            (over[:, -1] / over[:, :-1].max(1)).max(),
-            1.0,
-        )
-        where = "plain, η = 1, from D = 0.05, ‖W_0‖ = 3 ‖W_mm‖"
-        found += rows(
-            "Theorem, rate", where, len(of.direction), claim, fails_if=("target rotated",)
-        )
-    return found
-
-
-def path_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """The regularisation paths: of W alone, and of v and W together."""
-    few, found = data(sizes.path_seeds, sizes.n, sizes.T, sizes.d), []
-    multiples, where = (1, 3, 10, 30, 100), "opt tokens, R = 100 ‖W_mm‖"
-    for p in (1.75, 2, 3):
-        end = predecessor.path_against_descent(few, p, multiples, 500, 2, world.target)["path"]
-        text, source = f"p = {p:g}: largest last D", "paper C, Theorem, path (our constant)"
-        claim = at_most(f"path.{p:g}", text, source, end[:, -1].max(), 1e-3)
-        found += rows("Theorem, path", where, sizes.path_seeds, claim, fails_if=("target rotated",))
-    return found
+    return found + plain_rate_rows(sizes, world)
 
 
 SECTIONS = {

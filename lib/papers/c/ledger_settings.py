@@ -43,6 +43,6 @@ def selections(sizes: Sizes, p: float) -> cones.Selection:
 
 
 def seen(sizes: Sizes, p: float, world: World) -> cones.Selection:
-    """`selections` with their direction as the world names it."""
+    """`selections` with their direction and labels as the world names them."""
     of = selections(sizes, p)
-    return replace(of, solution=world.target(of.solution))
+    return replace(of, tokens=world.tokens(of.tokens), solution=world.target(of.solution))

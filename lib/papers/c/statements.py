@@ -9,7 +9,10 @@ from lib.companion.ledger import Statement
 STEP = r"$W(k)$ of $\ell_p$-AttGD with a small enough $\eta$: "
 CONE = r"$\alpha$ locally optimal, $W \in C_{p,\mu_0,R}(W_{mm})$: "
 IDENTITY = "An identity: it is tested on arbitrary inputs and is no finding."
-MISSING = "It stands in the main part of the paper, which the text at hand lacks."
+MISSING = (
+    "It stands in the main part of the paper. The text at hand has Lemma 4 and Lemmas 12 to 30"
+    " alone, and no proof in it quotes this one: its formula and hypotheses are not known."
+)
 
 STATEMENTS = {
     "Theorem, convergence": Statement(
@@ -31,7 +34,6 @@ STATEMENTS = {
         "joint regularisation path",
         r"$\ell_p$-JointRP: $v/r$ and $W/R$ turn to $v_{mm}$ and $W_{mm}$ under a condition on the"
         " margins of other selections.",
-        "Not computed: the library solves the path of W for a fixed v only.",
     ),
     **{f"Lemma {k}": Statement("main part", "", MISSING) for k in (1, 2, 3)},
     "Lemma 4": Statement(
