@@ -278,8 +278,8 @@ logistic = dynamics.train(
 print(f"logistic: exponent {fits.exponent(logistic, 'W_mm', since=10_000).max():.3f}")
 
 # %% [markdown]
-# 3. Weak signal, `signal = 0.5`. *Prediction:* not every pair is a support vector any more. Does the error
-#    still fall like $1/t$?
+# 3. Weak signal, `signal = 0.5`. *Prediction:* is every pair still a support vector, and does the error still
+#    fall like $1/t$?
 
 # %%
 weak = coordinates.minimal(tokens.class_mean_tokens(range(2), n, T, d, 0.5, noise))
