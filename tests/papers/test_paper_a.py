@@ -72,7 +72,7 @@ SHARP = {  # each claim, the history it holds on, and what must turn it red besi
     "falls": (lambda h: fixed_head.still_falls(h, "GD", "V", 300, "Theorem 6"), F.gd),
     "falls with norm": (
         lambda h: fixed_head.falls_with_norm(h, "GD", "V", 300, "Theorem 6"),
-        replace(F.gd, direction_error={"V": 2 / F.gd.norm}),
+        replace(F.gd, direction_error={"V": 2 / F.gd.norm.clip(1e-9)}),
     ),
     "theorem5": (lambda h: fixed_head.theorem5(h, "V", 0.05, F.tokens, F.svm), F.ngd),
     "polyak gap": (lambda h: fixed_head.polyak_gap(h, F.svm, 300), F.polyak),
