@@ -147,7 +147,13 @@ def train(steps, step_size, normalised=True):
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
 for t in (0, 10, 100, 1000):
-    print(t, "weight of opt", attend(path[t])[[0, 1], opt].round(4), "norm", np.linalg.norm(path[t]).round(2))
+    print(
+        t,
+        "weight of opt",
+        attend(path[t])[[0, 1], opt].round(4),
+        "norm",
+        np.linalg.norm(path[t]).round(2),
+    )
 
 # %% [markdown]
 # ## Where does it go?
@@ -196,7 +202,9 @@ data = attention.token_set(X, y, z, u)
 target = svm.token_svm(data)
 problem = attention.minimal(data)
 goal = problem.reduce(target.W)[0]
-history = dynamics.train(problem, rules.ngd(step_size), steps, start=start[None], targets={"W_mm": goal})
+history = dynamics.train(
+    problem, rules.ngd(step_size), steps, start=start[None], targets={"W_mm": goal}
+)
 at = history.iterations[1:] - 1
 np.testing.assert_allclose(target.W[0], W_mm, atol=1e-9)
 np.testing.assert_allclose(history.norm[0, -1], np.linalg.norm(path[-1]), rtol=1e-9)
@@ -204,7 +212,9 @@ np.testing.assert_allclose(history.direction_error["W_mm"][0, 1:], error[at], at
 print("duality gap of the library's solution:", f"{target.gap.max():.0e}")
 
 # %% tags=["nbval-check-output"]
-slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps // 10 - 1 :]), 1)[0]
+slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps // 10 - 1 :]), 1)[
+    0
+]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
                     "paper A, Lemma 1", attend(path[-1])[[0, 1], opt].min(), 0.999),
@@ -287,7 +297,12 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 W = path[2500]
 p = attend(W)
 f = (p * scores).sum(1, keepdims=True)
-print("by subtraction", (scores - f)[:, 2], "by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
+print(
+    "by subtraction",
+    (scores - f)[:, 2],
+    "by differences of scores",
+    (p * (scores[:, 2:] - scores)).sum(1),
+)
 
 # %% [markdown]
 # **Next.** Notebook 01 does the same with twenty random problems, four update rules and the theorem's
@@ -299,4 +314,12 @@ about = (
     "direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
 )
 numbers = dict(end=record.Number(error[-1], 1e-6), exponent=record.Number(slope, 1e-4))
-run.save(figure, "fastrates_by_hand", "by hand", about, table, numbers, [dict(name="by hand", source="synthetic")])
+run.save(
+    figure,
+    "fastrates_by_hand",
+    "by hand",
+    about,
+    table,
+    numbers,
+    [dict(name="by hand", source="synthetic")],
+)

@@ -187,6 +187,9 @@ def judged(
     )
 
 
+UNFOLDED = 6  # so many rows that hold are shown without a click
+
+
 class Table(tuple):
     """Claims as a table: HTML in a notebook, aligned text elsewhere."""
 
@@ -206,12 +209,28 @@ class Table(tuple):
         )
 
     def _repr_html_(self) -> str:
+        """What fails or has a verdict stands open and first; many rows that hold are folded."""
+        first = [row for row, c in zip(self._rows(), self, strict=True) if c.verdict or not c.holds]
+        rest = [row for row in self._rows() if row not in first]
+        open_rows, folded = (first + rest, []) if len(rest) <= UNFOLDED else (first, rest)
+        parts = [self._html(open_rows)] if open_rows else []
+        if folded:
+            which = "the others" if open_rows else "all"
+            said = f"<summary>{len(folded)} claims hold, {which}</summary>"
+            parts.append(f"<details>{said}{self._html(folded)}</details>")
+        return "".join(parts)
+
+    def _html(self, rows) -> str:
         def line(cells, tag):
             cells = (f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
             return f"<tr>{''.join(cells)}</tr>"
 
-        body = "".join(line(row, "td") for row in self._rows())
+        body = "".join(line(row, "td") for row in rows)
         return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"
+
+    def words(self) -> str:
+        """A line for each claim that was judged: its verdict, then what was measured."""
+        return "\n".join(f"{c.verdict}: {c.statement}" for c in self if c.verdict)
 
     def summary(self) -> str:
         """One line that counts the claims that hold by kind and names those that fail."""

@@ -40,6 +40,20 @@ def test_table_shows_every_claim_and_names_the_failing():
     assert repr(table).splitlines()[2].endswith("NO")
 
 
+def test_what_fails_stands_open_before_the_many_that_hold():
+    held = [claims.at_most(f"row{k}", "s", "p", 0.5, 1.0) for k in range(7)]
+    html = claims.Table([*held, claims.at_most("bad", "s", "p", 2.0, 1.0)])._repr_html_()
+    assert html.index("bad") < html.index("<details>") < html.index("row0")
+    assert "7 claims hold, the others" in html
+    assert "<details>" not in claims.Table(held[:6])._repr_html_()
+
+
+def test_verdicts_in_words_leave_out_what_was_not_judged():
+    judged = claims.judged("a", "slower, 1.2", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
+    table = claims.Table([judged, claims.at_most("b", "s", "p", 0.5, 1.0)])
+    assert table.words() == "undecided: slower, 1.2"
+
+
 def test_an_interval_without_finite_ends_is_not_stored():
     claim = claims.at_most("a", "b", "c", 1.0, 2.0)
     stored = replace(claim, interval=(float("nan"), 1.0)).as_dict()

@@ -1,5 +1,6 @@
 """Drawing of paper A's Figures 1, 4, 6 and 7 from the kept curves of a study."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,10 +22,10 @@ def padded(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def draw(curves: Curves, observed: str = "") -> Figure:
-    """Six panels: loss, steps ratio at every target, test accuracy; step size, rates tried, and
-    weight growth, the
-    metric `observed` over steps, or the loss each rule ends with. Lines are medians over the seeds
-    that still run.
+    """Six panels: loss, steps ratio at every target, test accuracy, step size, rates tried, a last.
+
+    The last one shows weight growth, the metric `observed` over steps, or the accuracy at the end.
+    Lines are medians over the seeds that still run.
     """
     figure, axes = plots.panels(2, 3, height=2.3)
     rules = list(curves.configuration["rates"])
@@ -72,22 +73,28 @@ def _ratios(ax, curves: Curves) -> None:
     censored.
     """
     targets, rules = speed.targets(curves), list(curves.configuration["rates"])
-    others = [rule for rule in rules if rule != speed.REFERENCE]
+    others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
             colour, x = plots.COLOURS[rule], place + 0.22 * (k - (len(others) - 1) / 2)
             found = speed.ratio(curves, rule, target)
             bounded = np.isinf(speed.steps(curves, rule, target))
             bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
+            shown += [value for value in found.values if np.isfinite(value)]
             for value, censored in zip(found.values, bounded, strict=True):
                 face = "none" if censored else colour
-                ax.plot(x, value, "o", markersize=3, markeredgecolor=colour, markerfacecolor=face)
-            ends = np.clip([found.low, found.high], 0.05, 20)
-            ax.plot([x, x], ends, color=colour, linewidth=1.2)
+                dot = {"markersize": 3, "markeredgecolor": colour, "markerfacecolor": face}
+                ax.plot(x - 0.05, value, "o", **dot)
+            ends = np.clip([found.low, found.high], 1e-3, 1e3)  # an open end leaves the panel
+            ax.plot([x + 0.03, x + 0.03], ends, color=colour, linewidth=1.6)
     ax.axhspan(*SAME, color="0.9", zorder=0)
     ax.axhline(1, linestyle=":", color="0.3")
-    ax.set(title="Steps over SGD's", xlabel="Target loss", yscale="log", ylim=(0.05, 20))
+    room = 1.3 * max(2.0, *shown, *(1 / value for value in shown if value > 0))
+    ax.set(title="Steps over SGD's", xlabel="Target loss", yscale="log", ylim=(1 / room, room))
     ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])
+    ticks = [value for value in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if 1 / room < value < room]
+    ax.set_yticks(ticks, [f"{value:g}" for value in ticks])
+    ax.yaxis.set_minor_formatter("")
 
 
 def _rates(ax, curves: Curves) -> None:
@@ -149,10 +156,11 @@ def caption(number: str, curves: Curves, table) -> str:
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     words = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
     demo = "DEMO DATA: " if data["source"] == "demo" else ""
+    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
     return (
         f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
         f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
-        f" {problem['network']}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
+        f" {network}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
         f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
         f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % "
         f"intervals; grey:"

@@ -1,0 +1,95 @@
+"""The three figures of paper C's Section 5, drawn from histories: divergences, paths, joint runs."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib.attention.token_sets import TokenSet
+from lib.companion import plots
+from lib.mirror.descent import MirrorHistory, selected_tokens
+from lib.papers.c import section5
+from lib.svm.max_margin import MaxMargin
+
+DASHES = ((4, 2), (4, 2, 1, 2), (1, 1))  # of the SVMs' rays, in the order of the exponents
+
+
+def colour(p: float) -> str | None:
+    """The colour of an exponent, the same in every figure."""
+    return plots.COLOURS.get(f"p = {p:g}")
+
+
+def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: str) -> Figure:
+    """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading."""
+    figure, axes = plots.panels(2, len(histories), height=2.0)
+    rows = ((same, "same tokens for all q"), (own, "tokens of training with q"))
+    for row, (found, label) in zip(axes.reshape(2, -1), rows, strict=True):
+        for axis, (p, history) in zip(row, histories.items(), strict=True):
+            for q in histories:
+                values = found[p, q][:, 1:]
+                plots.band(axis, history.iterations[1:], values, f"q = {q:g}", colour(q), 0.8)
+            axis.set(xscale="log", yscale="log", ylim=(1e-4, 3), title=f"training with p = {p:g}")
+        row[0].set_ylabel(f"divergence\n{label}")
+    for axis in axes[len(histories) :]:
+        axis.set_xlabel("iteration $t$")
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
+
+
+def paths(
+    histories: Mapping[float, MirrorHistory],
+    ends: Mapping[float, Mapping[float, MaxMargin]],
+    caption: str,
+    entries: Sequence[tuple[int, int]] = ((0, 1), (2, 3)),
+) -> Figure:
+    """Two entries of W along the path from zero; broken rays: the directions of the SVMs."""
+    figure, axes = plots.panels(1, len(histories), height=2.4)
+    at = tuple(np.transpose(entries))
+    for axis, (p, history) in zip(axes, histories.items(), strict=True):
+        path = history.W[0][:, at[0], at[1]]  # (k, 2)
+        axis.plot(*path.T, ".-", color=colour(p), markersize=3, label="path")
+        for q, dashes in zip(histories, DASHES, strict=True):
+            ray = ends[p][q].W[0][at]
+            ray = 1.1 * np.hypot(*path[-1]) / np.hypot(*ray) * ray
+            line = {"dashes": dashes, "color": colour(q), "label": f"SVM, q = {q:g}"}
+            axis.plot([0, ray[0]], [0, ray[1]], **line)
+        axis.set(title=f"training with p = {p:g}", xlabel="$W_{12}$")
+        axis.legend(fontsize="x-small")
+    axes[0].set_ylabel("$W_{34}$")
+    plots.caption(figure, caption)
+    return figure
+
+
+def joint(
+    tokens: TokenSet,
+    histories: Mapping[float, MirrorHistory],
+    ends: Mapping[float, Mapping[float, MaxMargin]],
+    heads: Mapping[float, MaxMargin],
+    first: int,
+    caption: str,
+) -> Figure:
+    """Joint training: directions of W and v and their SVMs; the first `first` steps' weights."""
+    figure, axes = plots.panels(2, 2, height=2.2)
+    for p, history in histories.items():
+        W = history.W[0, :, 0] / history.norm[0, -1]
+        v = history.v[0] / history.head_norm[0, -1]
+        target, head = ends[p][p], heads[p]
+        tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
+        for axis, path, tip in zip(axes[:2], (W, v), tips, strict=True):
+            axis.plot(*path.T, color=colour(p), label=f"p = {p:g}")
+            axis.plot(*tip, "o", color=colour(p), markerfacecolor="none")
+        chosen = selected_tokens(tokens, history.W[:, -1])
+        weight = section5.selected_weight(tokens, history.W[:, : first + 1], chosen)
+        axes[2].plot(weight[0].mean(-1), color=colour(p))
+        probability = section5.logistic_probability(tokens, history)[0, : first + 1]
+        axes[3].plot(probability.mean(-1), color=colour(p))
+    title = "{} over its last norm; o: $\\ell_p$-SVM"
+    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
+    axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
+    weights = {"xlabel": "iteration $t$", "ylim": (0.2, 1.05)}
+    axes[2].set(title="softmax weight of the selected token", **weights)
+    axes[3].set(title="probability of the label", xlabel="iteration $t$", ylim=(0.4, 1.05))
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
