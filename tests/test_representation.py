@@ -62,7 +62,8 @@ SHOWN = {
     "MirrorHistory": (
         lambda: mirror_history([-1, 3]),
         "MirrorHistory(p 1.5, runs 2, W 4 x 5, records 3, t = 0 to 9, ended completed 1, "
-        "stalled 1, last log(L - L*) -4 to -2, ||W||_p 1, loss rose in 1 of 2 runs, first at t = 3)",
+        "stalled 1, last log(L - L*) -4 to -2, ||W||_p 1, "
+        "loss rose in 1 of 2 runs, first at t = 3)",
     ),
     "MirrorHistory, no rise": (
         lambda: mirror_history([-1, -1]),

@@ -281,8 +281,9 @@ def minibatch_gradient() -> Entry:
     for part, (ours, expected) in zip("AB", pairs, strict=True):
         gate(f"minibatch_gradient: grad_{part}", ours, expected, 1e-12)
     times = in_turns(
-        lambda: regression.empirical_gradients(*samples, *layer), lambda: plain.regression_gradients(*tensors)
-    )  # fmt: skip
+        lambda: regression.empirical_gradients(*samples, *layer),
+        lambda: plain.regression_gradients(*tensors),
+    )
     return times.entry("minibatch_gradient", 3, "one call each, float64")
 
 
@@ -431,8 +432,9 @@ def image_loader() -> Entry:
 ENTRIES = {
     entry.__name__: entry
     for entry in (
-        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint, mirror_runs,
-        svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension, long_horizon,
-        minibatch_gradient, normalized_step, polyak_step, normalized_loop, polyak_loop, image_loader,
+        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
+        mirror_runs, svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension,
+        long_horizon, minibatch_gradient, normalized_step, polyak_step, normalized_loop,
+        polyak_loop, image_loader,
     )
 }  # fmt: skip

@@ -158,7 +158,8 @@ def line(entry: Entry) -> str:
     """The entry as a line of the table, its note below."""
     low, high = (f"{value:.3g}" for value in entry.spread)
     bar = f"{'>=' if entry.sense == 'at least' else '<='} {entry.bar:g}"
-    numbers = f"{entry.ours:>10} {entry.reference:>10} {entry.ratio:>8.3g}  {f'{low} .. {high}':<17} {bar:>8}"
+    spread = f"{low} .. {high}"
+    numbers = f"{entry.ours:>10} {entry.reference:>10} {entry.ratio:>8.3g}  {spread:<17} {bar:>8}"
     return f"{entry.name:<22} {numbers}  {'yes' if entry.holds else 'NO'}\n    {entry.note}"
 
 

@@ -429,8 +429,11 @@ def test_a_disk_without_room_for_the_copy_is_one_sentence(folder, monkeypatch):
 def test_a_reachable_hub_is_used_and_checked(folder, nowhere, monkeypatch):
     monkeypatch.setattr(hub, "reachable", lambda: True)
     assert images.identity("mnist") == {
-        "name": "mnist", "source": "hub", "revision": images.IMAGES["mnist"].revision, "rows": 70_000
-    }  # fmt: skip
+        "name": "mnist",
+        "source": "hub",
+        "revision": images.IMAGES["mnist"].revision,
+        "rows": 70_000,
+    }
     monkeypatch.setattr(locate, "_download", lambda source: folder)
     test = images.load("mnist", "test")
     assert (len(test), test.source, test.revision) == (3, "hub", images.IMAGES["mnist"].revision)

@@ -174,9 +174,14 @@ def test_joint_training_agrees_with_60_digits(name):
     # the target's part in the span, which minimal coordinates can see
     inside = space.expand(space.reduce(V)[0])
     history = dynamics.train(
-        space, JOINT_RULES[name], STEPS, TIMES, head="joint", targets={"V": space.reduce(inside)[0]},
+        space,
+        JOINT_RULES[name],
+        STEPS,
+        TIMES,
+        head="joint",
+        targets={"V": space.reduce(inside)[0]},
         head_targets={"v": np.einsum("rdk,rd->rk", space.token_basis, v)},
-    )  # fmt: skip
+    )
     v = np.einsum("rdk,rek,re->rd", space.token_basis, space.token_basis, v)
     assert worst(history, Oracle(data, False), JOINT_RULES[name], inside, v, head=True) < AGREE
 

@@ -229,8 +229,12 @@ def test_entropy_of_known_attention():
     assert float(bert_evaluation._entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
     assert float(bert_evaluation._entropy(one, used)) == 0
     half = (uniform + one) / 2
-    a, b = [(-(1 / 2 + 1 / 2 / n) * math.log(1 / 2 + 1 / 2 / n) - (n - 1) / 2 / n * math.log(1 / 2 / n)) / math.log(n)
-            for n in (3, 2)]  # fmt: skip
+
+    def entropy_of_half(n):
+        high, low = 1 / 2 + 1 / 2 / n, 1 / 2 / n
+        return -(high * math.log(high) + (n - 1) * low * math.log(low)) / math.log(n)
+
+    a, b = entropy_of_half(3), entropy_of_half(2)
     assert float(bert_evaluation._entropy(half, used)) == pytest.approx(
         (3 * a + 2 * b) / 5, abs=1e-12
     )

@@ -17,7 +17,10 @@ SENTENCES = [
     if text
 ]
 # What may carry a digit though it is no measured number: names of statements, sets and exponents.
-NAMES = r"((Lemmas?|Theorems?|Algorithm|Figure) [\d-]+( and [\d-]+)?|CIFAR-10|`cifar10`|float64|p = [\d., and]+)"
+NAMES = (
+    r"((Lemmas?|Theorems?|Algorithm|Figure) [\d-]+( and [\d-]+)?"
+    r"|CIFAR-10|`cifar10`|float64|p = [\d., and]+)"
+)
 
 
 def record(claims=(), parameters=(), **numbers):

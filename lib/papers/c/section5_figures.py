@@ -1,4 +1,4 @@
-"""The three figures of paper C's Section 5, drawn from histories: divergences, paths, joint runs."""
+"""Paper C, Section 5: three figures drawn from histories: divergences, paths, joint runs."""
 
 from collections.abc import Mapping, Sequence
 
