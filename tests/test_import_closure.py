@@ -47,11 +47,15 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
     assert found == {"__init__.py", "a/__init__.py", "a/one.py", "a/two.py", "b.py"}
 
 
+# Notebooks that train networks; 14 has a small one beside the theory.
+TRAINING = ("06", "08", "09", "10", "11", "14")
+
+
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
 def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(source):
     found = names(source.read_text(encoding="utf-8"))
     assert not [name for name in found if name.startswith(("lib/site/", "lib/batch/"))]
-    theory = source.stem[:2] not in ("06", "08", "09", "10", "11", "14")  # 14 has a small network beside the theory
+    theory = source.stem[:2] not in TRAINING
     trained = [name for name in found if name.startswith(("lib/training/", "lib/networks/"))]
     assert bool(trained) != theory
 
