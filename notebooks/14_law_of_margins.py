@@ -15,9 +15,12 @@
 # # Beyond Theorem 1: the law of the margins
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves that normalised
-# gradient descent (NGD) turns $W_t/\|W_t\|$ towards $W_{mm}/\|W_{mm}\|$ with an error of at most $\tilde O(t^{-1/2})$. What
-# *is* the error? It is $C/\|W_t\|$, which for NGD is of order $1/t$. **The constant $C$ follows from the dual
-# variables of the token SVM.**
+# gradient descent (NGD) turns $W_t/\|W_t\|$ towards $W_{mm}/\|W_{mm}\|$ with an error of at most $\tilde O(t^{-1/2})$.
+#
+# **Question.** What *is* the error?
+#
+# **Answer.** It is $C/\|W_t\|$, which for NGD is of order $1/t$. **The constant $C$ follows from the dual variables of the
+# token SVM.**
 #
 # ## The statement
 #

@@ -1,0 +1,51 @@
+"""Notebooks that teach have their parts: question, statement, the rule on the page held against
+the library, what to look at, what was seen, and predictions to test.
+"""
+
+import re
+
+import jupytext
+import pytest
+
+from lib import files
+
+LONGEST_CELL = 20  # lines that are not blank
+# The ledgers (04, 13, 15), the explorer (12) and paper B's notebook (05) have another form.
+TAUGHT = ("00", "01", "02", "03", "06", "07", "08", "09", "10", "11", "14")
+SOURCES = [
+    path for path in sorted((files.ROOT / "notebooks").glob("*.py")) if path.stem[:2] in TAUGHT
+]
+each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+
+
+def cells(source, kind):
+    return [cell.source for cell in jupytext.read(source).cells if cell.cell_type == kind]
+
+
+@each
+def test_page_has_its_parts(source):
+    prose = "\n".join(cells(source, "markdown"))
+    for part in (
+        "Question",
+        "Hypotheses|hypotheses",
+        "Look at|look at|Dotted lines",
+        "## What we saw",
+    ):
+        assert re.search(part, prose), f"{source.name} lacks {part}"
+    assert "## Change this" in prose and prose.count("*Prediction:*") >= 3
+
+
+@each
+def test_rule_on_the_page_is_held_against_the_library(source):
+    code = "\n".join(cells(source, "code"))
+    assert re.search(r"assert_(allclose|close)|^\s*assert ", code, re.MULTILINE), source.name
+
+
+@each
+def test_cells_are_short(source):
+    long = [
+        text.splitlines()[0]
+        for text in cells(source, "code")
+        if len([line for line in text.splitlines() if line.strip()]) > LONGEST_CELL
+    ]
+    assert not long, f"{source.name}: split the cells that begin with {long}"
