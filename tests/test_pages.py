@@ -32,7 +32,7 @@ def test_page_has_its_parts(source):
         "## What we saw",
     ):
         assert re.search(part, prose), f"{source.name} lacks {part}"
-    assert "## Change this" in prose and prose.count("*Prediction:*") >= 3
+    assert "## Change this" in prose and prose.count("Prediction:") >= 3
 
 
 @each
