@@ -670,8 +670,8 @@ PAPERS = [
         "papers/c/inequalities",
         "papers/test_paper_c_inequalities",
         (
-            "(p - 1) + eta * norm(gradient, dual_exponent(p))",
-            "(p - 1) - eta * norm(gradient, dual_exponent(p))",
+            "growth(W, later, p), eta * norm(gradient, dual_exponent(p))",
+            "growth(W, later, p), -eta * norm(gradient, dual_exponent(p))",
         ),
         (
             "ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))",
