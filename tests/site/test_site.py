@@ -30,7 +30,6 @@ slug = "lost"
 scale = "demo"
 sentence = "it is gone"
 """
-COLUMNS = "statement setting measured_quantity theory measured margin seeds holds remark".split()
 
 
 def write(path, content):
