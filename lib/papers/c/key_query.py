@@ -6,7 +6,9 @@ from lib import attention
 from lib.attention.token_sets import TokenSet
 
 
-def train(tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record) -> np.ndarray:
+def train_key_query(
+    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, of normalised gradient descent on K
     and Q, head fixed.
 

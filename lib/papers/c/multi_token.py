@@ -12,7 +12,9 @@ from lib.attention.token_sets import TokenSet
 from lib.svm import frobenius
 
 
-def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def train_relu_head(
+    tokens: TokenSet, step_size: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
     """W (runs, d, d_z) after normalised gradient descent from zero with the ReLU head, and its
     softmax weights.
 
