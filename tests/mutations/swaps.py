@@ -457,7 +457,7 @@ REGRESSION = [
         ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
         ("smallest * low / 2", "smallest * low * 2"),
         ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
-        ("W @ self._root if norm", "W @ self._inverse_root if norm"),
+        ("W @ self._root if norm", "W @ self.inverse_root if norm"),
     ),
 ]
 
