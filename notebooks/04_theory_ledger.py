@@ -97,7 +97,7 @@ collected += ledger_rows.joint_rows(sizes)
 
 # %%
 rows = ledger.with_power(ledger.in_order(collected, STATEMENTS), "fastrates_ledger")
-table = ledger.Table(rows, STATEMENTS)
+table = ledger.LedgerTable(rows, STATEMENTS)
 table
 
 # %% tags=["nbval-check-output"]

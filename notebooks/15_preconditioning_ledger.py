@@ -58,7 +58,7 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
 rows = ledger.with_power(ledger.in_order(collected, STATEMENTS), "precond_ledger")
-table = ledger.Table(rows, STATEMENTS)
+table = ledger.LedgerTable(rows, STATEMENTS)
 table
 
 # %% tags=["nbval-check-output"]

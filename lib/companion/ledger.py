@@ -112,7 +112,7 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: {"topic": s.topic, "says": s.says, "why": s.why} for name, s in paper.items()}
 
 
-class Table(tuple):
+class LedgerTable(tuple):
     """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):

@@ -79,15 +79,11 @@ class MarginLaw:
         """The longest step at which NGD's offsets settle, (runs,).
 
         2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
-        an eigenvalue below -1. Infinite where there is nothing to settle.
+        an eigenvalue below -1. Infinite where there is nothing to settle. Polyak's step tends to
+        ||W_mm||/2, so that its offsets settle where fastest < 4.
         """
         with np.errstate(divide="ignore"):
             return 2 * (1 + momentum) * self.norm / self.fastest
-
-    @property
-    def polyak_settles(self) -> np.ndarray:
-        """Whether offsets settle under Polyak's step, which tends to ||W_mm||/2: fastest < 4."""
-        return self.fastest < 4
 
 
 def margin_law(

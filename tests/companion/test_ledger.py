@@ -56,7 +56,7 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     rows = ledger.with_power(rows, "book")
     assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
     assert ledger.catches(rows[1]) == "nothing it names"
-    table = ledger.Table(ledger.in_order(rows, PAPER), PAPER)
+    table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert (
         "1 of 4 rows fail\n  d (ours)" in table.summary()
         and "<details open>" in table._repr_html_()

@@ -23,7 +23,7 @@ SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
 
 
 @dataclass(frozen=True)
-class Setting:
+class LawSetting:
     """A problem, a rule and a loss, one run per data set; start: W_0, default zero."""
 
     name: str
@@ -59,7 +59,7 @@ class Measured:
 class Comparison:
     """One run: its law and what it measured; both None where `refusal` says which premise fails."""
 
-    setting: Setting
+    setting: LawSetting
     run: int
     refusal: str = ""
     tokens: TokenSet | None = None
@@ -82,7 +82,7 @@ def late_records(steps: int) -> np.ndarray:
     return np.unique(np.concatenate([[0, steps // 2], late]))
 
 
-def compare(setting: Setting, steps: int) -> list[Comparison]:
+def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
     start = setting.start or zero_start(problem)
