@@ -298,7 +298,7 @@ numbers = {
     "claims": record.Number(len(table), 0),
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
-run.save(
+saved = run.save(
     figure,
     "mirror_ledger",
     "every lemma",
@@ -308,5 +308,5 @@ run.save(
     source,
     ledger.statements(STATEMENTS),
 )
-ledger.save(table, STATEMENTS, "mirror_ledger", scale, "Paper C (2410.14581), lemma by lemma")
+ledger.save(table, STATEMENTS, saved, "Paper C (2410.14581), lemma by lemma")
 figure

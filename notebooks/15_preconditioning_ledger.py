@@ -73,7 +73,7 @@ numbers = {
     "claims": record.Number(len(table), 0),
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
-run.save(
+saved = run.save(
     figure,
     "precond_ledger",
     "every statement",
@@ -83,9 +83,7 @@ run.save(
     source,
     ledger.statements(STATEMENTS),
 )
-ledger.save(
-    table, STATEMENTS, "precond_ledger", scale, "Paper B (2603.01514), statement by statement"
-)
+ledger.save(table, STATEMENTS, saved, "Paper B (2603.01514), statement by statement")
 figure
 
 # %% [markdown]

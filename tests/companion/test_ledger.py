@@ -19,10 +19,11 @@ def row(id="a", measured=0.5, **about):
     return ledger.rows("Theorem 1", "ours", 3, claim, fails_if=("target rotated",))
 
 
-def test_markdown_has_statement_rows_and_reasons(tmp_path, monkeypatch):
-    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
+def test_markdown_has_statement_rows_and_reasons(tmp_path):
     rows = ledger.in_order([*row(), *row("b", 1.00004)], PAPER)
-    text = ledger.save(rows, PAPER, "book", "demo", "Heading").read_text(encoding="utf-8")
+    path = ledger.save(rows, PAPER, tmp_path / "book.json", "Heading")
+    assert path == tmp_path / "book.md"
+    text = path.read_text(encoding="utf-8")
     assert text.startswith("# Heading") and "## Remark 2: proofs" in text
     assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured |  | yes |" in text
     assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
