@@ -749,7 +749,6 @@ LAW = [
         ("return 2 * (1 + momentum) * self.norm", "return (1 + momentum) * self.norm"),
         ("return 2 * (1 + momentum) * self.norm", "return 2 * self.norm"),
         ("return 2 * (1 + momentum) * self.norm", "return 2 / (1 - momentum) * self.norm"),
-        ("return self.fastest < 4", "return self.fastest < 2"),
         ("np.minimum(np.minimum(self.slowest, self.excess), 1.0)", "self.slowest"),
         ("(margins[~on] - 1).min()", "margins[~on].min()"),
         ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),
