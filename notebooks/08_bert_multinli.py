@@ -175,7 +175,7 @@ print(last_loss(SGD=0.03, SPS=0.03))
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
 
 # %%
-rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0, 0))
+rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))
 for rate in (1e-3, 1e-2):
     print("sign at", rate, last_loss(sign=rate))
 
