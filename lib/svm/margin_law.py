@@ -76,10 +76,11 @@ class MarginLaw:
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """The longest step at which NGD's offsets settle, (runs,).
+        """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
 
         2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
-        an eigenvalue below -1. Infinite where there is nothing to settle.
+        an eigenvalue below -1. With momentum a large cycle can live below it as well. Infinite
+        where there is nothing to settle.
         """
         with np.errstate(divide="ignore"):
             return 2 * (1 + momentum) * self.norm / self.fastest

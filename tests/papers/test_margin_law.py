@@ -84,6 +84,35 @@ def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise
     assert re.search(said, one.refusal), one.refusal
 
 
+LONGEST = margin_law.margin_law(UNIT, svm.token_svm(UNIT)).longest_step()[0]
+
+
+def test_a_step_at_the_edge_needs_a_longer_run():
+    """Below the threshold by 1e-4 the fastest mode has died to 0.9998^steps only."""
+    near = runs.Setting("near", UNIT, dynamics.ngd(0.9999 * LONGEST))
+    (one,) = runs.compare(near, 30_000)
+    assert "premise 'long enough' fails" in one.refusal and "decayed to 2.5e-03" in one.refusal
+    (one,) = runs.compare(runs.Setting("", UNIT, dynamics.ngd(0.99 * LONGEST)), 30_000)
+    assert not one.refusal and np.abs(law_claims.offset_errors(one)).max() < law_claims.OFFSET
+
+
+def test_a_cycle_below_the_threshold_is_not_at_rest():
+    data = tokens.unit_tokens(3, n=6, T=8, d=10)
+    longest = margin_law.margin_law(data, svm.token_svm(data)).longest_step(0.9)[0]
+    for multiple, refused in ((0.8, True), (0.3, False)):
+        rule = dynamics.ngd(multiple * longest, momentum=0.9)
+        (one,) = runs.compare(runs.Setting("momentum", data, rule), 20_000)
+        assert ("premise 'offsets at rest' fails" in one.refusal) == refused, one.refusal
+
+
+def test_the_last_record_but_one_weighs_in_no_fit(compared):
+    one = compared[0]
+    assert STEPS - 1 in runs.late_records(STEPS)
+    assert STEPS - 1 not in one.measured.iterations and one.measured.iterations[-1] == STEPS
+    k = len(one.measured.iterations)
+    assert {len(one.measured.error), len(one.measured.norm), len(one.measured.level)} == {k}
+
+
 def test_refusals_name_the_run_of_their_setting():
     data = tokens.unit_tokens([3, 1], n=6, T=8, d=10)
     # longest 2.98, 2.04
@@ -156,6 +185,9 @@ def test_threshold_lies_between_two_steps(momentum):
     data = tokens.unit_tokens([1, 3], n=6, T=8, d=10)
     found = [law_steps.cycles(data, [0.96, 0.98, 1.02, 1.04], momentum, 10_000)]
     assert all(claim.holds for claim in law_steps.threshold(found, 0.98, 1.02))
+    assert law_steps.short_step(found, 0.96).holds
+    loud = law_steps.short_step(found, 1.04)
+    assert not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
     short, long = law_steps.threshold(found, 1.02, 0.98)  # as if the threshold were 4 % off
     assert not short.holds and not long.holds
 

@@ -20,6 +20,8 @@ from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
+RESTS = 1e-7  # largest move of an offset in one step that counts as rest
+ROUNDING = 64  # a move of so many units in the last place of the margins is rest as well
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Setting:
 class Measured:
     """What one run measured at its late records (k,), the last decade of its iterations.
 
+    Of the last iteration but one only `moved` is kept: how much an offset moved in the last step.
+
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
     W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
     lay off the support's span at the first of them (W_0's, where all constraints carry W_mm).
@@ -49,6 +53,7 @@ class Measured:
     norm: np.ndarray
     level: np.ndarray
     margins: np.ndarray
+    moved: float
     step_length: float
     outside: float
     difference_error: float
@@ -77,9 +82,9 @@ class Comparison:
 
 
 def late_records(steps: int) -> np.ndarray:
-    """Iteration 0, eleven iterations evenly spaced in log t over the last decade, and steps / 2."""
+    """Iteration 0, eleven evenly spaced in log t over the last decade, steps / 2 and steps - 1."""
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
-    return np.unique(np.concatenate([[0, steps // 2], late]))
+    return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
 
 
 def compare(setting: Setting, steps: int) -> list[Comparison]:
@@ -120,8 +125,9 @@ def _compare(setting, tokens, history, start, selected, margins, run):
     slopes = saturated_slopes(part, chosen, setting.loss)
     law = margin_law(part, solution, chosen, log_slopes=slopes)
     of = _Selected(part, chosen, solution, slopes)
-    measured = _measure(of, history, run, margins[run, -1], float(start.outside[run]))
+    measured = _measure(of, history, run, margins[run, -2:], float(start.outside[run]))
     _check_settled(run, law, measured, setting.rule.momentum)
+    _check_rest(run, measured)
     return Comparison(
         setting=setting,
         run=run,
@@ -135,22 +141,30 @@ def _compare(setting, tokens, history, start, selected, margins, run):
 
 
 def _measure(of, history, run, margins, off_span):
-    """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    """`Measured` of one run from its margins (2, n, T-1) at the last two records.
+
+    off_span: the norm of W_0's part outside minimal coordinates.
+    """
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = of.solution.W, of.solution.support
-    late = slice(1, None)
+    late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
     along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
     early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
     left = measure.outside_support(of.tokens, of.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = measure.recovered_duals(margins, of.log_slopes[0])[None]
+    duals = measure.recovered_duals(margins[-1], of.log_slopes[0])[None]
+    offsets = margins[:, support[0]]
+    offsets = offsets - offsets.mean(1, keepdims=True)
     return Measured(
         iterations=history.iterations[late],
-        error=np.array([measure.direction_error(w, V, off_span)[0] for w in W[late]]),
+        error=np.array(
+            [measure.direction_error(w, V, off_span)[0] for w in map(W.__getitem__, late)]
+        ),
         norm=history.norm[run, late],
         level=along[late] / of.solution.norm[0],
-        margins=margins,
+        margins=margins[-1],
+        moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
         difference_error=float(measure.direction_error(step, V)[0]),
@@ -195,6 +209,9 @@ def _check_settled(run, law, measured, momentum):
     level = measured.level[-1:]
     # What transients leave outside the span is read at the first late record: over by then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
+    if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+        overshot = max(measured.step_length / law.norm[0] * law.fastest[0] - 1, 0.0)
+        left = max(left, overshot ** measured.iterations[-1])
     if left > SETTLED:
         more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
         said = (
@@ -202,6 +219,18 @@ def _check_settled(run, law, measured, momentum):
             f"need {SETTLED:.0e}: margins {more:.2g} times as large"
         )
         raise PremiseFails("long enough", run, left, said)
+
+
+def _check_rest(run, measured):
+    """Raise PremiseFails where an offset still moves, as in a cycle below the linear threshold."""
+    rounding = ROUNDING * np.finfo(float).eps * measured.level[-1]
+    most = max(RESTS, rounding)
+    if not measured.moved <= most:
+        said = (
+            f"an offset still moves by {measured.moved:.1e} in the last step, it needs at most "
+            f"{most:.0e}"
+        )
+        raise PremiseFails("offsets at rest", run, measured.moved, said)
 
 
 def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
