@@ -793,7 +793,7 @@ LAW = [
         ),
         ("2 * np.sin(np.arctan2(", "np.sin(np.arctan2("),
         ("margins[run].ravel()[flat], rcond", "margins[run].ravel()[flat] ** 2, rcond"),
-        ("np.linalg.norm(W[run] - pulled.T", "np.linalg.norm(pulled.T"),
+        ("np.linalg.norm(W - span_part(", "np.linalg.norm(span_part("),
     ),
     *_of(
         "papers/beyond/margin_law_runs",

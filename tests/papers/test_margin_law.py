@@ -48,6 +48,15 @@ def test_every_world_is_caught_and_every_claim_catches_one(compared):
     assert catching == {claim.id for claim in law_claims.all_claims(compared)}
 
 
+def test_constant_is_measured_without_what_lies_outside(compared):
+    assert [one.duals_alone for one in compared] == [False] * 6 + [True] * 2
+    one = max(compared, key=lambda one: one.measured.outside / one.law.constant[0])
+    assert one.measured.outside > one.law.constant[0]
+    assert law_claims.residual([worlds.nothing_outside(one)]).holds
+    bigger = replace(one, law=replace(one.law, constant=one.law.constant * (1 + 2e-6)))
+    assert not law_claims.residual([bigger]).holds
+
+
 @pytest.mark.parametrize("by", [0.01, -0.01])
 def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared, by):
     for one in compared:

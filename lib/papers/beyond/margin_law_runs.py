@@ -43,7 +43,8 @@ class Measured:
 
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
     W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
-    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm).
+    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm);
+    residual: norm of W_T's part in that span across W_mm, T the last iteration.
     difference_error and difference_gap: direction error of W_T - W_{T/2}, T the last iteration,
     and its `duality_gap` with the duals read off the margins.
     """
@@ -56,6 +57,7 @@ class Measured:
     moved: float
     step_length: float
     outside: float
+    residual: float
     difference_error: float
     difference_gap: float
 
@@ -73,6 +75,11 @@ class Comparison:
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
     measured: Measured | None = None
+
+    @property
+    def duals_alone(self) -> bool:
+        """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
+        return self.setting.start is None and bool(self.law.support.all())
 
     @property
     def predicted(self) -> float:
@@ -167,6 +174,7 @@ def _measure(of, history, run, margins, off_span):
         moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
+        residual=measure.residual(of.tokens, of.selected, support, W[-1], V)[0],
         difference_error=float(measure.direction_error(step, V)[0]),
         difference_gap=duality_gap(of.tokens, of.selected, step, duals)[0],
     )
