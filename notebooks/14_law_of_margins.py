@@ -38,8 +38,12 @@
 #
 # **Hypotheses.** (S) $W_t/\|W_t\|\to W_{mm}/\|W_{mm}\|$ and $\|W_t\|\to\infty$: paper A's Theorem 1 gives it under its
 # assumptions; here it is looked at run by run. (D) The $A_m$ on $S$ are linearly independent and their $\beta_m$ positive.
-# (G) On $S$ the selected token has the higher score. (H) Steps are short enough, see below. `svm.margin_law` checks (D)
-# and (G), `margin_law_runs.compare` checks the others, and both refuse by name.
+# (G) On $S$ the selected token has the higher score. (H') Steps are shorter than $\eta^*$, see below. `svm.margin_law`
+# checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of (S) without looking at the error: the
+# selection is made (least margin $\ge5$) and the offsets rest. Both refuse by name.
+#
+# The proof needs more than (H'): $\eta\|W_{mm}\|M^2<2$ with $M$ the largest $\|A_m\|$ on $S$ (Polyak: $\|W_{mm}\|M<2$), and no
+# momentum. Runs are admitted up to the linear threshold $\eta^*$; how many lie in the proved range is printed below.
 #
 # **Law.** On the support
 # $$g_m=a_t+\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta+o(1),\qquad W_t=a_tW_{mm}+\rho_\perp+\omega_\infty+o(1),$$
@@ -181,6 +185,8 @@ elsewhere = sum((one.selected != one.tokens.opt).any() for one in kept)
 print(f"{elsewhere} of them selected other tokens than the opt tokens, and obey their own SVM")
 slow = min(kept, key=lambda one: min(one.law.slowest[0], one.law.excess[0]))
 rate = slow.law.slowest[0], slow.law.excess[0]
+proved = sum(one.proved for one in kept)
+print(f"{proved} of {len(kept)} have steps as short as the proof needs; the others measure more")
 print(f"slowest: {slow.setting.name}, lambda_1 = {rate[0]:.1e}, excess = {rate[1]:.1e}")
 
 # %% [markdown]
@@ -520,6 +526,7 @@ numbers = {
     "runs": record.Number(len(kept), 0),
     "refused": record.Number(refused, 0),
     "worst": record.Number(worst, law_claims.CONSTANT),
+    "proved": record.Number(proved, 0),
     "duals_alone": record.Number(alone, 0),
     "read_off": record.Number(len(kept) - alone, 0),
     "worst_residual": record.Number(abs(named["law.residual"].measured), law_claims.RESIDUAL),

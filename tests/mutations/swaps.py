@@ -798,7 +798,6 @@ LAW = [
     *_of(
         "papers/beyond/margin_law_runs",
         "papers/test_margin_law",
-        ("if measured.step_length >= longest:", "if measured.step_length >= 2 * longest:"),
         ("level=along[late] / of.solution.norm[0]", "level=along[late]"),
         ("early = W[0] if support.all() else W[1]", "early = W[0]"),
         ("step = W[-1] - W[half]", "step = W[-1]"),
@@ -806,7 +805,15 @@ LAW = [
             "1 - bound * least / np.linalg.norm(W, axis=(1, 2))",
             "1 - least / np.linalg.norm(W, axis=(1, 2))",
         ),
+    ),
+    *_of(
+        "papers/beyond/margin_law_premises",
+        "papers/test_margin_law",
+        ("if measured.step_length >= longest:", "if measured.step_length >= 2 * longest:"),
         ("if left > SETTLED:", "if left > 1:"),
+        ("if not measured.moved <= most:", "if not measured.moved <= 1:"),
+        ("overshot ** measured.iterations[-1]", "overshot"),
+        ("law.norm[0] * longest**2", "law.norm[0] * longest"),
     ),
     *_of(
         "papers/beyond/margin_law_claims",

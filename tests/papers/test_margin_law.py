@@ -11,6 +11,7 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.papers.beyond import margin_law_claims as law_claims
 from lib.papers.beyond import margin_law_networks as networks
+from lib.papers.beyond import margin_law_premises as premises
 from lib.papers.beyond import margin_law_runs as runs
 from lib.papers.beyond import margin_law_steps as law_steps
 from lib.papers.beyond import margin_law_worlds as worlds
@@ -91,6 +92,23 @@ def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise
     assert one.law is None
     assert f"premise {premise!r} fails" in one.refusal
     assert re.search(said, one.refusal), one.refusal
+
+
+def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
+    """By hand: sigma_t < 2/M^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for Polyak."""
+    for one in compared:
+        delta = coordinates.differences(one.tokens, one.selected)
+        sizes = np.linalg.norm(delta, axis=-1) * np.linalg.norm(one.tokens.z, axis=-1)[..., None]
+        square, V = sizes[one.law.support].max() ** 2, np.linalg.norm(one.solution.W)
+        rule = one.setting.rule
+        sigma = V**2 / 2 if one.setting.name == "polyak" else rule.step_size * V
+        assert one.proved == (sigma < 2 / square and rule.momentum == 0)
+    one = compared[0]
+    short = replace(one.setting, rule=dynamics.ngd(0.01))
+    assert not one.proved and replace(one, setting=short).proved
+    of = one.tokens, one.selected, one.law
+    assert premises.step_in_proof(*of, dynamics.gd(9.0)) == 0
+    assert premises.step_in_proof(*of, dynamics.polyak()) == np.inf  # not the opt tokens
 
 
 LONGEST = margin_law.margin_law(UNIT, svm.token_svm(UNIT)).longest_step()[0]

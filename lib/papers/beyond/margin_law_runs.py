@@ -14,14 +14,16 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
+from lib.papers.beyond.margin_law_premises import (
+    PROVED,
+    check_rest,
+    check_selection,
+    check_settled,
+    step_in_proof,
+)
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
-
-SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
-SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
-RESTS = 1e-7  # largest move of an offset in one step that counts as rest
-ROUNDING = 64  # a move of so many units in the last place of the margins is rest as well
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,12 @@ class Comparison:
         return self.setting.start is None and bool(self.law.support.all())
 
     @property
+    def proved(self) -> bool:
+        """Whether the step is as short as the proof needs it; runs are admitted beyond that."""
+        of = self.tokens, self.selected, self.law, self.setting.rule
+        return step_in_proof(*of) < PROVED
+
+    @property
     def predicted(self) -> float:
         """The direction error that the law sets at the last record's ||W_t||."""
         last = self.measured.norm[-1:]
@@ -127,14 +135,14 @@ class _Selected:
 
 def _compare(setting, tokens, history, start, selected, margins, run):
     part, chosen = tokens.run(run), selected[run : run + 1]
-    _check_selection(run, margins[run, -1])
+    check_selection(run, margins[run, -1])
     solution = token_svm(part, chosen)
     slopes = saturated_slopes(part, chosen, setting.loss)
     law = margin_law(part, solution, chosen, log_slopes=slopes)
     of = _Selected(part, chosen, solution, slopes)
     measured = _measure(of, history, run, margins[run, -2:], float(start.outside[run]))
-    _check_settled(run, law, measured, setting.rule.momentum)
-    _check_rest(run, measured)
+    check_settled(run, law, measured, setting.rule.momentum)
+    check_rest(run, measured)
     return Comparison(
         setting=setting,
         run=run,
@@ -192,53 +200,6 @@ def duality_gap(tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
     bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
     return 1 - bound * least / np.linalg.norm(W, axis=(1, 2))
-
-
-def _check_selection(run, margins):
-    least = margins.min()
-    if least < SATURATED:
-        sample, pair = np.unravel_index(margins.argmin(), margins.shape)
-        said = (
-            f"the smallest margin is {least:.2g} (sample {sample}, pair {pair}), it needs "
-            f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
-        )
-        raise PremiseFails("selection made", run, least, said)
-
-
-def _check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
-    longest = law.longest_step(momentum)[0]
-    if measured.step_length >= longest:
-        said = (
-            f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
-            f"than {longest:.3g}"
-        )
-        raise PremiseFails("short steps", run, measured.step_length / longest, said)
-    level = measured.level[-1:]
-    # What transients leave outside the span is read at the first late record: over by then?
-    left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
-    if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
-        overshot = max(measured.step_length / law.norm[0] * law.fastest[0] - 1, 0.0)
-        left = max(left, overshot ** measured.iterations[-1])
-    if left > SETTLED:
-        more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
-        said = (
-            f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
-            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
-        )
-        raise PremiseFails("long enough", run, left, said)
-
-
-def _check_rest(run, measured):
-    """Raise PremiseFails where an offset still moves, as in a cycle below the linear threshold."""
-    rounding = ROUNDING * np.finfo(float).eps * measured.level[-1]
-    most = max(RESTS, rounding)
-    if not measured.moved <= most:
-        said = (
-            f"an offset still moves by {measured.moved:.1e} in the last step, it needs at most "
-            f"{most:.0e}"
-        )
-        raise PremiseFails("offsets at rest", run, measured.moved, said)
 
 
 def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
