@@ -233,6 +233,11 @@ alone = sum(one.duals_alone for one in kept)
 about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {refused} runs refused; "
     f"filled: {alone} runs predicted from duals alone"
+    + "".join(
+        f"; refused: {one.setting.name}, seed {one.run} ({one.premise})"
+        for one in compared
+        if one.refusal
+    )
 )
 plots.caption(figure, about_diagonal)
 figure_diagonal = figure
@@ -532,6 +537,10 @@ numbers = {
     "worst_residual": record.Number(abs(named["law.residual"].measured), law_claims.RESIDUAL),
     "elsewhere": record.Number(int(elsewhere), 0),
 }
+for one in (one for one in compared if one.refusal):
+    where = f"{one.setting.name}, seed {one.run}, {one.premise}"
+    name = "refused_" + "".join(c if c.isalnum() else "_" for c in where.lower())
+    numbers[name] = record.finite(one.amount, 0.5 * abs(np.nan_to_num(one.amount)))
 every_claim = [*table, *joint_table]
 run.save(figure_diagonal, "law_diagonal", title, about_diagonal, every_claim, numbers, rows)
 

@@ -90,7 +90,8 @@ PAIRS = tokens.gaussian_tokens(0, n=4, T=2, d=40)
 def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise, said):
     (one,) = runs.compare(runs.Setting("one run", data, rule), steps)
     assert one.law is None
-    assert f"premise {premise!r} fails" in one.refusal
+    assert f"premise {premise!r} fails" in one.refusal and one.premise == premise
+    assert np.isfinite(one.amount)
     assert re.search(said, one.refusal), one.refusal
 
 

@@ -66,11 +66,16 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured; both None where `refusal` says which premise fails."""
+    """One run: its law and what it measured; both None where `refusal` says which premise fails.
+
+    premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask.
+    """
 
     setting: Setting
     run: int
     refusal: str = ""
+    premise: str = ""
+    amount: float = np.nan
     tokens: TokenSet | None = None
     selected: np.ndarray | None = None
     solution: MaxMargin | None = None
@@ -117,9 +122,11 @@ def compare(setting: Setting, steps: int) -> list[Comparison]:
             found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
         except PremiseFails as refused:  # told of one run by itself, it does not know which
             said = str(PremiseFails(refused.premise, run, refused.amount, refused.said))
-            found.append(Comparison(setting=setting, run=run, refusal=said))
+            of = dict(refusal=said, premise=refused.premise, amount=refused.amount)
+            found.append(Comparison(setting=setting, run=run, **of))
         except (Infeasible, RuntimeError) as refused:  # no W_mm, or none within accuracy
-            found.append(Comparison(setting=setting, run=run, refusal=f"run {run}: {refused}"))
+            of = dict(refusal=f"run {run}: {refused}", premise="solution")
+            found.append(Comparison(setting=setting, run=run, **of))
     return found
 
 
