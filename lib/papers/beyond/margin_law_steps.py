@@ -170,8 +170,9 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
-    a_t ~ log t, so that e^{-lambda a_t} = t^-lambda; the factor log t is the resonance of lambda_1
-    near 1 with the saturation of the softmax weights. Fitted over the last four doublings.
+    Proved: at most t^-q for every q < min(lambda_1, 1, excess). Where lambda_1 is near 1 a factor
+    log t comes with it, the resonance with the saturation of the softmax weights: measured, over
+    the last four doublings, and not to be asked of other lambda_1 or of an excess below 1.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
