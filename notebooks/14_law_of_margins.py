@@ -544,6 +544,8 @@ numbers = {
 }
 read_off = [named["law.offsets"], named["law.duals"]]
 run.save(figure_offsets, "law_offsets", title, about_offsets, read_off, numbers, rows)
+
+# %%
 numbers = {
     "runs": record.Number(len(kept), 0),
     "refused": record.Number(refused, 0),
