@@ -390,7 +390,7 @@ print(
 # $1-h\lambda$; $\lambda$ runs over the eigenvalues of $B^{1/2}KB^{1/2}$ off $\sqrt\beta$, $B=\text{diag}(\beta)$. So small wrong
 # offsets die for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$ (momentum $\mu$) and cycle beyond, as at the edge of stability.
 # With momentum a large cycle can live below $\eta^*$ as well: a run that still moves is refused ("offsets at rest"). Offsets that only look
-# stuck are a slow mode as a rule, and unit tokens can have very slow ones (printed). Then a *longer* step, still below
+# stuck are a slow mode as a rule; the smallest $\lambda_1$ of the unit tokens is printed. Then a *longer* step, still below
 # $\eta^*$, settles them.
 
 # %%
