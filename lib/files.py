@@ -13,29 +13,20 @@ from typing import BinaryIO
 import lib
 
 ROOT = Path(lib.__file__).resolve().parent.parent
-_elsewhere: dict[str, Path] = {}
 
 
 def folder(name: str) -> Path:
     """The folder "figures", "runs" or "notebooks".
 
-    It is where `redirect` put it, else $FIGURES_DIR and so on, else the repository's own. An
-    installed package has its notebooks beside it and writes below the working folder.
+    It is $FIGURES_DIR and so on, else the repository's own. An installed package has its notebooks
+    beside it and writes below the working folder.
     """
-    given = _elsewhere.get(name) or os.environ.get(f"{name.upper()}_DIR")
+    given = os.environ.get(f"{name.upper()}_DIR")
     if given:
         return Path(given).resolve()
     if in_repository():
         return ROOT / name
     return _installed_notebooks() if name == "notebooks" else Path.cwd() / name
-
-
-def redirect(name: str, place: Path | None) -> None:
-    """Put the folder `name` at `place` from now on, in this process; None takes that back."""
-    if place is None:
-        _elsewhere.pop(name, None)
-    else:
-        _elsewhere[name] = place
 
 
 def in_repository() -> bool:

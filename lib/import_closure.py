@@ -1,7 +1,7 @@
 """Which files of this library a notebook or module draws on: its imports, read off the source.
 
 Static, so that nothing is run: an import inside a function counts as well. A module brings the
-`__init__` of every package above it.
+`__init__` of every package above it, and the data files beside it, which it may read.
 """
 
 import ast
@@ -11,9 +11,11 @@ from pathlib import Path
 
 from lib.files import ROOT
 
+DATA = (".toml", ".json", ".npz", ".csv", ".txt")
+
 
 def closure(text: str) -> list[Path]:
-    """The files under lib/ that a program with this source can import, sorted.
+    """The files under lib/ that a program with this source can import or read, sorted.
 
     Those that an imported file imports are among them. Raises SyntaxError where the source of the
     program, or of one of those files, is none.
@@ -23,7 +25,8 @@ def closure(text: str) -> list[Path]:
         path = waiting.pop()
         found.add(path)
         waiting |= set(_files(_imports(path.read_bytes(), _package(path)))) - found
-    return sorted(found)
+    beside = {path for folder in {path.parent for path in found} for path in folder.iterdir()}
+    return sorted(found | {path for path in beside if path.suffix in DATA})
 
 
 def _package(path: Path) -> str:

@@ -1,5 +1,6 @@
 """What a result depends on and where it was made: sources, commit, versions, memory."""
 
+import ast
 import json
 import platform
 import re
@@ -12,13 +13,16 @@ from pathlib import Path
 from lib.files import ROOT, dumps, folder, in_repository, sha256
 from lib.import_closure import closure
 
+# Committed results that notebooks read: the curves of studies, and what the rows of ledgers catch.
+KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
 def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:
-    """What a result depends on: {source: hash of the .py, parameters, lib: {file: hash}, data}.
+    """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters, data.
 
-    `lib` has the files that the notebook imports, directly or through one another, and no others.
+    `lib` has the files that the notebook imports, directly or through one another, with the data
+    files beside them, and no others; `kept` the committed results that it reads.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else None
@@ -29,9 +33,17 @@ def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()
         "lib": {
             path.relative_to(ROOT / "lib").as_posix(): sha256(path.read_bytes()) for path in modules
         },
+        "kept": kept(text) if text is not None else {},
         "data": [dict(row) for row in data],
     }
     return json.loads(dumps(parts))
+
+
+def kept(text: str) -> dict[str, str]:
+    """The hashes of the committed results whose stem is a string in a notebook's source `text`."""
+    words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    found = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
+    return {path.relative_to(ROOT).as_posix(): sha256(path.read_bytes()) for path in found}
 
 
 def digest(parts: Mapping) -> str:

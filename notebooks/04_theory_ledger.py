@@ -97,7 +97,7 @@ collected += ledger_rows.joint_rows(sizes)
 
 # %%
 rows = ledger.with_power(ledger.in_order(collected, STATEMENTS), "fastrates_ledger")
-table = ledger.Table(rows, STATEMENTS)
+table = ledger.LedgerTable(rows, STATEMENTS)
 table
 
 # %% tags=["nbval-check-output"]
@@ -144,7 +144,7 @@ numbers = {
     "claims": record.Number(len(table), 0),
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
-run.save(
+saved = run.save(
     figure,
     "fastrates_ledger",
     "every statement",
@@ -154,9 +154,7 @@ run.save(
     data,
     ledger.statements(STATEMENTS),
 )
-ledger.save(
-    table, STATEMENTS, "fastrates_ledger", scale, "Paper A (2402.05738), statement by statement"
-)
+ledger.save(table, STATEMENTS, saved, "Paper A (2402.05738), statement by statement")
 figure
 
 # %%

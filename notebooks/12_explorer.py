@@ -44,7 +44,18 @@ from lib.companion import claims, plots
 from lib.explorer import panel
 
 plots.set_style()
-setting = explorer.Setting(model, n, T, d, signal, noise, rule, step_size, seed, steps)
+setting = explorer.ExplorerSetting(
+    model=model,
+    n=n,
+    T=T,
+    d=d,
+    signal=signal,
+    noise=noise,
+    rule=rule,
+    step_size=step_size,
+    seed=seed,
+    steps=steps,
+)
 
 # %% [markdown]
 # ## The explorer

@@ -269,22 +269,22 @@ figure
 
 # %%
 sizes = ledger_rows.Sizes(
-    seeds,
-    n,
-    T,
-    d,
-    find_steps,
-    tuple(rate_exponents),
-    rate_steps,
-    rate_step,
-    tuple(ledger_exponents),
-    ledger_steps,
-    draws,
-    path_seeds,
+    seeds=seeds,
+    n=n,
+    T=T,
+    d=d,
+    find_steps=find_steps,
+    rate_exponents=tuple(rate_exponents),
+    rate_steps=rate_steps,
+    rate_step=rate_step,
+    exponents=tuple(ledger_exponents),
+    steps=ledger_steps,
+    draws=draws,
+    path_seeds=path_seeds,
 )
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
 rows = ledger.with_power(ledger.in_order(collected, STATEMENTS), "mirror_ledger")
-table = ledger.Table(rows, STATEMENTS)
+table = ledger.LedgerTable(rows, STATEMENTS)
 table
 
 # %% tags=["nbval-check-output"]
@@ -298,7 +298,7 @@ numbers = {
     "claims": record.Number(len(table), 0),
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
-run.save(
+saved = run.save(
     figure,
     "mirror_ledger",
     "every lemma",
@@ -308,5 +308,5 @@ run.save(
     source,
     ledger.statements(STATEMENTS),
 )
-ledger.save(table, STATEMENTS, "mirror_ledger", scale, "Paper C (2410.14581), lemma by lemma")
+ledger.save(table, STATEMENTS, saved, "Paper C (2410.14581), lemma by lemma")
 figure

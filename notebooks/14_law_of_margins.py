@@ -168,11 +168,13 @@ antipodal = tokens.class_mean_tokens(every, **sizes, antipodal=True)
 unit = tokens.unit_tokens(every, n=6, T=8, d=10)
 momentum = dynamics.ngd(0.025, momentum=0.9)
 settings = [
-    runs.Setting("class means, NGD", means, dynamics.ngd(0.025)),
-    runs.Setting("antipodal, momentum, logistic", antipodal, momentum, "logistic"),
-    runs.Setting("Gaussian, Polyak", gaussian, dynamics.polyak()),
-    runs.Setting("unequal scores, Gaussian start", unequal, dynamics.ngd(0.1), "logistic", start),
-    runs.Setting("unit tokens, partial support", unit, dynamics.ngd(0.5)),
+    runs.LawSetting("class means, NGD", means, dynamics.ngd(0.025)),
+    runs.LawSetting("antipodal, momentum, logistic", antipodal, momentum, "logistic"),
+    runs.LawSetting("Gaussian, Polyak", gaussian, dynamics.polyak()),
+    runs.LawSetting(
+        "unequal scores, Gaussian start", unequal, dynamics.ngd(0.1), "logistic", start
+    ),
+    runs.LawSetting("unit tokens, partial support", unit, dynamics.ngd(0.5)),
 ]
 
 # %%
@@ -402,7 +404,7 @@ steps_table = claims.Table([
     *law_steps.threshold(found, 0.98, 1.02),
     *(law_steps.short_step(found, multiple) for multiple in (0.9, 0.5)),
 ])  # fmt: skip
-too_long = runs.compare(runs.Setting("", unit_tokens.run(0), dynamics.ngd(4.0)), 100_000)
+too_long = runs.compare(runs.LawSetting("", unit_tokens.run(0), dynamics.ngd(4.0)), 100_000)
 print(too_long[0].refusal)
 steps_table
 
@@ -458,7 +460,7 @@ tried = {
     "NGD, 20 short steps": (unit.run(0), dynamics.ngd(0.01), 20),
 }
 for name, (of, rule, count) in tried.items():
-    print(f"{name}: {runs.compare(runs.Setting(name, of, rule), count)[0].refusal}")
+    print(f"{name}: {runs.compare(runs.LawSetting(name, of, rule), count)[0].refusal}")
 needed = -np.log(premises.SETTLED) / min(fig2_law.slowest[0], fig2_law.excess[0], 1.0)
 print(f"GD on Figure 2's problem: a_t = {needed:.0f}, so about e^{needed:.0f} steps")
 try:
@@ -496,7 +498,7 @@ print(
 
 # %%
 loss = "logistic"  # or "exponential"
-other = runs.compare(runs.Setting(loss, data, dynamics.ngd(0.5), loss), 100_000)[0]
+other = runs.compare(runs.LawSetting(loss, data, dynamics.ngd(0.5), loss), 100_000)[0]
 print(f"{loss}: C = {other.law.constant[0]:.4f}, {law.constant[0]:.4f} above")
 print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}")
 
@@ -507,7 +509,7 @@ print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}
 multiple, mu = 0.9, 0.0
 longest = law.longest_step(mu)[0]
 stepped = runs.compare(
-    runs.Setting("step", data, dynamics.ngd(multiple * longest, momentum=mu)), 100_000
+    runs.LawSetting("step", data, dynamics.ngd(multiple * longest, momentum=mu)), 100_000
 )[0]
 print(
     stepped.refusal
@@ -520,9 +522,9 @@ print(
 # %%
 std = 0.05
 W_0 = dynamics.gaussian_start(problem, std, [7])
-begun = runs.compare(runs.Setting("start", problem.tokens, dynamics.ngd(0.5), start=W_0), 100_000)[
-    0
-]
+begun = runs.compare(
+    runs.LawSetting("start", problem.tokens, dynamics.ngd(0.5), start=W_0), 100_000
+)[0]
 print(
     begun.refusal
     or f"C = {begun.law.constant[0]:.4f}, outside the span {begun.measured.outside:.4f}"

@@ -58,7 +58,7 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
 rows = ledger.with_power(ledger.in_order(collected, STATEMENTS), "precond_ledger")
-table = ledger.Table(rows, STATEMENTS)
+table = ledger.LedgerTable(rows, STATEMENTS)
 table
 
 # %% tags=["nbval-check-output"]
@@ -73,7 +73,7 @@ numbers = {
     "claims": record.Number(len(table), 0),
     "claims_that_hold": record.Number(sum(row.holds for row in table), 0),
 }
-run.save(
+saved = run.save(
     figure,
     "precond_ledger",
     "every statement",
@@ -83,9 +83,7 @@ run.save(
     source,
     ledger.statements(STATEMENTS),
 )
-ledger.save(
-    table, STATEMENTS, "precond_ledger", scale, "Paper B (2603.01514), statement by statement"
-)
+ledger.save(table, STATEMENTS, saved, "Paper B (2603.01514), statement by statement")
 figure
 
 # %% [markdown]

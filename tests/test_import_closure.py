@@ -47,6 +47,15 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
     assert found == {"__init__.py", "a/__init__.py", "a/one.py", "a/two.py", "b.py"}
 
 
+def test_data_files_beside_what_is_imported_count():
+    assert "lib/data/sources.toml" in names("from lib.data import sources")
+    assert "lib/data/sources.toml" not in names("from lib.svm import lp")
+    beside = {path.parent for path in (files.ROOT / "lib").rglob("*.py")}
+    kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
+    unread = {".py", ".pyc", ".md"}
+    assert kinds <= unread | set(import_closure.DATA), "say whether a module can read the others"
+
+
 # Notebooks that train networks; 14 has a small one beside the theory.
 TRAINING = ("06", "08", "09", "10", "11", "14")
 

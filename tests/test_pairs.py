@@ -1,5 +1,6 @@
 """Every notebook: .py and .ipynb agree, one parameters cell, no errors, known scales."""
 
+import ast
 import tomllib
 
 import jupytext
@@ -56,6 +57,26 @@ def test_one_parameters_cell_of_literals_at_demo_scale(source):
     tagged = [tags for _, _, tags in cells(source) if "parameters" in tags]
     assert len(tagged) == 1
     assert parameters.literals(source.read_text(encoding="utf-8"))["scale"] == "demo"
+
+
+def assigned(node):
+    """The names that a program binds at its top level, once per place, functions left out."""
+    apart = (ast.FunctionDef, ast.ClassDef, ast.Lambda)
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    if isinstance(node, apart + comprehensions):
+        return []
+    own = [node.id] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
+    return own + [name for child in ast.iter_child_nodes(node) for name in assigned(child)]
+
+
+@each
+def test_no_later_cell_assigns_a_parameter(source):
+    # A record asks for the parameters again when it is saved: another value would be a change.
+    text = source.read_text(encoding="utf-8")
+    names = assigned(ast.parse(text))
+    assert {name: names.count(name) for name in parameters.literals(text)} == dict.fromkeys(
+        parameters.literals(text), 1
+    )
 
 
 @each

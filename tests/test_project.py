@@ -17,6 +17,16 @@ DEPENDENCIES = PROJECT["dependencies"] + sum(PROJECT["optional-dependencies"].va
 
 
 LIBRARY = sorted((ROOT / "lib").rglob("*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
+# Compiled loops over one run, which numba would not make faster in parts; and functions that a
+# notebook calls with many options by name.
+LONG = {"ambient/kernel._train_run", "compiled/softmax.slopes", "dynamics/kernel._train_group"}
+WIDE = {
+    "attention/tokens._class_means",
+    "companion/record.save",
+    "dynamics/gradient_descent.train",
+    "networks/vision.__init__",
+}
 
 
 def name_of(requirement):
@@ -89,8 +99,30 @@ def test_long_records_are_made_by_name():
     long_records = records()
     assert "History" in long_records and "Regression" not in long_records
     assert positional("x = a.History(1, 2, 3, 4, 5, 6)", long_records) == [1]
-    found = {path: positional(path.read_text("utf-8"), long_records) for path in LIBRARY}
+    found = {
+        path: positional(path.read_text("utf-8"), long_records) for path in LIBRARY + NOTEBOOKS
+    }
     assert {str(path): lines for path, lines in found.items() if lines} == {}
+
+
+def functions(path):
+    """Of each function of a file: its name with the file's, its lines and its parameters."""
+    file = path.relative_to(ROOT / "lib").with_suffix("").as_posix()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            of = node.args
+            names = [a.arg for a in of.posonlyargs + of.args + of.kwonlyargs]
+            names += [a.arg for a in (of.vararg, of.kwarg) if a]
+            parameters = len(names) - (names[:1] in (["self"], ["cls"]))
+            yield f"{file}.{node.name}", node.end_lineno - node.lineno + 1, parameters
+
+
+def test_modules_and_functions_are_short():
+    assert [str(path) for path in LIBRARY if len(path.read_text("utf-8").splitlines()) > 250] == []
+    found = [function for path in LIBRARY for function in functions(path)]
+    # Equal to the exceptions, so that one that is no longer needed is seen as well.
+    assert {name for name, lines, _ in found if lines > 60} == LONG
+    assert {name for name, _, parameters in found if parameters > 7} == WIDE
 
 
 @pytest.mark.parametrize("mark", ["fmt: skip", "fmt: off"])

@@ -1,11 +1,12 @@
-"""The commit that a result names: clean, or with "-dirty" behind it."""
+"""What a result depends on, and the commit that it names: clean, or with "-dirty" behind it."""
 
 import shutil
 import subprocess
 
 import pytest
 
-from lib import provenance
+from lib import files, import_closure, provenance
+from lib.companion import ledger
 
 
 @pytest.fixture
@@ -45,3 +46,47 @@ def test_changed_code_makes_it_dirty(repository, name):
 def test_without_git_there_is_no_commit(repository, monkeypatch):
     monkeypatch.setattr(provenance, "git", lambda *_: None)
     assert provenance.commit() is None
+
+
+READ = {
+    "06_vit_mnist": ("kept", "figures/desk/mnist.npz"),
+    "04_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
+    "08_bert_multinli": ("lib", "data/sources.toml"),
+}
+
+
+@pytest.mark.parametrize("notebook", READ)
+def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, monkeypatch):
+    group, name = READ[notebook]
+    for part in ("lib", "figures", "notebooks"):
+        shutil.copytree(files.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.p*c"))
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
+    for module in (provenance, import_closure):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    before = provenance.fingerprint(notebook, {})
+    path = tmp_path / "lib" / name if group == "lib" else tmp_path / name
+    path.write_bytes(path.read_bytes() + b" ")
+    now = provenance.fingerprint(notebook, {})
+    assert provenance.digest(now) != provenance.digest(before)
+    changed = {part for part in now if now[part] != before[part]}
+    assert changed == {group}
+    assert {key for key in now[group] if now[group][key] != before[group].get(key)} == {name}
+
+
+@pytest.mark.parametrize(
+    ("notebook", "kept"),
+    [
+        ("01_fixed_decoder", []),
+        ("06_vit_mnist", ["desk/mnist.npz"]),
+        ("13_mirror_theory", ["power/mirror_ledger.json"]),
+    ],
+)
+def test_kept_results_count_for_the_notebooks_that_read_them_alone(notebook, kept, monkeypatch):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(files.ROOT / "notebooks"))
+    found = provenance.fingerprint(notebook, {})["kept"]
+    assert list(found) == [f"figures/{name}" for name in kept]
+
+
+def test_what_a_ledgers_rows_catch_lies_where_the_fingerprint_looks():
+    path = ledger.power_path("mirror_ledger").relative_to(files.ROOT)
+    assert any(path.match(pattern) for pattern in provenance.KEPT)

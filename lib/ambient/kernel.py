@@ -125,7 +125,7 @@ def _move(step, direction, exponent, U, W, work):
     return top
 
 
-class Problem(NamedTuple):
+class RowsProblem(NamedTuple):
     """A problem as rows: A (runs, m, D) of the margins, signed (runs, T n, d) of the scores.
 
     The latter are y_i x_{i,t}, reference token first, each token's n samples together.
@@ -147,7 +147,7 @@ class Parameters(NamedTuple):
     V: np.ndarray
 
 
-class Records(NamedTuple):
+class RowsRecords(NamedTuple):
     """What training fills, at each of the k times.
 
     path (jobs, k, D); head (jobs, k, d); logs (jobs, k, 3): log(L - L*) (joint: log L), log
@@ -225,7 +225,7 @@ def _train_run(problem, rule, times, parameters, records):
 
 
 @numba.njit(parallel=True, cache=True)
-def train(problem, rules, times, parameters, records, sources=SOURCES):
+def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
     rules (rules, 3); times (rules, k): one row per rule, padded with -1. Returns status, last
@@ -243,8 +243,8 @@ def train(problem, rules, times, parameters, records, sources=SOURCES):
     for j in numba.prange(jobs):
         run, kind = j // kinds, j % kinds
         when = times[kind][times[kind] >= 0]
-        own = Problem(A[run], signed[run], n, logistic, joint)
+        own = RowsProblem(A[run], signed[run], n, logistic, joint)
         moved = Parameters(W[j], v[j], U[j], V[j])
-        at = Records(path[j], head_path[j], logs[j])
+        at = RowsRecords(path[j], head_path[j], logs[j])
         status[j], ended[j], rise[j] = _train_run(own, rules[kind], when, moved, at)
     return status, ended, rise

@@ -37,8 +37,8 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Raw records of runs, with the shapes of `kernel.Records`; status, ended, rise (runs,)."""
+class RowsRaw:
+    """Raw records of runs, with the shapes of `kernel.RowsRecords`; status, ended, rise (runs,)."""
 
     status: np.ndarray
     ended: np.ndarray
@@ -53,7 +53,9 @@ def _empty(jobs, k, D, d):
     return records | {"rise": np.full(jobs, -1)}
 
 
-def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W, v) -> list[Raw]:
+def run_compiled(
+    problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W, v
+) -> list[RowsRaw]:
     """Train every run with every rule on all cores.
 
     W (runs, D) and v (runs, d) are the start; times has one array a rule. In the list of jobs a
@@ -68,17 +70,17 @@ def run_compiled(problem: Rows, rules: Sequence, times: Sequence[np.ndarray], W,
     ]
     A, signed = (_token_first(part, problem.n) for part in (problem.A, problem.signed))
     raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
-    raw["status"], raw["ended"], raw["rise"] = kernel.train(
-        kernel.Problem(A, signed, problem.n, problem.logistic, problem.joint),
+    raw["status"], raw["ended"], raw["rise"] = kernel.run_jobs(
+        kernel.RowsProblem(A, signed, problem.n, problem.logistic, problem.joint),
         np.array([rule.numbers() for rule in rules]),
         padded,
         kernel.Parameters(start, head, *mirrored),
-        kernel.Records(**{name: raw[name] for name in kernel.Records._fields}),
+        kernel.RowsRecords(**{name: raw[name] for name in kernel.RowsRecords._fields}),
     )
     by_rule = [{name: values[kind::kinds] for name, values in raw.items()} for kind in range(kinds)]
     for own, one in zip(times, by_rule, strict=True):
         one |= {name: one[name][:, : len(own)] for name in ("path", "head", "logs")}
-    return [Raw(**one) for one in by_rule]
+    return [RowsRaw(**one) for one in by_rule]
 
 
 def _token_first(rows, n):

@@ -16,7 +16,7 @@ Committed = Mapping[str, Mapping | None]  # by slug; None for a record that cann
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RecordComparison:
     """A line per figure, and the notebooks with a number, or a claim that held, not reproduced."""
 
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ def committed(scale: str, running: Iterable[str]) -> Committed:
     return {Path(name).stem: _read(provenance.git("show", f"HEAD:./{name}")) for name in names}
 
 
-def compare(jobs: Iterable[Job], old: Committed) -> Comparison:
+def compare(jobs: Iterable[Job], old: Committed) -> RecordComparison:
     """What finished jobs published, beside what was committed."""
     lines, differing = [], []
     for job in jobs:
@@ -50,7 +50,7 @@ def compare(jobs: Iterable[Job], old: Committed) -> Comparison:
         lines += [f"{slug}: {text}" for slug, text, _ in shown]
         if not all(same for _, _, same in shown):
             differing.append(job.notebook)
-    return Comparison(tuple(lines), tuple(differing))
+    return RecordComparison(tuple(lines), tuple(differing))
 
 
 def _slugs(job: Job) -> list[str]:

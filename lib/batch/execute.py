@@ -17,9 +17,11 @@ INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 
 @dataclass(frozen=True)
 class Means:
-    """What a plan is executed with: a Dask scheduler's address or this machine's cores, notebooks
-    at
-    a time, the longest seconds for one cell, and the minutes after which no further one starts."""
+    """What a plan is executed with.
+
+    scheduler: a Dask scheduler's address, None for this machine's cores. workers: notebooks at a
+    time. timeout: the longest seconds for one cell. minutes: when no further notebook starts.
+    """
 
     scheduler: str | None = None
     workers: int | None = None

@@ -11,12 +11,11 @@ from lib.files import folder
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook at one scale. `overrides` go to papermill; `parts` is its fingerprint without
-    the
-    data; `changes` are the parameters that are not the scale's own.
+    """One notebook at one scale.
 
-    The folders are those of whoever plans the job; a worker on another machine may see other
-    defaults.
+    `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` are the
+    parameters that are not the scale's own. The folders are those of whoever plans the job; a
+    worker on another machine may see other defaults.
     """
 
     notebook: str

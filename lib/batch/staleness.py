@@ -26,6 +26,9 @@ def _changes(job: Job, old: Mapping) -> list[str]:
     words = ["source changed"] if old["source"] != job.parts["source"] else []
     if modules := _differing(old["lib"], job.parts["lib"]):
         words.append(f"lib changed: {', '.join(modules)}")
+    # A marker from before kept results counted has none.
+    if results := _differing(old.get("kept", {}), job.parts["kept"]):
+        words.append(f"kept results changed: {', '.join(results)}")
     before, now = old["parameters"], job.parts["parameters"]
     if changes := [
         f"{name} {before.get(name)} -> {now.get(name)}" for name in _differing(before, now)

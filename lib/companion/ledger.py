@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
-from lib.files import ROOT, folder, write
+from lib.files import ROOT, write
 
 COLUMNS = (
     *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
@@ -112,7 +112,7 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: {"topic": s.topic, "says": s.says, "why": s.why} for name, s in paper.items()}
 
 
-class Table(tuple):
+class LedgerTable(tuple):
     """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
@@ -174,12 +174,12 @@ def markdown(ledger: Iterable[Claim], paper: Mapping[str, Statement], heading: s
     return "\n".join(lines) + "\n"
 
 
-def save(ledger, paper: Mapping[str, Statement], slug: str, scale: str, heading: str) -> Path:
-    """Write the Markdown beside the figure's record, <figures>/<scale>/<slug>.md.
+def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> Path:
+    """Write the Markdown beside the figure's `record`, the path that its run gave.
 
     Return its path.
     """
-    path = folder("figures") / scale / f"{slug}.md"
+    path = record.with_suffix(".md")
     write(path, markdown(ledger, paper, heading).encode())
     return path
 

@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files, provenance
@@ -67,12 +68,33 @@ def changed(notebook: str, text: str, found: Mapping) -> dict:
     At a scale that is not offered all of them count as changed, since nothing was fixed for it.
     """
     own = of_scale(notebook, found["scale"])
-    usual = _plain({} if own is None else {**literals(text), **own})
-    return {
-        name: value
-        for name, value in _plain(found).items()
-        if name not in usual or value != usual[name]
-    }
+    return differing(found, {} if own is None else {**literals(text), **own})
+
+
+def differing(found: Mapping, usual: Mapping) -> dict:
+    """Those of the values `found` that are not the `usual` ones, as JSON has them."""
+    found, usual = _plain(found), _plain(usual)
+    return {k: value for k, value in found.items() if k not in usual or value != usual[k]}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the parameters of a run come from: its notebook's `text` as it was at the start, and
+    the notebook's `variables` (its `globals()`), which any cell may change later.
+    """
+
+    notebook: str
+    text: str
+    variables: Mapping
+
+    def now(self, start: Mapping | None = None) -> tuple[dict, dict]:
+        """The parameters as they are now, and those not of the scale or not those of the `start`.
+
+        Raises ValueError as `values` does.
+        """
+        found = values(self.text, self.variables)
+        moved = {} if start is None else differing(found, start)
+        return found, moved | changed(self.notebook, self.text, found)
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:

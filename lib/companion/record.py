@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,11 +73,21 @@ def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
 
 
 @dataclass(frozen=True)
+class _Begun:
+    """What held when a run began; code and parameters may be edited while a long run goes on."""
+
+    parts: Mapping
+    commit: str | None = field(default_factory=provenance.commit)
+    clock: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True)
 class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
-    are not those of the scale. An unknown scale raises ValueError.
+    are not those of the scale. With a `source` of parameters `save` reads them again, without one
+    they stay. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -86,23 +96,23 @@ class Run:
     parameters: Mapping
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
-    _start: float = field(default_factory=time.monotonic, init=False, repr=False)
-    _parts: dict = field(init=False, repr=False)
-    _commit: str | None = field(default_factory=provenance.commit, init=False, repr=False)
+    source: parameters.Source | None = field(default=None, repr=False, compare=False)
+    begun: _Begun | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         if self.scale not in SCALES:
             raise ValueError(f"scale {self.scale!r}: choose one of {', '.join(SCALES)}")
-        # The code as it is now, at the start: it may be edited while a long run goes on.
-        object.__setattr__(self, "_parts", provenance.fingerprint(self.notebook, self.parameters))
+        if self.begun is None:
+            begun = _Begun(provenance.fingerprint(self.notebook, self.parameters))
+            object.__setattr__(self, "begun", begun)
 
-    def parts_folder(self, data: Sequence[Mapping] = ()) -> Path:
-        """A folder under runs/ for finished parts of a long run.
-
-        Other code, other parameters or other `data` have another folder.
-        """
-        key = provenance.digest(self._parts | {"data": [dict(row) for row in data]})
-        return files.folder("runs") / "parts" / f"{self.notebook}-{self.scale}-{key}"
+    @property
+    def folder(self) -> Path:
+        """Where the figures go: <figures>/<scale>/, with changes below runs/custom/."""
+        if self.changes:
+            custom = parameters.custom_folder(self.notebook, self.changes)
+            return custom / "figures" / self.scale
+        return files.folder("figures") / self.scale
 
     def save(
         self,
@@ -119,20 +129,18 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
-        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and
-        source; `statements` are those of the paper that the claims of a ledger name
-        (`ledger.statements`). Raises ValueError for a bad slug, a number that is not finite, or a
-        data row without name or source.
+        The parameters are read again: a cell may have been run again since the start. What this
+        run reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is
+        the figure's number in the paper ("Figure 2"); `data` rows need name and source;
+        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
+        Raises ValueError for a bad slug, a number that is not finite, a data row without name or
+        source, or a parameter that is gone.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
         data = json.loads(files.dumps([dict(row) for row in data]))
-        stamp = {
-            "slug": slug,
-            "commit": self._commit,
-            "fingerprint": provenance.digest(self._parts | {"data": data}),
-        }
+        run = self._now()
+        stamp = run._stamp(slug, data)
         png, pdf = _draw(figure, stamp)
         record = {
             "schema": 1,
@@ -142,9 +150,9 @@ class Run:
             "caption": caption,
             "alt": figure_text.describe(figure),
             "notebook": self.notebook,
-            "scale": self.scale,
-            "parameters": dict(self.parameters),
-            "seeds": list(self.seeds),
+            "scale": run.scale,
+            "parameters": dict(run.parameters),
+            "seeds": list(run.seeds),
             "data": data,
             "claims": [claim.as_dict() for claim in claims],
             "numbers": {name: asdict(value) for name, value in numbers.items()},
@@ -154,14 +162,34 @@ class Run:
         if statements:
             record["statements"] = dict(statements)
         content = {".png": png, ".pdf": pdf, ".json": files.dumps(record).encode()}
-        return self._keep(slug, content)
+        return run._keep(slug, content)
+
+    def _now(self) -> "Run":
+        """This run with the parameters that the notebook has now.
+
+        Those that are not the start's count as changes, even where they are the scale's own: it is
+        not known with which of the two the figure was computed.
+        """
+        if self.source is None:
+            return self
+        start = self.begun.parts["parameters"]
+        found, changes = self.source.now(start)
+        if moved := parameters.differing(found, start):
+            print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
+        seeds = range(found["seeds"])
+        return replace(self, scale=found["scale"], parameters=found, seeds=seeds, changes=changes)
+
+    def _stamp(self, slug: str, data: Sequence[Mapping]) -> dict:
+        # As JSON has the parameters, in which a numpy number is a number.
+        own = {"parameters": json.loads(files.dumps(dict(self.parameters))), "data": data}
+        fingerprint = provenance.digest({**self.begun.parts, **own})
+        return {"slug": slug, "commit": self.begun.commit, "fingerprint": fingerprint}
 
     def _keep(self, slug: str, content: Mapping[str, bytes]) -> Path:
-        base = files.folder("figures") / self.scale
-        path = base / f"{slug}.json"
+        path = self.folder / f"{slug}.json"
         if self.changes:
             names = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
-            print(f"Not the {self.scale} scale's own parameters ({names}); saved in {base}")
+            print(f"Not the {self.scale} scale's own parameters ({names}); saved in {path.parent}")
         else:
             latest = files.folder("runs") / "latest" / self.scale / path.name
             files.write(latest, content[".json"])
@@ -177,7 +205,7 @@ class Run:
             "device": device,
             "dtype": dtype,
             "threads": int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
-            "seconds": round(time.monotonic() - self._start, 1),
+            "seconds": round(time.monotonic() - self.begun.clock, 1),
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -197,17 +225,14 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
             f"there is no {path}, whose parameters cell says what the parameters of this run are; "
             "set NOTEBOOKS_DIR to the folder of the notebooks' .py files"
         )
-    text = path.read_text(encoding="utf-8")
-    found = parameters.values(text, variables)
-    changes = parameters.changed(notebook, text, found)
-    run = Run(
+    source = parameters.Source(notebook, path.read_text(encoding="utf-8"), variables)
+    found, changes = source.now()
+    return Run(
         notebook,
         paper,
         scale=found["scale"],
         parameters=found,
         seeds=range(found["seeds"]),
         changes=changes,
+        source=source,
     )
-    place = parameters.custom_folder(notebook, changes) / "figures" if changes else None
-    files.redirect("figures", place)
-    return run

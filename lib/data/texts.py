@@ -118,17 +118,6 @@ def identity(name: str, *, demo: bool = False) -> dict:
     return _identity(source, *locate.locate(source, demo))
 
 
-def extent(identity: dict) -> str:
-    """How much of a set lies at hand, in words for a caption, from its `identity`."""
-    found = identity["rows"]
-    if identity["source"] == "demo":
-        return f"{found:,} rows generated from templates"
-    whole = TEXTS[identity["name"]].rows
-    if found == whole:
-        return f"all {whole:,} rows at hand"
-    return f"a sample: {found:,} of {whole:,} rows at hand"
-
-
 def _identity(source: sources.Source, where: str, folder: Path | None) -> dict:
     if not _wilds(source, folder):
         return locate.identify(source, where, folder)

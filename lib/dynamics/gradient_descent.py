@@ -78,12 +78,12 @@ def train(
 
     The head u is that of `tokens`: kept, or where joint training starts.
 
-    rules: one Rule, or named rules that all runs are trained with in one call on all cores; the
-    result is one History or a dict of them. steps: number of updates. record: iterations to record,
-    ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a Start or as an array
-    (runs, d, d_z); default zero. targets: matrices (runs, r, q) in minimal coordinates, such as
-    `svm.token_svm(...).W`; head_targets: vectors (runs, r). L* is the loss at p_opt = 1 for a fixed
-    head and 0 in joint training.
+    rules: one GradientRule, or named rules that all runs are trained with in one call on all
+    cores; the result is one History or a dict of them. steps: number of updates. record:
+    iterations to record, ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a
+    Start or as an array (runs, d, d_z); default zero. targets: matrices (runs, r, q) in minimal
+    coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r). L* is the loss
+    at p_opt = 1 for a fixed head and 0 in joint training.
 
     A run whose gradient is zero ends as "stalled", one whose loss is not finite as
     "diverged"; the history says which and when. Raises ValueError for records, starts or

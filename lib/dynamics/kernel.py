@@ -204,7 +204,7 @@ def _train_group(jobs, times, records, status, ended):
 
 
 @numba.njit(parallel=True, cache=True)
-def train(threads, jobs, times, records, sources=SOURCES):
+def run_jobs(threads, jobs, times, records, sources=SOURCES):
     """Train all `Jobs` and fill their `Records`; returns status and last iteration, (jobs,) each.
 
     As `_train_group`, in groups of equal size, as many for each of the threads.

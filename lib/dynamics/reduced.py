@@ -101,7 +101,7 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
         logistic=problem.loss == "logistic",
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
-    raw["status"], raw["ended"] = kernel.train(numba.get_num_threads(), jobs, times, records)
+    raw["status"], raw["ended"] = kernel.run_jobs(numba.get_num_threads(), jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [Raw(**{name: values[part] for name, values in raw.items()}) for part in split]
 

@@ -8,15 +8,15 @@ from html import escape
 import ipywidgets as widgets
 
 from lib.explorer import trajectory
-from lib.explorer.trajectory import Board, Setting
+from lib.explorer.trajectory import Board, ExplorerSetting
 
 LABELS = {"model": "data model", "rule": "update rule", "step_size": "step size"}
 WIDTH = 9 * trajectory.DPI  # shown at half the picture's pixels
 _STYLE = {"description_width": "6.5em"}
 
 
-def controls(setting: Setting) -> dict[str, widgets.Widget]:
-    """A widget per field of Setting, by the field's name, standing at `setting`."""
+def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
+    """A widget per field of ExplorerSetting, by the field's name, standing at `setting`."""
     kinds = {
         "model": (widgets.Dropdown, {"options": list(trajectory.MODELS)}),
         "rule": (widgets.Dropdown, {"options": list(trajectory.RULES)}),
@@ -56,7 +56,7 @@ def said(shown: trajectory.Trajectory) -> str:
 class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
-    def __init__(self, setting: Setting):
+    def __init__(self, setting: ExplorerSetting):
         self.controls = controls(setting)
         self.words = widgets.HTML()
         self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=WIDTH)
@@ -73,7 +73,7 @@ class Panel(widgets.VBox):
         """Train with the controls' values and redraw; the words say why where that fails."""
         try:
             shown = trajectory.explore(
-                Setting(**{name: widget.value for name, widget in self.controls.items()})
+                ExplorerSetting(**{name: widget.value for name, widget in self.controls.items()})
             )
         except (ValueError, RuntimeError) as error:
             self.words.value, self.picture.layout.visibility = (

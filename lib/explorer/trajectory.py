@@ -16,7 +16,7 @@ from lib.companion import plots
 from lib.dynamics import rules
 from lib.dynamics.rules import GradientRule
 
-MODELS: dict[str, Callable[["Setting"], TokenSet]] = {
+MODELS: dict[str, Callable[["ExplorerSetting"], TokenSet]] = {
     "class means, orthogonal": lambda s: tokens.class_mean_tokens(
         s.seed, s.n, s.T, s.d, s.signal, s.noise
     ),
@@ -38,7 +38,7 @@ DPI = 80  # of the picture as shown
 
 
 @dataclass(frozen=True)
-class Setting:
+class ExplorerSetting:
     """What a reader may choose; ValueError for an unknown name.
 
     Polyak's rule sets its own step size.
@@ -71,7 +71,7 @@ class Trajectory:
     each sample's opt token (k, n); path (k, 2) the parts of W_t along W_mm and off it.
     """
 
-    setting: Setting
+    setting: ExplorerSetting
     iterations: np.ndarray
     loss_gap: np.ndarray
     direction_error: np.ndarray
@@ -79,7 +79,7 @@ class Trajectory:
     path: np.ndarray
 
 
-def explore(setting: Setting) -> Trajectory:
+def explore(setting: ExplorerSetting) -> Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm.
 
     Raises ValueError, with the reason, for a setting that the data model or the rule refuses, or

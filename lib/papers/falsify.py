@@ -1,17 +1,18 @@
 """Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
 
 `python -m lib.papers.falsify [A B C]` computes each ledger at small size, once in the true world
-and once in every wrong world that one of its rows names, and writes figures/power/<slug>.json: per
-row the smallest world of each family in which it fails though it holds in the true one. It also
-writes figures/failures.md, what did not hold in the committed records, and why.
+and once in every wrong world that one of its rows names. It writes figures/power/<slug>.json when
+all sections of the ledger are measured: per row the smallest world of each family in which it fails
+though it holds in the true one. It also writes figures/failures.md, what did not hold in the
+committed records, and why.
 """
 
+import argparse
 import importlib
 import json
-import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import numpy as np
@@ -77,10 +78,8 @@ def falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
 
 
 def keep(paper: str, found: Mapping[str, dict]) -> None:
-    """Add the rows' power to the paper's file, so that a section can be measured by itself."""
-    path = ledger.power_path(LEDGERS[paper])
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    write(path, dumps(dict(sorted((known | found).items()))).encode())
+    """Write the power of all rows of a paper's ledger, in place of what its file held."""
+    write(ledger.power_path(LEDGERS[paper]), dumps(dict(sorted(found.items()))).encode())
 
 
 def write_failures() -> None:
@@ -91,29 +90,47 @@ def write_failures() -> None:
     write(base / "failures.md", ledger.failures(records).encode())
 
 
-def main(papers: list[str]) -> None:
-    """The command: falsify the named papers' ledgers, all of them by default, on two cores."""
-    papers = papers or list(LEDGERS)
-    for paper in papers:
-        ledger.power_path(LEDGERS[paper]).unlink(missing_ok=True)
+def named(words: Sequence[str] | None = None) -> list[str]:
+    """The papers that a command line names, each once; all of them where it names none."""
+    parser = argparse.ArgumentParser(prog="python -m lib.papers.falsify", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    said = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
+    parser.add_argument("papers", nargs="*", type=_paper, metavar="PAPER", help=said)
+    return list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
+
+
+def _paper(letter: str) -> str:
+    # argparse's own `choices` refuse that no paper is named.
+    if letter not in LEDGERS:
+        raise argparse.ArgumentTypeError(f"{letter!r}: choose from {', '.join(LEDGERS)}")
+    return letter
+
+
+def main(papers: Sequence[str]) -> None:
+    """The command: falsify the named papers' ledgers on two cores.
+
+    A paper's file is written once all its sections are measured: an interrupted run leaves it.
+    """
+    found, left = {paper: {} for paper in papers}, {paper: len(sections(paper)) for paper in papers}
     with ProcessPoolExecutor(2) as pool:
         tasks = [pool.submit(falsify, paper, name) for paper in papers for name in sections(paper)]
         for task in as_completed(tasks):
-            paper, name, found, seconds = task.result()
-            keep(paper, found)
-            strong = sum(row["small"] for row in found.values())
-            print(f"{paper}, {name}: {strong} of {len(found)} catch a small world, {seconds:.0f} s")
-    counted = []
+            paper, name, rows, seconds = task.result()
+            found[paper] |= rows
+            left[paper] -= 1
+            if not left[paper]:
+                keep(paper, found[paper])
+            strong = sum(row["small"] for row in rows.values())
+            print(f"{paper}, {name}: {strong} of {len(rows)} catch a small world, {seconds:.0f} s")
     for paper in papers:
-        of = json.loads(ledger.power_path(LEDGERS[paper]).read_text(encoding="utf-8"))
-        weak = {id: row for id, row in of.items() if row["holds"] and not row["small"]}
-        for id, row in weak.items():
+        weak = {id: row for id, row in found[paper].items() if row["holds"] and not row["small"]}
+        for id, row in sorted(weak.items()):
             print(f"  {paper}, {id}: {', '.join(row['catches']) or 'nothing'}")
-        counted += of.values()
     write_failures()
+    counted = [row for rows in found.values() for row in rows.values()]
     strong = sum(row["small"] for row in counted)
     print(f"{strong} of {len(counted)} rows catch 5 %, 0.1 in an exponent, or one sample")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(named())

@@ -15,10 +15,8 @@ def fitted_slope(x, y, since: float, until: float = np.inf) -> np.ndarray:
 def exponent(history: History, target: str, since: float, until: float = np.inf) -> np.ndarray:
     """The a of direction error ~ t^a over iterations since <= t <= until, (runs,); since > 0."""
     later = history.iterations > 0
-    log_t, log_error = (
-        np.log(history.iterations[later]),
-        np.log(history.direction_error[target][:, later]),
-    )
+    log_t = np.log(history.iterations[later])
+    log_error = np.log(history.direction_error[target][:, later])
     return fitted_slope(log_t, log_error, np.log(since) - 1e-9, np.log(until) + 1e-9)
 
 
@@ -30,9 +28,8 @@ def power_fit(x, y) -> tuple[float, float]:
     """
     log_x = np.log(x) - np.log(x).mean()
     slopes = np.log(np.atleast_2d(y)) @ log_x / (log_x @ log_x)
-    return float(slopes.mean()), float(slopes.std(ddof=1) / np.sqrt(len(slopes))) if len(
-        slopes
-    ) > 1 else 0.0
+    error = slopes.std(ddof=1) / np.sqrt(len(slopes)) if len(slopes) > 1 else 0.0
+    return float(slopes.mean()), float(error)
 
 
 def geometric_phase(

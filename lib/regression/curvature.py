@@ -24,8 +24,8 @@ def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> n
     """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm."""
     check_norm(norm)
     k = len(manifold.M)
-    W = np.concatenate([gradient[..., :k, :], manifold._inverse_root @ gradient[..., k:, :]], -2)
-    return np.linalg.norm(W @ manifold._inverse_root if norm == "left_right" else W, axis=(-1, -2))
+    W = np.concatenate([gradient[..., :k, :], manifold.inverse_root @ gradient[..., k:, :]], -2)
+    return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))
 
 
 def identity_5(problem: Regression, Z: np.ndarray, Z_pi: np.ndarray) -> np.ndarray:

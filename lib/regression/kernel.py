@@ -55,6 +55,10 @@ def _all(samples, layers, set_of_run, partial_sums, sources=SOURCES):
         _piece(own, (A[run], B[run]), piece * BLOCK, sums)
 
 
+# Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits, e their
+# exponentials; c = (mean of the keys under the softmax, e's total); error = A c - y;
+# v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h: the keys summed
+# with weights e times that slope. t is what one entry has so far.
 @numba.njit(fastmath=_FAST, error_model="numpy")
 def _piece(samples, layer, first, sums):
     """Adds to `sums` the gradients of BLOCK queries from `first` on: one data set, one layer."""

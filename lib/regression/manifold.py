@@ -61,7 +61,8 @@ class Manifold(Facts):
         return covariance_root(self.Sigma, "Sigma")
 
     @cached_property
-    def _inverse_root(self):
+    def inverse_root(self) -> np.ndarray:
+        """Sigma^{-1/2}, (d, d)."""
         return np.linalg.inv(self._root)
 
     @cached_property
@@ -91,8 +92,8 @@ class Manifold(Facts):
         """Z = Sbar^{-1/2} Y Sigma^{-1/2}."""
         k = len(self.M)
         return (
-            np.concatenate([Y[..., :k, :], self._inverse_root @ Y[..., k:, :]], -2)
-            @ self._inverse_root
+            np.concatenate([Y[..., :k, :], self.inverse_root @ Y[..., k:, :]], -2)
+            @ self.inverse_root
         )
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
@@ -127,7 +128,7 @@ class Manifold(Facts):
 
         That is tr(P R^T 2D R) - 2 tr(R^T C) + constant.
         """
-        P, C = self._inverse_root @ self._inverse_root, self._K.T @ W @ self._inverse_root
+        P, C = self.inverse_root @ self.inverse_root, self._K.T @ W @ self.inverse_root
         D = 2 * self.singular_values
         d = len(D)
         i, j = np.triu_indices(d, 1)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion import ledger
 from lib.companion.claims import number
 from lib.companion.record import SCALES
 from lib.files import folder
@@ -132,19 +131,11 @@ def statements(shown: list[Figure]) -> list[dict]:
     """
     found = []
     for figure in shown:
-        paper, rows = figure.record["paper"], _markdown_ledger(figure)
-        place = (paper or "~", not (rows or figure.record["statements"]))
-        for row in rows or [*_claims(figure), *_unchecked(figure)]:
+        paper = figure.record["paper"]
+        place = (paper or "~", not figure.record["statements"])
+        for row in [*_claims(figure), *_unchecked(figure)]:
             found.append((place, {"paper": paper, "figure": figure} | row))
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-
-
-def _markdown_ledger(figure: Figure) -> list[dict]:
-    """The rows of a ledger whose record does not hold its statements yet."""
-    path, read = figure.folder / f"{figure.slug}.md", getattr(ledger, "read", None)
-    if read is None or figure.record["statements"] or not path.exists():
-        return []
-    return read(path.read_text(encoding="utf-8"))
 
 
 def _claims(figure: Figure) -> Iterator[dict]:

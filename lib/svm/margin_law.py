@@ -80,17 +80,13 @@ class MarginLaw:
 
         2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
         an eigenvalue below -1. With momentum a large cycle can live below it as well. Infinite
-        where there is nothing to settle. ValueError for a momentum outside [0, 1).
+        where there is nothing to settle. Polyak's step tends to ||W_mm||/2, so that its offsets
+        settle where fastest < 4. ValueError for a momentum outside [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
             return 2 * (1 + momentum) * self.norm / self.fastest
-
-    @property
-    def polyak_settles(self) -> np.ndarray:
-        """Whether offsets settle under Polyak's step, which tends to ||W_mm||/2: fastest < 4."""
-        return self.fastest < 4
 
 
 def margin_law(

@@ -46,10 +46,8 @@ def token_svm(
     RuntimeError, with what to do, where that accuracy was not reached.
     """
     runs, n, T, _ = tokens.shape
-    norm, selected = (
-        _known(norm, "norm", ("frobenius", "nuclear", "spectral")),
-        _selection(tokens, selected),
-    )
+    norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+    selected = _selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
         delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))

@@ -4,7 +4,8 @@ The loop runs in one process or in several that share every batch; the rules are
 
 In: a network, batches, an optimiser whose `step(closure)` states its constant. Out: a
 `TrainingHistory` of losses, step sizes, norms and evaluations. Open `loop` first; `step_sizes` and
-`mirror_descent` hold the optimisers; `study` declares a comparison of rules and `runner` runs it.
+`mirror_descent` hold the optimisers, `rules` names all of them. `study` declares a comparison of
+rules, `studies` holds the papers' own, `rate_choice` picks each rule's rate, `runner` runs it.
 """
 
 from lib.training import threads  # first: it must come before torch

@@ -241,6 +241,19 @@ def test_touching_lib_reruns_and_says_which_modules(repository, edited):
     assert repository.why() == "lib changed: companion/claims.py, provenance.py"
 
 
+def test_a_kept_result_that_changed_is_named(tmp_path):
+    kept = {"figures/desk/mnist.npz": "1", "figures/desk/vit.npz": "1"}
+    parts = {"source": "1", "lib": {}, "parameters": {}}
+    job = SimpleNamespace(parts=parts | {"kept": kept}, scale="demo", figures=tmp_path)
+    marker = parts | {"kept": dict(kept), "data": [], "figures": {}}
+    assert staleness._changes(job, marker) == []
+    kept["figures/desk/vit.npz"] = "2"
+    assert staleness._changes(job, marker) == ["kept results changed: figures/desk/vit.npz"]
+    del marker["kept"]  # a marker from before kept results counted
+    (words,) = staleness._changes(job, marker)
+    assert words == "kept results changed: figures/desk/mnist.npz, figures/desk/vit.npz"
+
+
 def test_changed_source_and_parameter_are_named(repository, edited):
     edited("notebooks/01_good.py", "as small as they get", "smaller still")
     assert repository.why() == "source changed"

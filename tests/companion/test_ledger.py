@@ -19,10 +19,11 @@ def row(id="a", measured=0.5, **about):
     return ledger.rows("Theorem 1", "ours", 3, claim, fails_if=("target rotated",))
 
 
-def test_markdown_has_statement_rows_and_reasons(tmp_path, monkeypatch):
-    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
+def test_markdown_has_statement_rows_and_reasons(tmp_path):
     rows = ledger.in_order([*row(), *row("b", 1.00004)], PAPER)
-    text = ledger.save(rows, PAPER, "book", "demo", "Heading").read_text(encoding="utf-8")
+    path = ledger.save(rows, PAPER, tmp_path / "book.json", "Heading")
+    assert path == tmp_path / "book.md"
+    text = path.read_text(encoding="utf-8")
     assert text.startswith("# Heading") and "## Remark 2: proofs" in text
     assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured |  | yes |" in text
     assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
@@ -55,7 +56,7 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     rows = ledger.with_power(rows, "book")
     assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
     assert ledger.catches(rows[1]) == "nothing it names"
-    table = ledger.Table(ledger.in_order(rows, PAPER), PAPER)
+    table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert (
         "1 of 4 rows fail\n  d (ours)" in table.summary()
         and "<details open>" in table._repr_html_()

@@ -18,8 +18,7 @@ from lib.companion import claims, record, reproduction
 def figures(tmp_path, monkeypatch):
     monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "figures"))
     monkeypatch.setenv("RUNS_DIR", str(tmp_path / "runs"))
-    yield tmp_path / "figures"
-    files.redirect("figures", None)
+    return tmp_path / "figures"
 
 
 def picture():
@@ -272,6 +271,64 @@ def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_pa
     assert (str(path.parent) in said) == ("custom" in folder), said
     run = record.start("01_x", "A", OWN)  # back to the scale's own
     assert run.save(picture(), "one", "Figure 2", "A line.").parent == tmp_path / "figures" / "demo"
+
+
+def one(run):
+    """Save a figure: the path, the parameters and the seeds of its record."""
+    path = run.save(picture(), "one", "Figure 2", "A line.")
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    return path, saved["parameters"], saved["seeds"]
+
+
+def test_parameters_edited_after_the_start_never_touch_the_figures(notebooks, figures, capsys):
+    variables = dict(OWN)
+    run = record.start("01_x", "A", variables)
+    variables["seeds"] = 3
+    path, found, seeds = one(run)
+    assert (found["seeds"], seeds) == (3, [0, 1, 2])
+    assert "(seeds = 3); saved in" in capsys.readouterr().out
+    assert path.match("runs/custom/01_x-*/figures/demo/one.json") and not figures.exists()
+    assert not (figures.parent / "runs" / "latest").exists()
+
+
+def test_parameters_edited_back_after_the_start_never_touch_the_figures(notebooks, figures, capsys):
+    variables = OWN | {"seeds": 3}
+    run = record.start("01_x", "A", variables)
+    variables["seeds"] = 5  # the scale's own, but who knows with which the figure was made
+    assert one(run)[0].match("runs/custom/01_x-*/figures/demo/one.json") and not figures.exists()
+    assert "Changed since record.start: seeds" in capsys.readouterr().out
+
+
+def test_a_list_edited_in_place_after_the_start_is_seen(notebooks, figures):
+    variables = OWN | {"rates": [1, 2]}
+    run = record.start("01_x", "A", variables)
+    variables["rates"].append(3)
+    assert one(run)[1]["rates"] == [1, 2, 3] and not figures.exists()
+
+
+def test_the_scale_edited_after_the_start_never_touches_the_figures(notebooks, figures):
+    variables = dict(OWN)
+    run = record.start("01_x", "A", variables)
+    variables |= {"scale": "desk", "seeds": 20}
+    assert one(run)[0].match("runs/custom/01_x-*/figures/desk/one.json") and not figures.exists()
+
+
+def test_two_runs_of_one_process_save_each_in_its_own_folder(notebooks, figures, capsys):
+    first = record.start("01_x", "A", OWN | {"seeds": 3})
+    second = record.start("01_x", "A", OWN)
+    path, _, seeds = one(first)
+    assert path.match("runs/custom/01_x-*/figures/demo/one.json") and seeds == [0, 1, 2]
+    assert str(path.parent) in capsys.readouterr().out and not figures.exists()
+    assert one(second)[0] == figures / "demo" / "one.json" and capsys.readouterr().out == ""
+    assert one(first)[0] == path
+
+
+def test_a_parameter_deleted_after_the_start_is_named(notebooks):
+    variables = dict(OWN)
+    run = record.start("01_x", "A", variables)
+    del variables["n"]
+    with pytest.raises(ValueError, match="there is no n$"):
+        one(run)
 
 
 def test_without_the_notebooks_source_it_says_what_to_set(monkeypatch, tmp_path):

@@ -11,13 +11,13 @@ from lib import dynamics, explorer, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 from lib.explorer import panel
-from lib.explorer.trajectory import MODELS, RULES, Setting
+from lib.explorer.trajectory import MODELS, RULES, ExplorerSetting
 
 SMALL = dict(n=4, T=3, d=20, steps=100)
 
 
 def test_trajectory_is_the_training_run_of_its_setting():
-    shown = explorer.explore(Setting(rule="NGD", step_size=0.05, seed=2, **SMALL))
+    shown = explorer.explore(ExplorerSetting(rule="NGD", step_size=0.05, seed=2, **SMALL))
     problem = coordinates.minimal(tokens.class_mean_tokens(2, 4, 3, 20))
     start = dynamics.gaussian_start(problem, 1e-3, [2])
     target = svm.token_svm(problem.tokens).W
@@ -39,7 +39,7 @@ def test_trajectory_is_the_training_run_of_its_setting():
 
 @pytest.mark.parametrize(("model", "rule"), list(itertools.product(MODELS, RULES)))
 def test_every_choice_gives_finite_curves(model, rule):
-    shown = explorer.explore(Setting(model=model, rule=rule, step_size=1.0, **SMALL))
+    shown = explorer.explore(ExplorerSetting(model=model, rule=rule, step_size=1.0, **SMALL))
     for values in (shown.loss_gap, shown.direction_error, shown.opt_scores, shown.path):
         assert np.isfinite(values).all() and len(values) == len(shown.iterations)
 
@@ -47,7 +47,7 @@ def test_every_choice_gives_finite_curves(model, rule):
 @pytest.mark.parametrize("values", [dict(model="sphere"), dict(rule="Adam")])
 def test_unknown_name_is_refused(values):
     with pytest.raises(ValueError, match="choose one of"):
-        Setting(**values)
+        ExplorerSetting(**values)
 
 
 def pixels(content):
@@ -55,7 +55,7 @@ def pixels(content):
 
 
 def test_board_forgets_what_it_showed_before():
-    first, second = (explorer.explore(Setting(seed=seed, **SMALL)) for seed in (0, 1))
+    first, second = (explorer.explore(ExplorerSetting(seed=seed, **SMALL)) for seed in (0, 1))
     moved = explorer.Board(first)
     moved.show(second)
     fresh = explorer.Board(second)
@@ -64,8 +64,8 @@ def test_board_forgets_what_it_showed_before():
 
 
 def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn():
-    shown = panel.Panel(Setting(**SMALL))
-    assert set(shown.controls) == set(Setting.__dataclass_fields__)
+    shown = panel.Panel(ExplorerSetting(**SMALL))
+    assert set(shown.controls) == set(ExplorerSetting.__dataclass_fields__)
     before, words = shown.picture.value, shown.words.value
     shown.controls["seed"].value = 5
     assert shown.picture.value != before and shown.words.value != words

@@ -4,16 +4,16 @@ import numpy as np
 
 from lib import attention
 from lib.ambient.kernel import NEGLIGIBLE_RISE
-from lib.ambient.rows import Raw, Rows, _empty
+from lib.ambient.rows import Rows, RowsRaw, _empty
 from lib.compiled.status import DIVERGED, LONGEST, STALLED
 from lib.mirror import MirrorRule
 from lib.mirror.geometry import dual_exponent, from_mirror, norm, to_mirror
 
 
-def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> Raw:
+def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> RowsRaw:
     """Train every run with one rule in plain numpy: the kernel's twin."""
     p, q, runs, n = rule.p, dual_exponent(rule.p), len(W), problem.n
-    raw = Raw(**_empty(runs, times.size, W.shape[1], v.shape[1]))
+    raw = RowsRaw(**_empty(runs, times.size, W.shape[1], v.shape[1]))
     U, V, records = to_mirror(W, p), to_mirror(v, p), {int(t): k for k, t in enumerate(times)}
     alive, last = np.ones(runs, bool), np.full(runs, np.inf)
     raw.ended[:] = times[-1]

@@ -457,7 +457,7 @@ REGRESSION = [
         ("np.sqrt(0.8 * smallest)", "np.sqrt(1.6 * smallest)"),
         ("smallest * low / 2", "smallest * low * 2"),
         ("Sigma = X.T @ X / n\n", "Sigma = X.T @ X / (n - 1)\n"),
-        ("W @ self._root if norm", "W @ self._inverse_root if norm"),
+        ("W @ self._root if norm", "W @ self.inverse_root if norm"),
     ),
 ]
 
@@ -670,8 +670,8 @@ PAPERS = [
         "papers/c/inequalities",
         "papers/test_paper_c_inequalities",
         (
-            "(p - 1) + eta * norm(gradient, dual_exponent(p))",
-            "(p - 1) - eta * norm(gradient, dual_exponent(p))",
+            "growth(W, later, p), eta * norm(gradient, dual_exponent(p))",
+            "growth(W, later, p), -eta * norm(gradient, dual_exponent(p))",
         ),
         (
             "ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))",
@@ -749,7 +749,6 @@ LAW = [
         ("return 2 * (1 + momentum) * self.norm", "return (1 + momentum) * self.norm"),
         ("return 2 * (1 + momentum) * self.norm", "return 2 * self.norm"),
         ("return 2 * (1 + momentum) * self.norm", "return 2 / (1 - momentum) * self.norm"),
-        ("return self.fastest < 4", "return self.fastest < 2"),
         ("np.minimum(np.minimum(self.slowest, self.excess), 1.0)", "self.slowest"),
         ("(margins[~on] - 1).min()", "margins[~on].min()"),
         ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),

@@ -34,17 +34,17 @@ def test_keys_and_queries_step_as_autograd_does():
     k, q = (torch.from_numpy(a).requires_grad_() for a in (K, Q))
     loss(torch.einsum("rnd,rd->rn", mixture(k @ q.mT), u)).backward()
     expected = (K - 0.1 * unit(k.grad)) @ np.swapaxes(Q - 0.1 * unit(q.grad), 1, 2)
-    found = key_query.train(DATA, K, Q, 0.1, [0, 1])
+    found = key_query.train_key_query(DATA, K, Q, 0.1, [0, 1])
     np.testing.assert_allclose(found[:, 0], K @ np.swapaxes(Q, 1, 2))
     np.testing.assert_allclose(found[:, 1], expected, rtol=1e-10)
     with pytest.raises(ValueError, match="Q has shape"):
-        key_query.train(DATA, K, Q[:, :4], 0.1, [1])
+        key_query.train_key_query(DATA, K, Q[:, :4], 0.1, [1])
 
 
 def test_relu_head_steps_as_autograd_does():
     W = torch.zeros(2, 5, 5, dtype=torch.float64, requires_grad=True)
     loss(torch.relu(mixture(W)).sum(-1)).backward()
-    found, weights = multi_token.train(DATA, 0.1, 1)
+    found, weights = multi_token.train_relu_head(DATA, 0.1, 1)
     np.testing.assert_allclose(found, -0.1 * unit(W.grad), rtol=1e-10)
     np.testing.assert_allclose(weights.sum(-1), 1)
 

@@ -1,5 +1,7 @@
 """Wrong worlds are wrong by as much as they say, and rows are measured in them."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +78,36 @@ def test_a_world_that_does_not_apply_is_named():
 
     with pytest.raises(falsify.NotTouched, match="'label turned' does not apply"):
         falsify.power(untouched)
+
+
+def test_the_papers_that_a_command_line_names(capsys):
+    assert falsify.named([]) == ["A", "B", "C"] and falsify.named(["C", "A", "C"]) == ["C", "A"]
+    with pytest.raises(SystemExit):
+        falsify.named(["D"])
+    assert "'D': choose from A, B, C" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_the_power_file_is_replaced_by_whole_measurements_only(tmp_path, monkeypatch, interrupted):
+    def measured(paper, name):
+        if interrupted and name == "second":
+            raise KeyboardInterrupt
+        return paper, name, {name: {"catches": [], "small": True, "holds": True}}, 0.0
+
+    path = tmp_path / "power.json"
+    path.write_text('{"of before": {}}')
+    monkeypatch.setattr(falsify, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(falsify, "sections", lambda paper: {"first": None, "second": None})
+    monkeypatch.setattr(falsify, "falsify", measured)
+    monkeypatch.setattr(falsify, "write_failures", lambda: None)
+    monkeypatch.setattr(ledger, "power_path", lambda slug: path)
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            falsify.main(["A"])
+    else:
+        falsify.main(["A"])
+    rows = ["of before"] if interrupted else ["first", "second"]
+    assert list(json.loads(path.read_text())) == rows
 
 
 def test_a_run_that_ends_nearer_to_another_selection_is_seen():

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files, provenance
-from lib.companion import claims, ledger, record
+from lib.companion import claims, record
 from lib.site import build
 from lib.site.__main__ import main
 
@@ -29,13 +29,6 @@ sentence = "ends at {end:.1f}"
 slug = "lost"
 scale = "demo"
 sentence = "it is gone"
-"""
-COLUMNS = "statement setting measured_quantity theory measured margin seeds holds remark".split()
-LEDGER = f"""
-| {" | ".join(COLUMNS).replace("_", " ")} |
-| --- |
-| **Lemma 9** says $t^2$ < 1 | one | a ratio | ≤ 1 | 0.5 | 2 | 20 | yes |  |
-| **Lemma 9** |  |  |  |  |  |  | not checked | no number |
 """
 
 
@@ -294,16 +287,6 @@ def test_a_record_with_statements_is_a_ledger(place):
         assert words in failed.text, words
     assert powerless["data-holds"] == "no power"
     assert unchecked["data-holds"] == "not checked" and "a definition" in unchecked.text
-
-
-@pytest.mark.skipif(not hasattr(ledger, "read"), reason="ledgers are records now")
-def test_a_ledger_takes_the_place_of_its_records_claims(place):
-    save("good")
-    write(place / "figures" / "demo" / "good.md", LEDGER)
-    rows = built(place)[0]["ledger.html"].select("tbody tr")
-    assert [row["data-holds"] for row in rows] == ["yes", "not checked"]
-    assert rows[0].a["href"] == "https://arxiv.org/abs/2402.05738"
-    assert rows[1].math and "< 1" in rows[1].text  # formulas are drawn, other signs stay
 
 
 @pytest.mark.parametrize(

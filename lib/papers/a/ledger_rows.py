@@ -16,7 +16,7 @@ from lib.papers.a.ledger_settings import (
     DIRECTION,
     SMALL,
     TRUE,
-    Setting,
+    LedgerSetting,
     Sizes,
     problems,
     setting,
@@ -53,7 +53,7 @@ def fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     return found
 
 
-def _from_small_start(of: Setting, sizes: Sizes) -> list[Claim]:
+def _from_small_start(of: LedgerSetting, sizes: Sizes) -> list[Claim]:
     ngd, gd, polyak = (of.runs["small"][rule] for rule in ("NGD", "GD", "Polyak"))
     late, where, seeds = sizes.steps / 10, f"{of.name}, start small", sizes.seeds
     name = {"antipodal": lambda _: "Footnote 5"}.get(of.name, lambda statement: statement)
@@ -85,7 +85,7 @@ def _from_small_start(of: Setting, sizes: Sizes) -> list[Claim]:
     ]
 
 
-def _from_start(of: Setting, start: str, sizes: Sizes) -> list[Claim]:
+def _from_start(of: LedgerSetting, start: str, sizes: Sizes) -> list[Claim]:
     where, found = f"{of.name}, start {start}", []
     anywhere = "Footnote 5" if of.name == "antipodal" else "Remark 1"
     for rule, history in of.runs[start].items():

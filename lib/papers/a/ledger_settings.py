@@ -53,7 +53,7 @@ SMALL = Sizes(seeds=2, steps=4000, joint_steps=3000, draws=40)
 
 
 @dataclass(frozen=True)
-class Setting:
+class LedgerSetting:
     """One data set trained: its name, problem, the end point as the world has it, runs by start."""
 
     name: str
@@ -110,7 +110,7 @@ def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dic
     )
 
 
-def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") -> Setting:
+def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") -> LedgerSetting:
     """A setting in a world, from every start; from the small one alone where it trains
     otherwise.
     """
@@ -123,11 +123,11 @@ def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") ->
         for start in starts
     }
     target = world.target(solutions(sizes, name)[0])
-    return Setting(name, problems(sizes)[name], target, runs)
+    return LedgerSetting(name, problems(sizes)[name], target, runs)
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointRuns:
     """Joint training: data in minimal coordinates, the two end points, histories by decay p."""
 
     data: token_sets.TokenSet
@@ -136,7 +136,7 @@ class Joint:
     by_decay: dict[float, History]
 
 
-def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 0.0) -> Joint:
+def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 0.0) -> JointRuns:
     """Eq. 13 with steps eta (t+1)^-p from zero, or from u and W Gaussian of entry size u_std."""
     problem, each = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
@@ -159,4 +159,4 @@ def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 
         head_targets=around("u_mm", true_head),
     )
     found = {p: world.history(history) for p, history in histories.items()}
-    return Joint(problem.tokens, world.target(true), world.target(true_head), found)
+    return JointRuns(problem.tokens, world.target(true), world.target(true_head), found)

@@ -27,7 +27,7 @@ from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 
 
 @dataclass(frozen=True)
-class Setting:
+class LawSetting:
     """A problem, a rule and a loss, one run per data set; start: W_0, default zero."""
 
     name: str
@@ -71,7 +71,7 @@ class Comparison:
     premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask.
     """
 
-    setting: Setting
+    setting: LawSetting
     run: int
     refusal: str = ""
     premise: str = ""
@@ -107,7 +107,7 @@ def late_records(steps: int) -> np.ndarray:
     return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
 
 
-def compare(setting: Setting, steps: int) -> list[Comparison]:
+def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
     start = setting.start or zero_start(problem)

@@ -1,5 +1,6 @@
-"""Deterministic inequalities of paper C's appendix, each as the two sides of smaller <= larger (or
-of an identity).
+"""Deterministic inequalities of paper C's appendix, each as its two sides.
+
+The sides are those of smaller <= larger, or of an identity.
 
 Matrices are flat: the last axis holds the entries, the others are batch axes. They hold for every
 input that the text allows; constants that the text at hand lost are derived, and marked ours.
@@ -9,18 +10,22 @@ from lib.mirror.geometry import bregman, dual_exponent, norm, to_mirror
 
 
 def lemma4(W, later, gradient, eta, p):
-    """||W+||^{p-1} <= ||W||^{p-1} + eta ||grad L||_{q,q}, W+ = `later` one step after W.
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W.
 
     By ||nabla psi(W)||_q = ||W||_p^{p-1} and the triangle inequality.
     """
-    return norm(later, p) ** (p - 1), norm(W, p) ** (p - 1) + eta * norm(gradient, dual_exponent(p))
+    return growth(W, later, p), eta * norm(gradient, dual_exponent(p))
+
+
+def growth(W, later, p):
+    """||W+||^{p-1} - ||W||^{p-1}: what one step adds to the norm of the mirror image."""
+    return norm(later, p) ** (p - 1) - norm(W, p) ** (p - 1)
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F for p >= 2, the ends switched for p < 2; W of D
-    = d^2 entries.
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F for p >= 2, the ends switched for p < 2.
 
-    Two pairs: the lower and the upper inequality.
+    W has D = d^2 entries. Two pairs: the lower and the upper inequality.
     """
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
@@ -28,10 +33,10 @@ def lemma12(W, p):
 
 
 def lemma13(first, second, p):
-    """For ||W_1||_{p,p} = ||W_2||_{p,p} = 1: D_psi(W_1, W_2) is at least ||W_1 - W_2||_{p,p}^p / (p
-    2^p) for p >= 2,
+    """A least divergence D_psi(W_1, W_2) of matrices with ||W_1||_{p,p} = ||W_2||_{p,p} = 1.
 
-    and (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our constant).
+    It is ||W_1 - W_2||_{p,p}^p / (p 2^p) for p >= 2, and (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our
+    constant).
     """
     apart = first - second
     least = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
@@ -48,10 +53,10 @@ def lemma14(x, y, p):
 
 
 def lemma15(x, y, p):
-    """For x >= y > 0: (p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y) for p >= 2,
-    reversed for p < 2.
+    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y), for x >= y > 0 and p >= 2.
 
-    Two pairs. At y = 0 and p < 2 the derivative is infinite and the second pair says nothing.
+    Reversed for p < 2. Two pairs. At y = 0 and p < 2 the derivative is infinite and the second pair
+    says nothing.
     """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
@@ -59,16 +64,14 @@ def lemma15(x, y, p):
 
 
 def lemma22(W, later, gradient, eta, p):
-    """||W||^{p-1} + eta <-grad L, W> / ||W|| <= ||W+||^{p-1}."""
-    return norm(W, p) ** (p - 1) - eta * (gradient * W).sum(-1) / norm(W, p), norm(later, p) ** (
-        p - 1
-    )
+    """eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1}."""
+    return -eta * (gradient * W).sum(-1) / norm(W, p), growth(W, later, p)
 
 
 def lemma23(V, W, later, gradient, losses, eta, p):
-    """Both sides of D_psi(V, W) = D_psi(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta
-    (L+ - L), any V.
+    """Both sides of paper C's identity for D_psi(V, W), for any V.
 
+    D_psi(V, W) = D_psi(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta (L+ - L);
     losses: (L, L+).
     """
     right = bregman(V, later, p) + tempered(W, later, gradient, losses, eta, p)
@@ -78,26 +81,28 @@ def lemma23(V, W, later, gradient, losses, eta, p):
 
 
 def tempered(W, later, gradient, losses, eta, p):
-    """D_{psi - eta L}(W+, W) = D_psi(W+, W) - eta D_L(W+, W), which a small step size keeps from
-    being negative.
+    """D_{psi - eta L}(W+, W) = D_psi(W+, W) - eta D_L(W+, W).
+
+    A small step size keeps it from being negative.
     """
     curved = losses[1] - losses[0] - (gradient * (later - W)).sum(-1)
     return bregman(later, W, p) - eta * curved
 
 
 def lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>, where `tempered` is not
-    negative.
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>.
 
-    It is Lemma 23 with V = 0, so that its slack is `tempered`.
+    It holds where `tempered` is not negative. It is Lemma 23 with V = 0, so that its slack is
+    `tempered`.
     """
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)
 
 
 def lemma26(a, b, c, p):
-    """Both sides of the law of cosines, D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla
-    psi(c), a - c>.
+    """Both sides of the law of cosines of the divergence D.
+
+    D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla psi(c), a - c>.
     """
     turned = ((to_mirror(b, p) - to_mirror(c, p)) * (a - c)).sum(-1)
     return bregman(a, b, p), bregman(a, c, p) + bregman(c, b, p) - turned

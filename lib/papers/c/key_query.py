@@ -6,13 +6,15 @@ from lib import attention
 from lib.attention.token_sets import TokenSet
 
 
-def train(tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record) -> np.ndarray:
-    """W = K Q^T (runs, k, d, d_z) at the iterations `record`, of normalised gradient descent on K
-    and Q, head fixed.
+def train_key_query(
+    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+) -> np.ndarray:
+    """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
-    K <- K - eta grad_K L / ||grad_K L||_F, Q likewise, each normalised by itself, with grad_K L = G
-    Q and grad_Q L = G^T K, G = grad_W L; logistic loss. K (runs, d, m), Q (runs, d_z, m). A zero
-    gradient makes no step. Raises ValueError where K and Q do not fit the tokens or each other.
+    Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
+    each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss.
+    K (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step. Raises ValueError
+    where K and Q do not fit the tokens or each other.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -21,10 +23,8 @@ def train(tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, reco
                 f"{name} has shape {value.shape}; it needs {(runs, width, K.shape[-1])}"
             )
     K, Q, kept, wanted = K.copy(), Q.copy(), [], set(map(int, record))
-    scores, (Xt, zt) = (
-        attention.scores(tokens, tokens.u),
-        (np.swapaxes(a, -1, -2) for a in (tokens.X, tokens.z)),
-    )
+    scores = attention.scores(tokens, tokens.u)
+    Xt, zt = np.swapaxes(tokens.X, -1, -2), np.swapaxes(tokens.z, -1, -2)
     for t in range(max(wanted) + 1):
         if t in wanted:
             kept.append(K @ np.swapaxes(Q, 1, 2))

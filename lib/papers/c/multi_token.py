@@ -1,5 +1,6 @@
-"""Attention that selects several tokens at once: a head whose best mixture of tokens is no single
-token (2308.16898).
+"""Attention that selects several tokens at once (2308.16898).
+
+The head's best mixture of tokens is no single token.
 
 Head h(x) = sum_j max(x_j, 0). It is linear around a mixture x, with u = 1[x > 0], so that loss and
 gradient are those of `lib.attention.slopes` with one head per sample.
@@ -12,9 +13,10 @@ from lib.attention.token_sets import TokenSet
 from lib.svm import frobenius
 
 
-def train(tokens: TokenSet, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """W (runs, d, d_z) after normalised gradient descent from zero with the ReLU head, and its
-    softmax weights.
+def train_relu_head(
+    tokens: TokenSet, step_size: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)), logistic loss; tokens.u is not used.
     """

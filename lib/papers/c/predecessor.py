@@ -46,7 +46,7 @@ def keys_against_weights(
     d = tokens.shape[-1]
     K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     paths = {
-        "K, Q": key_query.train(tokens, K / d**0.5, Q / d**0.5, step_size, record),
+        "K, Q": key_query.train_key_query(tokens, K / d**0.5, Q / d**0.5, step_size, record),
         "W": train(
             tokens, MirrorRule(2, step_size), max(record), W_0 / d**0.5, record=np.asarray(record)
         ).W,
@@ -96,7 +96,7 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
     run whose selection no W can make, or in which every sample selects every token.
     """
     tokens = unit_tokens(seeds, n, T, d)
-    W, weights = multi_token.train(tokens, step_size, steps)
+    W, weights = multi_token.train_relu_head(tokens, step_size, steps)
     chosen, found = weights > SELECTED, np.full(len(W), np.nan)
     for run in range(len(W)):
         try:

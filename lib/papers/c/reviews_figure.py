@@ -114,9 +114,11 @@ def attention_figure(curves: Curves) -> Figure:
                     mfc=face,
                     label=f"{rule}, {when}" if not layer else None,
                 )
-    grid[0].set(title="Share of the tokens that the first token uses", ylim=(0, 1), xlabel="Layer")
+    grid[0].set(
+        title="Share of the tokens that the first token uses", ylim=(0, 1.08), xlabel="Layer"
+    )
     grid[0].set_xticks(range(layers), range(1, layers + 1))
-    grid[0].legend(fontsize=6, ncols=3)
+    grid[0].legend(fontsize=6, ncols=3, loc="lower left")
     first = {rule: curves.runs(rule)[0] for rule in rules}
     words = next((r.end["words"] for r in first.values() if "words" in r.end), None)
     maps = {rule: run.end["last.maps"][:, -1] for rule, run in first.items()}  # (2, tokens)

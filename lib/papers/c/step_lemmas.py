@@ -137,29 +137,25 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
     @property
-    def growth(self) -> np.ndarray:
-        """||W+||^{p-1} - ||W||^{p-1}, (runs, pairs)."""
-        return norm(self.later, self.p) ** (self.p - 1) - norm(self.W, self.p) ** (self.p - 1)
-
-    @property
-    def work(self) -> np.ndarray:
-        """eta <-grad L, W> / ||W||, (runs, pairs)."""
-        return -self.eta * (self.gradient * self.W).sum(-1) / norm(self.W, self.p)
+    def sides(self) -> tuple:
+        """(W, W+, grad L, eta, p), what an inequality about one step takes."""
+        return self.W, self.later, self.gradient, self.eta, self.p
 
 
 def lemma4(steps: Steps) -> Claim:
     """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
-    p, most = steps.p, steps.eta * norm(steps.gradient, dual_exponent(steps.p))
-    text = f"p = {p:g}: largest growth of ||W||^(p-1) over eta ||grad L||_qq"
-    largest = (steps.growth / most).max()
-    return at_most(f"lemma4.{p:g}", text, "paper C, Lemma 4", largest, 1 + 1e-9)
+    growth, most = inequalities.lemma4(*steps.sides)
+    text = f"p = {steps.p:g}: largest growth of ||W||^(p-1) over eta ||grad L||_qq"
+    largest = (growth / most).max()
+    return at_most(f"lemma4.{steps.p:g}", text, "paper C, Lemma 4", largest, 1 + 1e-9)
 
 
 def lemma22(steps: Steps) -> Claim:
     """||W+||^{p-1} >= ||W||^{p-1} + eta <-grad L, W> / ||W||: smallest slack over the last term."""
+    work, growth = inequalities.lemma22(*steps.sides)
     text = f"p = {steps.p:g}: smallest slack over eta |<grad L, W>| / ||W||"
     small = 1e-13 * norm(steps.W, steps.p) ** (steps.p - 1)
-    slack = ((steps.growth - steps.work) / (np.abs(steps.work) + small)).min()
+    slack = ((growth - work) / (np.abs(work) + small)).min()
     return at_least(f"lemma22.{steps.p:g}", text, "paper C, Lemma 22", slack, -1e-6)
 
 
