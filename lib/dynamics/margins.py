@@ -84,10 +84,30 @@ def outside_support(
     The start and the transients leave it there, and once those are over it no longer changes.
     support (runs, n, T-1).
     """
+    return np.linalg.norm(W - span_part(tokens, selected, support, W), axis=(1, 2))
+
+
+def residual(
+    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray, V: np.ndarray
+) -> np.ndarray:
+    """Norm of W's part in the span of the A_m on the support, across V, (runs,).
+
+    It tends to C = ||rho_perp|| whatever W_0 was and whatever lies off the span. V (runs, r, q) is
+    in the span, as W_mm is; support (runs, n, T-1).
+    """
+    unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
+    across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
+    return np.linalg.norm(span_part(tokens, selected, support, across), axis=(1, 2))
+
+
+def span_part(
+    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
+) -> np.ndarray:
+    """The part of W in the span of the A_m on the support (runs, n, T-1), (runs, r, q)."""
     delta = coordinates.differences(tokens, selected)
     K = coordinates.gram(delta, tokens.z)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
-    left = np.empty(len(W))
+    inside = np.empty(W.shape)
     for run, on in enumerate(support):
         flat = on.ravel()
         weights = np.zeros(flat.size)
@@ -95,8 +115,8 @@ def outside_support(
             K[run][np.ix_(flat, flat)], margins[run].ravel()[flat], rcond=1e-12
         )[0]
         pulled = np.einsum("nt,ntd->nd", weights.reshape(on.shape), delta[run])
-        left[run] = np.linalg.norm(W[run] - pulled.T @ tokens.z[run])
-    return left
+        inside[run] = pulled.T @ tokens.z[run]
+    return inside
 
 
 def _finite(history, k):

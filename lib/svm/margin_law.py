@@ -76,12 +76,15 @@ class MarginLaw:
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """The longest step at which NGD's offsets settle, (runs,).
+        """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
 
         2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
-        an eigenvalue below -1. Infinite where there is nothing to settle. Polyak's step tends to
-        ||W_mm||/2, so that its offsets settle where fastest < 4.
+        an eigenvalue below -1. With momentum a large cycle can live below it as well. Infinite
+        where there is nothing to settle. Polyak's step tends to ||W_mm||/2, so that its offsets
+        settle where fastest < 4. ValueError for a momentum outside [0, 1).
         """
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
             return 2 * (1 + momentum) * self.norm / self.fastest
 
@@ -102,9 +105,10 @@ def margin_law(
     (the solution is not of these tokens, this selection or this norm), "independent support"
     (repeated tokens, or more tight constraints than dimensions: the duals are not unique),
     "positive duals" (a tight constraint without a dual), "score gaps" (a token on the support
-    scores at least what the selected one does).
+    scores at least what the selected one does). ValueError as well for shapes that do not fit and
+    for a selection that names no token.
     """
-    selected = tokens.opt if selected is None else np.asarray(selected)
+    selected = tokens.opt if selected is None else _selection(tokens, selected)
     delta = coordinates.differences(tokens, selected)
     if solution.duals.shape != delta.shape[:3]:
         raise ValueError(
@@ -120,6 +124,19 @@ def margin_law(
         beta, margins = solution.duals[run].ravel(), solution.margins[run].ravel()
         _check(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
     return from_duals(K, solution.duals, solution.margins, slopes)
+
+
+def _selection(tokens, selected):
+    """`selected` as indices of tokens, (runs, n); ValueError where it is not."""
+    selected, T = np.asarray(selected), tokens.X.shape[2]
+    if selected.shape != tokens.opt.shape:
+        raise ValueError(f"selected has shape {selected.shape}; it needs {tokens.opt.shape}")
+    if selected.dtype.kind not in "iu" or not ((selected >= 0) & (selected < T)).all():
+        raise ValueError(
+            f"selected holds {selected.dtype} from {selected.min()} to {selected.max()}; it needs "
+            f"integers from 0 to {T - 1}, one token per sample"
+        )
+    return selected
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
@@ -206,7 +223,9 @@ def _check_independent(run, K, tight, width):
     a, b = np.unravel_index(apart.argmax(), apart.shape)
     if apart[a, b] > 1 - 1e-9:
         twins = f"{_pair(tight[a], width)} and {_pair(tight[b], width)}"
-        said = f"{twins} are one constraint (repeated tokens)"
+        alike = tight[a] // width == tight[b] // width  # of one sample?
+        why = "repeated tokens" if alike else "two samples make the same demand"
+        said = f"{twins} are one constraint ({why})"
     else:
         said = f"{len(tight)} tight constraints lie in fewer dimensions"
     said += f", so that the duals are not unique: smallest eigenvalue of their cosines {least:.1e}"

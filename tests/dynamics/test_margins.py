@@ -99,6 +99,21 @@ def test_outside_the_support_is_what_no_combination_reaches(trained):
         np.testing.assert_allclose(left[run], np.linalg.norm(W[run].ravel() - fit))
 
 
+def test_residual_is_what_is_left_in_the_span_across_the_solution(trained):
+    data, _ = trained
+    draw = np.random.default_rng(2)
+    support = draw.random((6, 6, 7)) < 0.4
+    delta = coordinates.differences(data, data.opt)
+    pulled = lambda w: np.einsum("rnt,rntd,rne->rde", np.where(support, w, 0.0), delta, data.z)
+    V, rho = (pulled(draw.standard_normal(support.shape)) for _ in range(2))
+    rho -= np.einsum("rij,rij->r", rho, V)[:, None, None] * V / np.sum(V**2, (1, 2), keepdims=True)
+    W = draw.standard_normal(V.shape)
+    omega = W - margins.span_part(data, data.opt, support, W)
+    assert (np.linalg.norm(omega, axis=(1, 2)) > 0.1).all()
+    found = margins.residual(data, data.opt, support, 1e5 * V + rho + 7.0 * omega, V)
+    np.testing.assert_allclose(found, np.linalg.norm(rho, axis=(1, 2)), rtol=1e-7)
+
+
 def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
     problem = coordinates.minimal(tokens.unit_tokens(2, n=3, T=3, d=5))
     history = dynamics.train(problem, dynamics.ngd(0.2), 1_000_000, [1_000_000])

@@ -11,6 +11,7 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.papers.beyond import margin_law_claims as law_claims
 from lib.papers.beyond import margin_law_networks as networks
+from lib.papers.beyond import margin_law_premises as premises
 from lib.papers.beyond import margin_law_runs as runs
 from lib.papers.beyond import margin_law_steps as law_steps
 from lib.papers.beyond import margin_law_worlds as worlds
@@ -48,6 +49,15 @@ def test_every_world_is_caught_and_every_claim_catches_one(compared):
     assert catching == {claim.id for claim in law_claims.all_claims(compared)}
 
 
+def test_constant_is_measured_without_what_lies_outside(compared):
+    assert [one.duals_alone for one in compared] == [False] * 6 + [True] * 2
+    one = max(compared, key=lambda one: one.measured.outside / one.law.constant[0])
+    assert one.measured.outside > one.law.constant[0]
+    assert law_claims.residual([worlds.nothing_outside(one)]).holds
+    bigger = replace(one, law=replace(one.law, constant=one.law.constant * (1 + 2e-6)))
+    assert not law_claims.residual([bigger]).holds
+
+
 @pytest.mark.parametrize("by", [0.01, -0.01])
 def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared, by):
     for one in compared:
@@ -80,8 +90,55 @@ PAIRS = tokens.gaussian_tokens(0, n=4, T=2, d=40)
 def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise, said):
     (one,) = runs.compare(runs.LawSetting("one run", data, rule), steps)
     assert one.law is None
-    assert f"premise {premise!r} fails" in one.refusal
+    assert f"premise {premise!r} fails" in one.refusal and one.premise == premise
+    assert np.isfinite(one.amount)
     assert re.search(said, one.refusal), one.refusal
+
+
+def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
+    """By hand: sigma_t < 2/M^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for Polyak."""
+    for one in compared:
+        delta = coordinates.differences(one.tokens, one.selected)
+        sizes = np.linalg.norm(delta, axis=-1) * np.linalg.norm(one.tokens.z, axis=-1)[..., None]
+        square, V = sizes[one.law.support].max() ** 2, np.linalg.norm(one.solution.W)
+        rule = one.setting.rule
+        sigma = V**2 / 2 if one.setting.name == "polyak" else rule.step_size * V
+        assert one.proved == (sigma < 2 / square and rule.momentum == 0)
+    one = compared[0]
+    short = replace(one.setting, rule=dynamics.ngd(0.01))
+    assert not one.proved and replace(one, setting=short).proved
+    of = one.tokens, one.selected, one.law
+    assert premises.step_in_proof(*of, dynamics.gd(9.0)) == 0
+    assert premises.step_in_proof(*of, dynamics.polyak()) == np.inf  # not the opt tokens
+
+
+LONGEST = margin_law.margin_law(UNIT, svm.token_svm(UNIT)).longest_step()[0]
+
+
+def test_a_step_at_the_edge_needs_a_longer_run():
+    """Below the threshold by 1e-4 the fastest mode has died to 0.9998^steps only."""
+    near = runs.LawSetting("near", UNIT, dynamics.ngd(0.9999 * LONGEST))
+    (one,) = runs.compare(near, 30_000)
+    assert "premise 'long enough' fails" in one.refusal and "decayed to 2.5e-03" in one.refusal
+    (one,) = runs.compare(runs.LawSetting("", UNIT, dynamics.ngd(0.99 * LONGEST)), 30_000)
+    assert not one.refusal and np.abs(law_claims.offset_errors(one)).max() < law_claims.OFFSET
+
+
+def test_a_cycle_below_the_threshold_is_not_at_rest():
+    data = tokens.unit_tokens(3, n=6, T=8, d=10)
+    longest = margin_law.margin_law(data, svm.token_svm(data)).longest_step(0.9)[0]
+    for multiple, refused in ((0.8, True), (0.3, False)):
+        rule = dynamics.ngd(multiple * longest, momentum=0.9)
+        (one,) = runs.compare(runs.LawSetting("momentum", data, rule), 20_000)
+        assert ("premise 'offsets at rest' fails" in one.refusal) == refused, one.refusal
+
+
+def test_the_last_record_but_one_weighs_in_no_fit(compared):
+    one = compared[0]
+    assert STEPS - 1 in runs.late_records(STEPS)
+    assert STEPS - 1 not in one.measured.iterations and one.measured.iterations[-1] == STEPS
+    k = len(one.measured.iterations)
+    assert {len(one.measured.error), len(one.measured.norm), len(one.measured.level)} == {k}
 
 
 def test_refusals_name_the_run_of_their_setting():
@@ -156,6 +213,9 @@ def test_threshold_lies_between_two_steps(momentum):
     data = tokens.unit_tokens([1, 3], n=6, T=8, d=10)
     found = [law_steps.cycles(data, [0.96, 0.98, 1.02, 1.04], momentum, 10_000)]
     assert all(claim.holds for claim in law_steps.threshold(found, 0.98, 1.02))
+    assert law_steps.short_step(found, 0.96).holds
+    loud = law_steps.short_step(found, 1.04)
+    assert not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
     short, long = law_steps.threshold(found, 1.02, 0.98)  # as if the threshold were 4 % off
     assert not short.holds and not long.holds
 

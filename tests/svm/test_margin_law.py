@@ -182,6 +182,27 @@ def test_wrong_shapes_are_named():
         margin_slopes.saturated_slopes(data, loss="hinge")
 
 
+def test_wrong_selections_and_momenta_are_named():
+    data, solution, law, _ = solved(1)
+    for selected in (data.opt[:, :2], data.opt[0]):
+        with pytest.raises(ValueError, match=r"selected has shape .*needs \(1, 3\)"):
+            margin_law.margin_law(data, solution, selected)
+    for selected in (data.opt + 4, data.opt - 4, data.opt + 0.5):
+        with pytest.raises(ValueError, match="it needs integers from 0 to 3"):
+            margin_law.margin_law(data, solution, selected)
+    for momentum in (1.5, 1.0, -0.1, np.nan):
+        with pytest.raises(ValueError, match="it needs 0 <= momentum < 1"):
+            law.longest_step(momentum)
+
+
+def test_two_samples_of_one_demand_are_no_repeated_tokens():
+    X = [[[0.0, 0.0], [-1.0, 0.0]]] * 2
+    data = attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0])
+    with pytest.raises(margin_slopes.PremiseFails, match="two samples make the same") as refused:
+        margin_law.margin_law(data, svm.token_svm(data))
+    assert "repeated" not in str(refused.value)
+
+
 def test_direction_error_is_a_chord_and_adds_what_lies_outside():
     law = margin_law.margin_law(two_axes(), svm.token_svm(two_axes()))
     law = replace(law, constant=np.array([3.0]))

@@ -14,6 +14,7 @@ from lib.papers.beyond.margin_law_runs import Comparison
 
 # Set before the runs that they judge; SETTLED = 1e-7 of wrong offsets may be left, times their size
 CONSTANT = 1e-6  # relative error of the predicted direction error
+RESIDUAL = 1e-6  # relative error of C, measured without what lies outside the span
 OFFSET = 1e-6  # largest error of an offset
 EXPONENT = 1e-3
 SPEED = 1e-5  # relative error of the slope of 1/error in t
@@ -26,7 +27,17 @@ OURS = "ours, beyond paper A's Theorem 1"
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Every claim below on the runs whose premises hold; `comparisons` must hold at least one."""
-    checks = constant, exponent, lower_bound, offsets, duals, norm, difference, certificate
+    checks = (
+        constant,
+        residual,
+        exponent,
+        lower_bound,
+        offsets,
+        duals,
+        norm,
+        difference,
+        certificate,
+    )
     return [check(comparisons) for check in checks]
 
 
@@ -37,10 +48,21 @@ def _largest(values):
 
 
 def constant(comparisons: Sequence[Comparison]) -> Claim:
-    """Direction error at the last record over 2 sin(arcsin(C/||W_t||)/2), C = ||rho_perp||."""
+    """Direction error at the last record over its prediction, about hypot(C, omega)/||W_t||.
+
+    C = ||rho_perp|| is from the SVM's duals; omega, `Measured.outside`, is zero where
+    `Comparison.duals_alone`, and read off the same run at a tenth of its length elsewhere.
+    """
     worst = _largest(c.measured.error[-1] / c.predicted - 1 for c in comparisons)
     statement = "direction error over its prediction, less 1: worst of all runs"
     return close("law.constant", statement, OURS, worst, 0.0, CONSTANT)
+
+
+def residual(comparisons: Sequence[Comparison]) -> Claim:
+    """Norm of W_T's part in the span of the support, across W_mm, over C: no omega is asked."""
+    worst = _largest(c.measured.residual / c.law.constant[0] - 1 for c in comparisons)
+    statement = "residual across W_mm in the support's span, over C, less 1: worst of all runs"
+    return close("law.residual", statement, OURS, worst, 0.0, RESIDUAL)
 
 
 def exponent(comparisons: Sequence[Comparison]) -> Claim:

@@ -68,7 +68,10 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[Comparison]) -> Figure:
-    """Measured ||W_t|| x error over the prediction from the duals, and each run's distance."""
+    """Measured ||W_t|| x error over its prediction, and each run's distance.
+
+    Filled marks: runs whose prediction is C from the duals alone.
+    """
     figure, (line, off) = plots.panels(1, 2, height=3.1)
     groups = _by_setting(comparisons)
     for row, ((name, group), marker) in enumerate(zip(groups.items(), MARKERS)):
@@ -77,12 +80,17 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
         measured = np.array([c.measured.error[-1] for c in group])
         style = dict(marker=marker, linestyle="", ms=4.5, mfc="none", mew=0.9)
         style["color"] = _of_rule(group)
-        line.plot(size * predicted, size * measured, label=name, **style)
+        line.plot([], [], label=name, **style)
         distance = np.abs(measured / predicted - 1).clip(1e-16)
-        off.plot(distance, row + np.linspace(-0.28, 0.28, len(group)), **style)
+        height = row + np.linspace(-0.28, 0.28, len(group))
+        alone = np.array([c.duals_alone for c in group])
+        for of in (alone, ~alone):
+            style["mfc"] = style["color"] if of is alone else "none"
+            line.plot(size[of] * predicted[of], size[of] * measured[of], **style)
+            off.plot(distance[of], height[of], **style)
     ends = np.array(line.get_xlim()) * (0.8, 1.25)
     line.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    line.set(xscale="log", yscale="log", xlabel="predicted from the SVM's duals")
+    line.set(xscale="log", yscale="log", xlabel=r"predicted, $\sqrt{C^2+\|\omega_\infty\|^2}$")
     line.set(title=r"$\|W_t\|\times$ direction error, measured")
     line.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
     off.set(

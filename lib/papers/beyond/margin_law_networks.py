@@ -22,7 +22,7 @@ from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from lib.networks import VisionTransformer
-from lib.papers.beyond.margin_law_runs import SATURATED
+from lib.papers.beyond.margin_law_premises import SATURATED
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import joint_slopes, saturated_slopes
 from lib.svm.max_margin import Infeasible, head_svm, token_svm

@@ -14,12 +14,16 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
+from lib.papers.beyond.margin_law_premises import (
+    PROVED,
+    check_rest,
+    check_selection,
+    check_settled,
+    step_in_proof,
+)
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
-
-SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
-SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,12 @@ class LawSetting:
 class Measured:
     """What one run measured at its late records (k,), the last decade of its iterations.
 
+    Of the last iteration but one only `moved` is kept: how much an offset moved in the last step.
+
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
     W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
-    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm).
+    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm);
+    residual: norm of W_T's part in that span across W_mm, T the last iteration.
     difference_error and difference_gap: direction error of W_T - W_{T/2}, T the last iteration,
     and its `duality_gap` with the duals read off the margins.
     """
@@ -49,25 +56,43 @@ class Measured:
     norm: np.ndarray
     level: np.ndarray
     margins: np.ndarray
+    moved: float
     step_length: float
     outside: float
+    residual: float
     difference_error: float
     difference_gap: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured; both None where `refusal` says which premise fails."""
+    """One run: its law and what it measured; both None where `refusal` says which premise fails.
+
+    premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask.
+    """
 
     setting: LawSetting
     run: int
     refusal: str = ""
+    premise: str = ""
+    amount: float = np.nan
     tokens: TokenSet | None = None
     selected: np.ndarray | None = None
     solution: MaxMargin | None = None
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
     measured: Measured | None = None
+
+    @property
+    def duals_alone(self) -> bool:
+        """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
+        return self.setting.start is None and bool(self.law.support.all())
+
+    @property
+    def proved(self) -> bool:
+        """Whether the step is as short as the proof needs it; runs are admitted beyond that."""
+        of = self.tokens, self.selected, self.law, self.setting.rule
+        return step_in_proof(*of) < PROVED
 
     @property
     def predicted(self) -> float:
@@ -77,9 +102,9 @@ class Comparison:
 
 
 def late_records(steps: int) -> np.ndarray:
-    """Iteration 0, eleven iterations evenly spaced in log t over the last decade, and steps / 2."""
+    """Iteration 0, eleven evenly spaced in log t over the last decade, steps / 2 and steps - 1."""
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
-    return np.unique(np.concatenate([[0, steps // 2], late]))
+    return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
@@ -97,9 +122,11 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
             found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
         except PremiseFails as refused:  # told of one run by itself, it does not know which
             said = str(PremiseFails(refused.premise, run, refused.amount, refused.said))
-            found.append(Comparison(setting=setting, run=run, refusal=said))
+            of = dict(refusal=said, premise=refused.premise, amount=refused.amount)
+            found.append(Comparison(setting=setting, run=run, **of))
         except (Infeasible, RuntimeError) as refused:  # no W_mm, or none within accuracy
-            found.append(Comparison(setting=setting, run=run, refusal=f"run {run}: {refused}"))
+            of = dict(refusal=f"run {run}: {refused}", premise="solution")
+            found.append(Comparison(setting=setting, run=run, **of))
     return found
 
 
@@ -115,13 +142,14 @@ class _Selected:
 
 def _compare(setting, tokens, history, start, selected, margins, run):
     part, chosen = tokens.run(run), selected[run : run + 1]
-    _check_selection(run, margins[run, -1])
+    check_selection(run, margins[run, -1])
     solution = token_svm(part, chosen)
     slopes = saturated_slopes(part, chosen, setting.loss)
     law = margin_law(part, solution, chosen, log_slopes=slopes)
     of = _Selected(part, chosen, solution, slopes)
-    measured = _measure(of, history, run, margins[run, -1], float(start.outside[run]))
-    _check_settled(run, law, measured, setting.rule.momentum)
+    measured = _measure(of, history, run, margins[run, -2:], float(start.outside[run]))
+    check_settled(run, law, measured, setting.rule.momentum)
+    check_rest(run, measured)
     return Comparison(
         setting=setting,
         run=run,
@@ -135,24 +163,33 @@ def _compare(setting, tokens, history, start, selected, margins, run):
 
 
 def _measure(of, history, run, margins, off_span):
-    """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    """`Measured` of one run from its margins (2, n, T-1) at the last two records.
+
+    off_span: the norm of W_0's part outside minimal coordinates.
+    """
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = of.solution.W, of.solution.support
-    late = slice(1, None)
+    late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
     along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
     early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
     left = measure.outside_support(of.tokens, of.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = measure.recovered_duals(margins, of.log_slopes[0])[None]
+    duals = measure.recovered_duals(margins[-1], of.log_slopes[0])[None]
+    offsets = margins[:, support[0]]
+    offsets = offsets - offsets.mean(1, keepdims=True)
     return Measured(
         iterations=history.iterations[late],
-        error=np.array([measure.direction_error(w, V, off_span)[0] for w in W[late]]),
+        error=np.array(
+            [measure.direction_error(w, V, off_span)[0] for w in map(W.__getitem__, late)]
+        ),
         norm=history.norm[run, late],
         level=along[late] / of.solution.norm[0],
-        margins=margins,
+        margins=margins[-1],
+        moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
+        residual=measure.residual(of.tokens, of.selected, support, W[-1], V)[0],
         difference_error=float(measure.direction_error(step, V)[0]),
         difference_gap=duality_gap(of.tokens, of.selected, step, duals)[0],
     )
@@ -170,38 +207,6 @@ def duality_gap(tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
     bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
     return 1 - bound * least / np.linalg.norm(W, axis=(1, 2))
-
-
-def _check_selection(run, margins):
-    least = margins.min()
-    if least < SATURATED:
-        sample, pair = np.unravel_index(margins.argmin(), margins.shape)
-        said = (
-            f"the smallest margin is {least:.2g} (sample {sample}, pair {pair}), it needs "
-            f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
-        )
-        raise PremiseFails("selection made", run, least, said)
-
-
-def _check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
-    longest = law.longest_step(momentum)[0]
-    if measured.step_length >= longest:
-        said = (
-            f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
-            f"than {longest:.3g}"
-        )
-        raise PremiseFails("short steps", run, measured.step_length / longest, said)
-    level = measured.level[-1:]
-    # What transients leave outside the span is read at the first late record: over by then?
-    left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
-    if left > SETTLED:
-        more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
-        said = (
-            f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
-            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
-        )
-        raise PremiseFails("long enough", run, left, said)
 
 
 def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
