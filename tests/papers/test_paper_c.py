@@ -1,5 +1,7 @@
 """Every claim of paper C holds on a problem that satisfies it and fails on one that does not."""
 
+import importlib
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -252,3 +254,10 @@ def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
     lacking = {name for name, of in STATEMENTS.items() if not of.why} - named
     assert lacking == {"Theorem, path", "Theorem, joint"}
     assert all(row.fails_if or row.remark for row in rows)
+
+
+@pytest.mark.parametrize("paper", "abc")
+def test_every_section_of_a_ledger_has_the_true_world_by_default(paper):
+    module = importlib.import_module(f"lib.papers.{paper}.ledger_rows")
+    for section in module.SECTIONS.values():
+        assert inspect.signature(section).parameters["world"].default == World()

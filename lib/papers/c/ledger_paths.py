@@ -18,8 +18,10 @@ FINITE = (
     " 0.082 (p = 3, where its smallest weight of a selected token is still 0.7)"
 )
 
+TRUE = World()
 
-def plain_rate_rows(sizes: Sizes, world: World) -> list[Claim]:
+
+def plain_rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """The composed rate D(k): plain steps, where ||W|| grows like log k, from the same cone."""
     found, t0 = [], sizes.rate_steps // 10
     for p in (1.75, 2, 3):
@@ -44,7 +46,7 @@ def plain_rate_rows(sizes: Sizes, world: World) -> list[Claim]:
     return found
 
 
-def path_rows(sizes: Sizes, world: World) -> list[Claim]:
+def path_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
     few, found = data(sizes.path_seeds, sizes.n, sizes.T, sizes.d), []
     multiples, where, turned = (
