@@ -1,6 +1,10 @@
 """Training by rules that are not rotation equivariant, in the given coordinates.
 
-In: a token set as rows (margins are linear in W), rules, times to record. Out: raw records, which
-`mirror` turns into a history. Softmax, loss and status codes are those of `compiled`. Open `rows`
-first; `kernel` is its compiled loop.
+In: a token set, rules, times to record. Out: paths of W. There are two compiled loops, since they
+round differently: `kernel`, of l_p mirror descent, sees a token set as rows (margins are linear in
+W; `rows` calls it, and `mirror` turns its raw records into a history); `loop` sees the gradient as
+a graded sum over samples, for steepest descent in any norm, Muon, Adam and its kin, Shampoo and
+SOAP. Softmax, loss and status codes of both are those of `compiled`. Open `optimisers` first, for
+what each rule does; `training` runs them; `gradients`, `entrywise`, `graded_svd`, `spectral`,
+`scaled` and `matrix_moments` are the loop's parts.
 """

@@ -1,0 +1,145 @@
+"""The gradient of one run as a graded sum, -grad L = sum_i e^{s_i} b_i z_i^T, compiled.
+
+b_i (d,) has largest entry 1, and s_i is the log of what was taken out: no sample's part underflows
+beside another's. Margins are those of the opt token, <x_{i,opt} - x_{i,t}, W z_i>.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+_REORDER = {"reassoc", "contract", "nsz"}
+
+
+class Problem(NamedTuple):
+    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n) of the head, opt first.
+
+    logistic: the loss, else exponential.
+    """
+
+    delta: np.ndarray
+    z: np.ndarray
+    scores: np.ndarray
+    logistic: bool
+
+
+class Graded(NamedTuple):
+    """b (n, d) and logs (n,): the sum of e^{logs_i} b_i z_i^T; -inf for a part that is zero."""
+
+    b: np.ndarray
+    logs: np.ndarray
+
+
+@numba.njit
+def empty(n, d):
+    """A Graded of zeros."""
+    return Graded(np.zeros((n, d)), np.full(n, -math.inf))
+
+
+@numba.njit(fastmath=_REORDER)
+def margins(problem, W, image, out):
+    """out[t, i] = <delta_{i,t}, W z_i>; W (d, d_z), image (d,) work space, out (T-1, lanes)."""
+    delta, z = problem.delta, problem.z
+    n, S, d = delta.shape
+    for i in range(n):
+        for j in range(d):
+            total = 0.0
+            for k in range(z.shape[1]):
+                total += W[j, k] * z[i, k]
+            image[j] = total
+        for t in range(S):
+            total = 0.0
+            for j in range(d):
+                total += delta[i, t, j] * image[j]
+            out[t, i] = total
+
+
+@numba.njit(fastmath=_REORDER)
+def pulls(problem, c, scales, out):
+    """out = the graded gradient of the mean over the samples, from c (T-1, lanes), scales (lanes).
+
+    c as `compiled.softmax.slopes` leaves it when each sample has a scale of its own.
+    """
+    delta = problem.delta
+    n, S, d = delta.shape
+    for i in range(n):
+        b = out.b[i]
+        b[:] = 0.0
+        for t in range(S):
+            for j in range(d):
+                b[j] += c[t, i] * delta[i, t, j]
+        out.logs[i] = scales[i] - math.log(n)
+    unit(out)
+
+
+@numba.njit
+def unit(graded):
+    """Move each b_i's largest entry into its log."""
+    for i in range(len(graded.b)):
+        b, largest = graded.b[i], 0.0
+        for j in range(b.size):
+            largest = max(largest, abs(b[j]))
+        if largest == 0.0 or graded.logs[i] == -math.inf:
+            b[:] = 0.0
+            graded.logs[i] = -math.inf
+        else:
+            graded.logs[i] += math.log(largest)
+            for j in range(b.size):
+                b[j] /= largest
+
+
+@numba.njit
+def keep(graded, chosen, size):
+    """Leave the `size` samples of `chosen`, and make the mean one over them."""
+    n = graded.logs.size
+    more = math.log(n / size)
+    for i in range(n):
+        inside = False
+        for k in range(size):
+            inside = inside or chosen[k] == i
+        graded.logs[i] = graded.logs[i] + more if inside else -math.inf
+
+
+@numba.njit
+def mix(into, a, graded, b):
+    """into = a into + b graded, part by part; a, b >= 0."""
+    log_a = math.log(a) if a > 0.0 else -math.inf
+    log_b = math.log(b) if b > 0.0 else -math.inf
+    for i in range(into.logs.size):
+        old = into.logs[i] + log_a if into.logs[i] > -math.inf else -math.inf
+        new = graded.logs[i] + log_b if graded.logs[i] > -math.inf else -math.inf
+        top = max(old, new)
+        into.logs[i] = top
+        if top > -math.inf:
+            old, new = math.exp(old - top), math.exp(new - top)
+            for j in range(into.b.shape[1]):
+                into.b[i, j] = old * into.b[i, j] + new * graded.b[i, j]
+    unit(into)
+
+
+@numba.njit
+def top(graded):
+    """The largest of the logs."""
+    found = -math.inf
+    for i in range(graded.logs.size):
+        found = max(found, graded.logs[i])
+    return found
+
+
+@numba.njit(fastmath=_REORDER)
+def dense(graded, z, out):
+    """out = the sum (d, d_z) without e^top; returns top, the largest log; -inf for zero."""
+    out[:] = 0.0
+    largest = top(graded)
+    if largest == -math.inf:
+        return largest
+    for i in range(graded.logs.size):
+        factor = math.exp(graded.logs[i] - largest)
+        if factor > 0.0:
+            for j in range(out.shape[0]):
+                b = factor * graded.b[i, j]
+                for k in range(out.shape[1]):
+                    out[j, k] += b * z[i, k]
+    return largest

@@ -1,0 +1,163 @@
+"""The compiled loop of all optimisers of `optimisers`, on problems of `gradients`."""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from lib.ambient import entrywise, graded_svd, gradients, matrix_moments, scaled, spectral
+from lib.ambient import optimisers as o
+from lib.compiled import softmax
+from lib.compiled.cache import stamp
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+
+SOURCES = stamp(__file__)
+
+
+class State(NamedTuple):
+    """What an optimiser keeps, and its work space, of one run.
+
+    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,);
+    momentum a graded sum; work (2, d d_z).
+    """
+
+    G: np.ndarray
+    D: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    logs: np.ndarray
+    work: np.ndarray
+    graded: gradients.Graded
+    momentum: gradients.Graded
+    looked: gradients.Graded
+    space: graded_svd.Space
+    sides: matrix_moments.Sides
+
+
+@numba.njit
+def _state(n, d, d_z):
+    return State(
+        G=np.zeros((d, d_z)),
+        D=np.zeros((d, d_z)),
+        first=np.zeros(d * d_z),
+        second=np.zeros(d * d_z),
+        logs=np.full(2, -math.inf),
+        work=np.zeros((2, d * d_z)),
+        graded=gradients.empty(n, d),
+        momentum=gradients.empty(n, d),
+        looked=gradients.empty(n, d),
+        space=graded_svd.space(n, d, d_z),
+        sides=matrix_moments.sides(d, d_z),
+    )
+
+
+@numba.njit
+def _spectral(rule, z, s):
+    """Polar factor, leading pair or Newton-Schulz, of the gradient or of its momentum."""
+    beta, seen = rule[o.MOMENTUM], s.graded
+    if beta > 0.0:
+        gradients.mix(s.momentum, beta, s.graded, 1.0 - beta)
+        seen = s.momentum
+        if rule[o.NESTEROV] != 0.0:
+            entrywise.copy(s.momentum.b.ravel(), s.looked.b.ravel())
+            entrywise.copy(s.momentum.logs, s.looked.logs)
+            gradients.mix(s.looked, beta, s.graded, 1.0 - beta)
+            seen = s.looked
+    return spectral.direction(seen, z, rule, s.space, s.D)
+
+
+@numba.njit
+def _direction(rule, t, z, s):
+    """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    kind, normalised = int(rule[o.KIND]), rule[o.NORMALISED] != 0.0
+    if kind == o.SPECTRAL:
+        value = _spectral(rule, z, s)
+        return 0.0 if normalised and value > -math.inf else value
+    top = gradients.dense(s.graded, z, s.G)
+    G, D = s.G.ravel(), s.D.ravel()
+    if kind == o.ENTRYWISE:
+        value = entrywise.steepest(G, top, rule[o.P], s.work, D)
+        return 0.0 if normalised and value > -math.inf else value
+    if kind == o.ADAPTIVE:
+        return entrywise.adaptive(rule, t, G, top, s, D)
+    if kind == o.SIGN:
+        value, s.logs[0] = entrywise.sign_momentum(rule, G, top, s.first, s.logs[0], D)
+        return value
+    if kind == o.SHAMPOO:
+        return matrix_moments.shampoo(rule, s.G, top, s.sides, s.D)
+    return matrix_moments.soap(rule, t, s.G, top, s.sides, s.D)
+
+
+@numba.njit
+def _batch(rule, t, order, graded):
+    """Leave the samples of step t's batch; order (epochs, n), repeated when it ends."""
+    size = int(rule[o.BATCH])
+    epochs, n = order.shape
+    if size > 0:
+        per_epoch = n // size
+        first = (t % per_epoch) * size
+        gradients.keep(graded, order[(t // per_epoch) % epochs, first : first + size], size)
+
+
+class Records(NamedTuple):
+    """What training fills, at each of the k times: path (jobs, k, d, d_z); logs (jobs, k, 2).
+
+    logs: log(L - L*) and log ||grad L||, of all samples.
+    """
+
+    path: np.ndarray
+    logs: np.ndarray
+
+
+@numba.njit
+def _record(problem, work, s, W, path, logs):
+    n = problem.delta.shape[0]
+    entrywise.copy(W.ravel(), path.ravel())
+    top, total = gradients.dense(s.graded, problem.z, s.G), 0.0
+    for j in range(len(W)):
+        total += graded_svd.dot(s.G[j], s.G[j])
+    logs[0] = softmax.log_gap(0, n, work, problem.logistic, True)
+    logs[1] = scaled.add_logs(top, 0.5 * scaled.log(total))
+
+
+@numba.njit(nogil=True, cache=True)
+def run_job(problem, rule, times, order, W, records, sources=SOURCES):
+    """Train one run: W (d, d_z) is moved in place, `records` are filled; (status, last iteration).
+
+    rule (NUMBERS,); times (k,); order (epochs, n). A run stalls where the gradient of every sample
+    is zero.
+    """
+    n, S, d = problem.delta.shape
+    s = _state(n, d, problem.z.shape[1])
+    work, image = softmax.empty_lanes(S + 1, n), np.zeros(d)
+    for token in range(S + 1):
+        for i in range(n):
+            work.scores[token, i] = problem.scores[token, i]
+    scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
+    record = 0
+    for t in range(times[-1] + 1):
+        gradients.margins(problem, W, image, work.margins)
+        softmax.slopes(work, 1, problem.logistic, True, scales)
+        gradients.pulls(problem, work.c, scales[0], s.graded)
+        if record < times.size and times[record] == t:
+            _record(problem, work, s, W, records.path[record], records.logs[record])
+            record += 1
+        if gradients.top(s.graded) == -math.inf:
+            return STALLED, t
+        if record == times.size:
+            break
+        _batch(rule, t, order, s.graded)
+        step = scaled.add_logs(_direction(rule, t, problem.z, s), rule[o.STEP])
+        if rule[o.DECAY] != 0.0:
+            step -= rule[o.DECAY] * math.log(t + 1.0)
+        if not step < LONGEST:  # false for NaN
+            return DIVERGED, t
+        length, top = math.exp(step), 0.0
+        for j in range(d):
+            for k in range(W.shape[1]):
+                W[j, k] += length * s.D[j, k]
+        top = scaled.largest(W.ravel())
+        if not math.log(max(top, 1.0)) <= LONGEST:
+            return DIVERGED, t + 1
+    return COMPLETED, times[-1]

@@ -1,0 +1,196 @@
+"""Optimisers that see more than the gradient's direction: their formulas, as frozen values.
+
+G = -grad L, the way down, and eta_t = eta (t+1)^-a. All divisions 0/0 below are 0: an entry, or a
+singular direction, in which nothing pulls does not move.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+
+ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP = range(6)
+POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
+# Places in the array of numbers that the compiled loop reads.
+KIND, STEP, DECAY, P, NORMALISED, SHAPE, ITERATIONS, MOMENTUM, MEMORY, EPSILON, NESTEROV = range(11)
+CORRECTED, SUMMED, FIRST_MIX, BATCH = range(11, 15)
+NUMBERS = 15
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """One update rule W_{t+1} = W_t + eta_t D_t; build it with a constructor of this module.
+
+    kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
+    first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
+    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic.
+    """
+
+    kind: int
+    step_size: float
+    decay: float = 0.0
+    p: float = 2.0
+    normalised: bool = True
+    shape: int = POLAR
+    iterations: int = 0
+    momentum: float = 0.0
+    memory: float = 0.0
+    epsilon: float = 0.0
+    nesterov: bool = False
+    corrected: bool = False
+    summed: bool = False
+    first_mix: float = 0.0
+    batch: int = 0
+    shuffled: bool = False
+
+    def __post_init__(self):
+        if not 0 < self.step_size < math.inf:
+            raise ValueError(f"step_size = {self.step_size}; it must be positive and finite")
+        if not math.isfinite(self.decay):
+            raise ValueError(f"decay = {self.decay}; it must be finite")
+        for name in ("momentum", "memory", "first_mix"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be in [0, 1)")
+        if not 0 <= self.epsilon < math.inf:
+            raise ValueError(f"epsilon = {self.epsilon}; it must be zero or positive, and finite")
+        if self.batch != int(self.batch) or self.batch < 0:
+            raise ValueError(f"batch = {self.batch}; it must be a whole number, 0 for all samples")
+
+    def numbers(self) -> np.ndarray:
+        """The rule as the compiled loop takes it, (NUMBERS,)."""
+        found = np.zeros(NUMBERS)
+        found[[KIND, STEP, DECAY, P]] = self.kind, math.log(self.step_size), self.decay, self.p
+        found[[NORMALISED, SHAPE, ITERATIONS]] = self.normalised, self.shape, self.iterations
+        found[[MOMENTUM, MEMORY, FIRST_MIX]] = self.momentum, self.memory, self.first_mix
+        found[[EPSILON, NESTEROV, BATCH]] = self.epsilon, self.nesterov, self.batch
+        found[[CORRECTED, SUMMED]] = self.corrected, self.summed
+        return found
+
+
+def steepest(
+    norm: str | float, step_size: float, decay: float = 0.0, normalised: bool = True
+) -> Optimiser:
+    """Steepest descent in a norm N: D = argmax_{N(D) <= 1} <G, D>, times N*(G) unless `normalised`.
+
+    norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
+    ||G||_q^{q-1}, so sgn(G) for inf and the largest entry's sign for 1 (of several the first,
+    row by row); "spectral", D = U V^T of the singular value decomposition G = U S V^T;
+    "nuclear", D = u_1 v_1^T, of equal largest singular values one pair.
+    """
+    if norm in ("spectral", "nuclear"):
+        shape = POLAR if norm == "spectral" else LEADING
+        return Optimiser(SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
+    p = 2.0 if norm == "frobenius" else norm
+    if not isinstance(p, Real) or not p >= 1:
+        raise ValueError(f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1")
+    return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
+
+
+def muon(
+    step_size: float,
+    momentum: float = 0.95,
+    nesterov: bool = False,
+    newton_schulz: int = 0,
+    decay: float = 0.0,
+) -> Optimiser:
+    """Muon: M_t = mu M_{t-1} + (1 - mu) G_t, D = U V^T of M_t (Nesterov: of mu M_t + (1 - mu) G_t).
+
+    newton_schulz > 0: so many steps of the quintic iteration X <- aX + b(XX^T)X + c(XX^T)^2 X from
+    X = M/||M|| in place of the polar factor, (a, b, c) = (3.4445, -4.7750, 2.0315) (Jordan, 2024).
+    """
+    shape = NEWTON_SCHULZ if newton_schulz else POLAR
+    return Optimiser(
+        SPECTRAL,
+        step_size,
+        decay,
+        shape=shape,
+        iterations=newton_schulz,
+        momentum=momentum,
+        nesterov=nesterov,
+    )
+
+
+def adam(
+    step_size: float,
+    momentum: float = 0.9,
+    memory: float = 0.999,
+    epsilon: float = 0.0,
+    decay: float = 0.0,
+) -> Optimiser:
+    """Adam (Kingma and Ba, 2015): D = m^ / (sqrt(v^) + epsilon), entry by entry.
+
+    m = beta_1 m + (1 - beta_1) G, v = beta_2 v + (1 - beta_2) G^2; m^ = m / (1 - beta_1^t), v^
+    alike. epsilon 0 is welcome; with beta_2 = 0 an entry whose gradient is zero has v = 0, and
+    stays.
+    """
+    return Optimiser(
+        ADAPTIVE,
+        step_size,
+        decay,
+        momentum=momentum,
+        memory=memory,
+        epsilon=epsilon,
+        corrected=True,
+    )
+
+
+def rmsprop(
+    step_size: float, memory: float = 0.99, epsilon: float = 0.0, decay: float = 0.0
+) -> Optimiser:
+    """RMSprop: Adam without momentum and without the corrections of m and v."""
+    return Optimiser(ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
+
+
+def adagrad(step_size: float, epsilon: float = 0.0, decay: float = 0.0) -> Optimiser:
+    """AdaGrad: D = G / (sqrt(v) + epsilon), v the sum of all G^2."""
+    return Optimiser(ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
+
+
+def signum(step_size: float, momentum: float = 0.9, decay: float = 0.0) -> Optimiser:
+    """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
+    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
+
+
+def lion(
+    step_size: float, first_mix: float = 0.9, momentum: float = 0.99, decay: float = 0.0
+) -> Optimiser:
+    """Lion (Chen et al., 2023): D = sgn(beta_1 m + (1 - beta_1) G), then m = beta_2 m + (1 -
+    beta_2) G; first_mix is beta_1, momentum beta_2."""
+    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
+
+
+def shampoo(
+    step_size: float, memory: float = 0.0, summed: bool = False, decay: float = 0.0
+) -> Optimiser:
+    """Shampoo (Gupta et al., 2018): D = L^{-1/4} G R^{-1/4}.
+
+    L = beta_2 L + (1 - beta_2) G G^T and R = beta_2 R + (1 - beta_2) G^T G, or plain sums where
+    `summed`. The powers are of the pseudo-inverse: eigenvalues below 1e-13 of the largest count
+    as zero. With beta_2 = 0 it is the polar factor.
+    """
+    return Optimiser(SHAMPOO, step_size, decay, memory=memory, summed=summed)
+
+
+def soap(
+    step_size: float, momentum: float = 0.9, memory: float = 0.999, decay: float = 0.0
+) -> Optimiser:
+    """SOAP (Vyas et al., 2024): Adam in the eigenbases Q_L, Q_R of Shampoo's L and R.
+
+    D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R, both
+    corrected as in Adam. The bases start as eigenvectors of the first L and R and follow them by
+    one power iteration and QR a step, as in the paper's Algorithm 4 with frequency 1. Entries of
+    Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and count as zero, so the first
+    D is the polar factor of G.
+    """
+    return Optimiser(SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True)
+
+
+def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optimiser:
+    """The same rule on the mean gradient of `size` samples a step, in turn or anew each epoch.
+
+    Samples that are left over at the end of an epoch are left out of it.
+    """
+    if size < 1:
+        raise ValueError(f"size = {size}; a batch has at least one sample")
+    return replace(optimiser, batch=size, shuffled=shuffled)

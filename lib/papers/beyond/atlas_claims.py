@@ -1,0 +1,134 @@
+"""The atlas as claims: what each rule was predicted to maximise, beside what it reached.
+
+Criteria of notebooks/atlas_protocol.md: a norm is reached where the ratio is at least REACHED in
+every run. A run that selects nothing has no ratio, and fails what it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from lib.companion.claims import Claim, at_least, at_most
+from lib.papers.beyond.atlas import NORMS, Ratios, column, others
+from lib.papers.beyond.atlas_rules import Row
+
+REACHED = 0.99
+ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
+SOURCE = "ours, beyond paper A's Theorem 1"
+
+
+def word(name: str) -> str:
+    """A rule's name as part of a claim's id."""
+    return "_".join("".join(c if c.isalnum() else " " for c in name).split())
+
+
+def own(name: str, of: str, found: Ratios) -> Claim:
+    """The least ratio of all runs in the norm `of`, at the last record."""
+    statement = f"{name}: margin over the largest in its own norm, {of}; least of all runs"
+    ratios = found.value[..., column(of)]  # (runs, records)
+    least, rises = ratios[:, -1].min(), (ratios[:, -1] > ratios[:, -3:][:, 0]).all()
+    why = "The ratio still rises at the last step; the protocol judges after a million steps"
+    remark = "" if least >= REACHED else why if rises else "The ratio no longer rises in every run"
+    return at_least(f"atlas.own.{word(name)}", statement, SOURCE, least, REACHED, remark=remark)
+
+
+def lower(name: str, of: str, found: Ratios) -> Claim:
+    """Every other norm's ratio is lower, in every run."""
+    statement = f"{name}: largest ratio in another norm less that in {of}, largest of all runs"
+    excess = (found.last[:, others(of)].max(1) - found.last[:, column(of)]).max()
+    return at_most(f"atlas.lower.{word(name)}", statement, SOURCE, excess, -ROUNDING)
+
+
+def none_reached(name: str, found: Ratios) -> Claim:
+    """No norm is reached: the largest over norms of the least ratio of all runs."""
+    statement = f"{name}: reaches no norm; its best least ratio of all runs"
+    best = found.last.min(0).max()
+    return at_most(f"atlas.none.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
+
+
+def nearest(name: str, of: str, found: Ratios) -> Claim:
+    """In at least half of the runs the largest ratio is that of the norm `of`."""
+    statement = f"{name}: share of runs whose largest ratio is in {of}"
+    known = np.isfinite(found.last).all(1)
+    largest = found.last[known].argmax(1)
+    share = (largest == column(of)).sum() / len(known)
+    nearest_of = " and ".join(list(NORMS)[k] for k in np.unique(largest)) or "no norm"
+    remark = "" if share >= 0.5 else f"The prediction is refuted here: nearest to {nearest_of}"
+    return at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5, remark=remark)
+
+
+def bounded(found: Mapping[str, Ratios]) -> Claim:
+    """No ratio of any run at any time is above 1: the best margins are the best."""
+    statement = "largest ratio of all rules, norms, runs and times"
+    largest = max(np.nanmax(one.value) for one in found.values())
+    return at_most("atlas.bounded", statement, SOURCE, largest, 1 + ROUNDING)
+
+
+def predictions(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]:
+    """What the protocol says of every row, judged."""
+    claims = [bounded(found)]
+    for name, row in rows.items():
+        if row.reached is not None:
+            claims.append(own(name, row.reached, found[name]))
+            claims.append(lower(name, row.reached, found[name]))
+        else:
+            claims.append(none_reached(name, found[name]))
+            claims.append(nearest(name, row.highest, found[name]))
+    return claims
+
+
+def _scaled(found, factor):
+    changed = {}
+    for name, one in found.items():
+        changed[name] = Ratios(
+            one.iterations, factor * one.value, one.selection, one.steady, one.status
+        )
+    return changed
+
+
+def _exchanged(found, rows):
+    """Every rule that was to reach a norm is judged by the run of the next such rule."""
+    names = [name for name, row in rows.items() if row.reached is not None]
+    turned = dict(zip(names, names[1:] + names[:1], strict=True))
+    return {name: found[turned.get(name, name)] for name in found}
+
+
+def worlds(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> dict[str, Mapping]:
+    """Ratios as wrong worlds have them: the best margins off, the rules exchanged."""
+    return {
+        "best margins 2 % large": _scaled(found, 0.98),
+        "best margins 2 % small": _scaled(found, 1.02),
+        "rules exchanged": _exchanged(found, rows),
+    }
+
+
+def caught(
+    rows: Mapping[str, Row],
+    found: Mapping[str, Ratios],
+    wrong: Mapping[str, Mapping[str, Ratios]],
+    claims_of: Callable = predictions,
+) -> dict[str, list[str]]:
+    """Per wrong world the ids of the claims that hold here and fail there; see `worlds`.
+
+    A world may hold other runs of some of the rules: a wrong schedule, another memory.
+    """
+    here = {claim.id for claim in claims_of(rows, found) if claim.holds}
+    return {
+        name: [c.id for c in claims_of(rows, {**found, **of}) if not c.holds and c.id in here]
+        for name, of in wrong.items()
+    }
+
+
+def verdicts(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> str:
+    """A line per rule: what was predicted, and the least and the median ratio in every norm."""
+    lines = []
+    for name, row in rows.items():
+        last = found[name].last
+        cells = "  ".join(
+            f"{norm} {np.min(last[:, k]):.3f}/{np.median(last[:, k]):.3f}"
+            for k, norm in enumerate(NORMS)
+        )
+        claims = predictions({name: row}, {name: found[name]})[1:]
+        said = ", ".join("as predicted" if claim.holds else "NOT as predicted" for claim in claims)
+        lines.append(f"{name:34} {cells}  [{said}]")
+    return "\n".join(lines)

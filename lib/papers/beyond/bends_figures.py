@@ -1,0 +1,126 @@
+"""The pictures of "Where the law bends": each draws what the notebook computed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from lib.companion import plots
+from lib.dynamics.history import History
+from lib.papers.beyond import constant_claims, head_claims
+from lib.papers.beyond.constant_map import Point
+from lib.papers.beyond.global_map import GlobalMap, half_at_once
+from lib.papers.beyond.head_law import HeadRuns
+from lib.papers.beyond.joint_law import JointRuns, path_length
+from lib.papers.beyond.lp_law import LpRun
+from lib.papers.beyond.zero_dual import ZeroDualRun
+
+INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
+PREDICTED = "0.1"
+
+
+def joint(found: Mapping[str, JointRuns]) -> Figure:
+    """Direction error of W over t with its prediction from duals and steps; and per run."""
+    figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
+    for (name, runs), colour in zip(found.items(), INK):
+        plots.band(error, runs.iterations, runs.error, name, colour)
+        size = [path_length(runs.rule, int(t)) for t in runs.iterations]
+        error.plot(runs.iterations, np.median(runs.of.law.constant) / size, ":", color=PREDICTED)
+        level = runs.of.at_level(runs.level).constant
+        measured = runs.norm[:, -1] * runs.error[:, -1]
+        diagonal.plot(level, measured, "o", ms=4, mfc="none", color=colour, label=name)
+    ends = np.array(diagonal.get_xlim())
+    diagonal.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
+    error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
+    diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
+    error.xaxis.set_minor_formatter(NullFormatter())
+    error.legend(fontsize="x-small")
+    return figure
+
+
+def reached(found: GlobalMap, history: History) -> Figure:
+    """Share of seeds that reach (u_mm, W_mm), with alpha*(d); and the counterexample's loss."""
+    figure, (chart, path) = plots.panels(1, 2, height=3.1)
+    plots.percentages(chart, found.shares, found.alphas, found.dimensions)
+    rows, columns = range(len(found.dimensions)), range(len(found.alphas))
+    half = np.log([min(half_at_once(d, found.n), found.alphas[-1]) for d in found.dimensions])
+    chart.plot(np.interp(half, np.log(found.alphas), columns), rows, ":", color="#D55E00", lw=2.5)
+    chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
+    chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
+    t = np.maximum(history.iterations, 0.7)
+    path.plot(t, history.score_gaps[0, :, 0, 0], color=INK[0], label="$u_t$")
+    path.plot(t, history.margins[0, :, 0, 0], color=INK[4], label="$W_t$")
+    path.plot(t, np.exp(history.log_gap[0]), color="black", label="loss")
+    path.axhline(0.5, color="0.3", linestyle=":")
+    path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
+    path.legend(fontsize="x-small", loc="lower left")
+    return figure
+
+
+def heads(common: HeadRuns, each: HeadRuns) -> Figure:
+    """||W_h||/||W_1|| with both normalisations, and ||W_h|| x error over C_h."""
+    figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
+    ones = np.ones_like(common.norm)
+    cases = ("one for all", common, common.of.norm), ("one per head", each, ones)
+    for (name, runs, wanted), colour in zip(cases, INK):
+        found = head_claims.ratios(runs.norm)[:, runs.kept]
+        predicted = head_claims.ratios(wanted)[:, runs.kept]
+        style = dict(ms=4, mfc="none", color=colour, label=name)
+        ratio.plot(predicted.ravel(), found.ravel(), "o", **style)
+        size = (runs.norm * runs.error)[:, runs.kept]
+        constant.plot(runs.of.constant[:, runs.kept].ravel(), size.ravel(), "o", **style)
+    for axis in (ratio, constant):
+        ends = np.array(axis.get_xlim())
+        axis.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
+        axis.set(xlabel="predicted from duals")
+    ratio.set(title=r"$\|W_h\|/\|W_1\|$, measured")
+    constant.set(title=r"$\|W_h\|\times$ error of head $h$, measured")
+    ratio.legend(title="normalisation", fontsize="x-small")
+    return figure
+
+
+def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Figure:
+    """C along every axis: line and band predicted, circles measured; dotted: score crossings."""
+    figure, grid = plots.panels(2, 3, height=2.3)
+    for axis, name in zip(grid, dict.fromkeys(p.axis for p in points), strict=False):
+        good = [p for p in constant_claims.kept(points) if p.axis == name]
+        values = sorted({p.value for p in good})
+        predicted, measured = (
+            [[pick(p) for p in good if p.value == value] for value in values]
+            for pick in (
+                lambda p: float(p.comparison.law.constant[0]),
+                lambda p: p.comparison.measured.residual,
+            )
+        )
+        axis.plot(values, [np.median(v) for v in predicted], "-", color=PREDICTED, lw=1)
+        for value, sizes in zip(values, measured, strict=True):
+            axis.plot([value] * len(sizes), sizes, "o", ms=3, mfc="none", color=INK[0])
+        for crossing in switches.get(name, ()):
+            axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)
+        log = "linear" if 0 in values else "log"
+        axis.set(xscale=log, yscale=log, title=f"$C$ along {name}")
+        if log == "log":
+            axis.set_xticks(values, [f"{v:g}" for v in values])
+            axis.minorticks_off()
+    return figure
+
+
+def bent(runs: Sequence[LpRun], zero: Sequence[ZeroDualRun]) -> Figure:
+    """l_p: error over ||W||, from zero (solid) and from a start (dashed); and a dual at zero."""
+    figure, (error, offset) = plots.panels(1, 2, height=3.1)
+    exponents = list(dict.fromkeys(r.of.p for r in runs))
+    for p, colour in zip(exponents, INK):
+        for started in (False, True):
+            one = next(r for r in runs if (r.of.p, r.started) == (p, started))
+            style = dict(color=colour, linestyle="--" if started else "-")
+            label = None if started else f"p = {p:g}"
+            error.plot(one.norm, one.error, label=label, **style)
+    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D}$")
+    error.xaxis.set_minor_formatter(NullFormatter())
+    error.legend(fontsize="x-small")
+    for one in zero:
+        offset.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0])
+        offset.plot(one.level, one.of.offset(one.level), ":", color=PREDICTED)
+    offset.set(xscale="log", xlabel="margin level $a_t$", title="Offset of the pair without dual")
+    return figure

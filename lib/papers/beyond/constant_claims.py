@@ -1,0 +1,115 @@
+"""Claims on the map of the constant, and the wrong worlds that they catch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.papers.beyond import margin_law_worlds as worlds
+from lib.papers.beyond import thresholds
+from lib.papers.beyond.constant_map import Point, crowding
+
+# Written down in notebooks/bends_protocol.md before the runs
+CONSTANT, NOISE, SWITCH = 0.01, 0.1, 0.01
+OURS = "ours, beyond paper A's Theorem 1"
+
+
+def _worst(values):
+    values = np.ravel(values)
+    return values[np.abs(values).argmax()]
+
+
+def kept(points: Sequence[Point]) -> list[Point]:
+    """The points whose premises hold."""
+    return [p for p in points if not p.refusal]
+
+
+def relative(p: Point) -> float:
+    """Measured direction error over the law's, less 1."""
+    return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
+
+
+def map_claims(points: Sequence[Point]) -> list[Claim]:
+    """C along every axis within 1 %, and C ~ noise^-2 from sigma = 1 on, on the kept points."""
+    claims = []
+    for axis in dict.fromkeys(p.axis for p in points):
+        own = [p for p in points if p.axis == axis]
+        good = kept(own)
+        text = f"{axis}: error over its prediction, less 1, worst of {len(good)} of {len(own)} runs"
+        worst = _worst([relative(p) for p in good]) if good else np.nan
+        claims.append(close(f"map.constant.{axis}", text, OURS, worst, 0.0, CONSTANT))
+    return claims + [noise_power(points)]
+
+
+def noise_power(points: Sequence[Point], least: float = 1.0) -> Claim:
+    """Exponent of the measured C in the noise, from sigma = `least` on, worst seed."""
+    found = [p for p in kept(points) if p.axis == "noise" and p.value >= least]
+    powers = []
+    for seed in dict.fromkeys(p.seed for p in found):
+        own = [p for p in found if p.seed == seed]
+        size = [p.comparison.measured.residual for p in own]
+        powers.append(np.polyfit(np.log([p.value for p in own]), np.log(size), 1)[0])
+    powers = np.array(powers)
+    far = powers[np.abs(powers + 2).argmax()]
+    why = "" if abs(far + 2) <= NOISE else f"mean {powers.mean():.3f}; opt tokens still count"
+    text = f"noise: exponent of C in sigma >= {least:g}, worst seed"
+    return close("map.noise", text, OURS, far, -2.0, NOISE, interval=interval(powers), remark=why)
+
+
+def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
+    """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
+    off = np.asarray(measured) / predicted - 1
+    text = f"{axis}: amount at which the run switches over the score crossing, less 1, worst seed"
+    worst = np.nan if np.isnan(off).any() else _worst(off)
+    return close(f"map.switch.{axis}", text, OURS, worst, 0.0, SWITCH, interval=interval(off))
+
+
+def noise_blind(found: np.ndarray) -> Claim:
+    """Feasibility (noises, seeds) does not depend on the noise: seeds for which it does."""
+    decided = ~np.isnan(found)
+    differ = sum(len(set(col[ok])) > 1 for col, ok in zip(found.T, decided.T, strict=True))
+    text = (
+        f"noise: seeds whose W-SVM has a solution at one noise only ({(~decided).sum()} unproved)"
+    )
+    return at_most("map.feasible", text, OURS, differ, 0)
+
+
+def capacity(
+    axis: str, values: Sequence[float], found: np.ndarray, sizes: Mapping[str, float]
+) -> tuple[tuple[float, float, float], list[Claim]]:
+    """Where half of the seeds have no W_mm along "n", "T" or "d": the value and its interval.
+
+    And the claims that constraints are there one to two times Cover's count. found (values, seeds)
+    of `has_solution`, unproved ones counting as lost; sizes: the other two of n, T and d.
+    """
+    did = found == 1.0 if axis == "d" else found != 1.0  # more often true at larger values
+    half = thresholds.half(values, did)
+    value, *ends = (crowding(**sizes, **{axis: at}) for at in half)
+    low, high = sorted(ends)
+    text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
+    more = {"interval": (low, high), "remark": f"{axis} = {half[0]:.3g}"}
+    return half, [
+        at_least(f"map.least.{axis}", text + ", low end", OURS, low, 1.0, **more),
+        at_most(f"map.most.{axis}", text + ", high end", OURS, high, 2.0, **more),
+    ]
+
+
+def _changed(world):
+    def change(p: Point) -> Point:
+        return p if p.refusal else replace(p, comparison=world(p.comparison))
+
+    return change
+
+
+def _slower(comparison):
+    """C falls like 1/sigma."""
+    measured, noise = comparison.measured, np.abs(comparison.tokens.z).max()
+    return replace(comparison, measured=replace(measured, residual=measured.residual * noise))
+
+
+WORLDS: Mapping[str, Callable[[Point], Point]] = {
+    "one dual 20 % high": _changed(lambda c: worlds.dual_off(c, 0.2)),
+    "kappa without head and loss": _changed(worlds.no_score_gaps),
+    "C ~ 1/noise": _changed(_slower),
+}

@@ -1,0 +1,91 @@
+"""Claims on several heads against the duals of their SVMs, and the wrong worlds that they catch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from lib.companion.claims import Claim, close
+from lib.papers.beyond.head_law import HeadRuns
+
+# Written down in notebooks/bends_protocol.md before the runs
+RATIO, LEVEL, CONSTANT = 0.02, 1e-4, 0.02
+OURS = "ours, beyond paper A's Theorem 1"
+
+
+def _worst(values):
+    values = np.ravel(values)
+    return values[np.abs(values).argmax()]
+
+
+def ratios(norm: np.ndarray) -> np.ndarray:
+    """||W_h||/||W_1|| of the heads after the first, (H - 1, runs)."""
+    return norm[1:] / norm[:1]
+
+
+def at_level(runs: HeadRuns) -> np.ndarray:
+    """||W_h|| predicted at the run's common level: head h stands at that plus its mean, (H, runs).
+
+    Where all constraints of each head carry its solution.
+    """
+    along = runs.of.norm * (runs.whole + runs.of.mean)
+    return np.hypot(along, runs.of.constant)
+
+
+def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
+    """Norms in the SVMs' ratio with one normalisation, equal with one per head; C_h with both.
+
+    On the runs whose premises hold, of which there must be one.
+    """
+    limit = (ratios(common.norm) / ratios(common.of.norm) - 1)[:, common.kept]
+    level = (ratios(common.norm) / ratios(at_level(common)) - 1)[:, common.kept]
+    equal = (ratios(each.norm) - 1)[:, each.kept]
+    text = "one normalisation: ‖W_h‖/‖W_1‖ over {}, less 1, worst head and run".format
+    same = "one normalisation per head: ‖W_h‖/‖W_1‖ less 1, worst head and run"
+    claims = [
+        close("heads.common", text("the SVM norms' ratio"), OURS, _worst(limit), 0.0, RATIO),
+        close("heads.level", text("that at the run's level"), OURS, _worst(level), 0.0, LEVEL),
+        close("heads.each", same, OURS, _worst(equal), 0.0, RATIO),
+    ]
+    for name, runs in (("common", common), ("each", each)):
+        found = (runs.norm * runs.error / runs.of.constant - 1)[:, runs.kept]
+        what = f"normalised {'together' if runs.common else 'each'}: ‖W_h‖ x error over C_h, less 1"
+        claims.append(close(f"heads.constant.{name}", what, OURS, _worst(found), 0.0, CONSTANT))
+    return claims
+
+
+def _of(runs, **changes):
+    return replace(runs, of=replace(runs.of, **changes))
+
+
+def other_normalisation(runs: HeadRuns) -> HeadRuns:
+    """Norms as the other normalisation would leave them."""
+    norm = np.ones_like(runs.norm) if runs.common else runs.of.norm
+    return replace(runs, norm=norm * runs.norm[:1] / norm[:1])
+
+
+def no_means(runs: HeadRuns) -> HeadRuns:
+    """Every head stands exactly at the common level."""
+    return _of(runs, mean=np.zeros_like(runs.of.mean))
+
+
+def norm_off(runs: HeadRuns, by: float = 0.03) -> HeadRuns:
+    """The second SVM norm is larger by the share `by`."""
+    norm = runs.of.norm.copy()
+    norm[1] *= 1 + by
+    return _of(runs, norm=norm)
+
+
+def constant_off(runs: HeadRuns, by: float = 0.03) -> HeadRuns:
+    """The constant of the third head, which shares opt tokens, is larger by the share `by`."""
+    constant = runs.of.constant.copy()
+    constant[2] *= 1 + by
+    return _of(runs, constant=constant)
+
+
+WORLDS: Mapping[str, Callable[[HeadRuns], HeadRuns]] = {
+    "the other normalisation": other_normalisation,
+    "no head has a mean of its own": no_means,
+    "one SVM norm 3 % high": norm_off,
+    "one C_h 3 % high": constant_off,
+}

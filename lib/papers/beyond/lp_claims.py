@@ -1,0 +1,73 @@
+"""Claims on l_p mirror descent against the duals of the l_p SVM, and their wrong worlds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.papers.beyond.lp_law import QUIET, LpRun
+
+# Written down in notebooks/bends_protocol.md before the runs
+EXPONENT, CONSTANT = 0.05, 0.02
+LOUD = 0.1  # least move of an offset in one step that counts as a cycle
+OURS = "ours, beside paper C, Lemma 29"
+
+
+def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
+    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
+    text = (
+        f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset".format
+    )
+    return [
+        at_most(f"lp.rests.{p:g}", text("largest", "0.9"), OURS, moved[:, 0].max(), QUIET),
+        at_least(f"lp.cycles.{p:g}", text("least", "1.25"), OURS, moved[:, 1].min(), LOUD),
+    ]
+
+
+def exponent(one: LpRun) -> float:
+    """Exponent of the error in ||W||_p over the records."""
+    return float(np.polyfit(np.log(one.norm), np.log(one.error), 1)[0])
+
+
+def expected(one: LpRun) -> float:
+    """-1, or -min(1, p - 1) from a start that is not in the span."""
+    return -min(1.0, one.of.p - 1) if one.started else -1.0
+
+
+def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
+    """Exponent and constant for each p and kind of start, worst run."""
+    claims = []
+    for p, started in dict.fromkeys((r.of.p, r.started) for r in runs):
+        own = [r for r in runs if (r.of.p, r.started) == (p, started)]
+        name = "start" if started else "zero"
+        powers = np.array([exponent(r) for r in own])
+        bound = expected(own[0])
+        far = powers[np.abs(powers - bound).argmax()]
+        text = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}: exponent of the error in ‖W‖"
+        more = {"interval": interval(powers)}
+        claims.append(close(f"lp.{name}.{p:g}", text, OURS, far, bound, EXPONENT, **more))
+        if not started:
+            off = np.array([r.norm[-1] * r.error[-1] / r.of.constant - 1 for r in own])
+            text = f"p = {p:g}, W_0 = 0: ‖W‖ x error over its constant, less 1, worst run"
+            worst = off[np.abs(off).argmax()]
+            claims.append(close(f"lp.constant.{p:g}", text, OURS, worst, 0.0, CONSTANT))
+    return claims
+
+
+def bound_met(one: LpRun) -> LpRun:
+    """The divergence falls with Lemma 29's exponent and not with its double."""
+    a = -1.0 if one.of.p >= 2 else 1 - one.of.p
+    error = one.error[-1] * (one.norm / one.norm[-1]) ** (a / 2)
+    return replace(one, error=error)
+
+
+def constant_off(one: LpRun) -> LpRun:
+    """The constant is 5 % larger."""
+    return replace(one, of=replace(one.of, constant=1.05 * one.of.constant))
+
+
+WORLDS: Mapping[str, Callable[[LpRun], LpRun]] = {
+    "Lemma 29 met once": bound_met,
+    "constant 5 % high": constant_off,
+}

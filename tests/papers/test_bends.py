@@ -1,0 +1,286 @@
+"""Where the law bends: every prediction meets its run, every claim can fail, refusals say why."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from lib import attention, dynamics, svm
+from lib.attention import coordinates, tokens
+from lib.papers.beyond import (
+    constant_claims,
+    constant_map,
+    counterexample,
+    global_map,
+    head_claims,
+    head_law,
+    joint_claims,
+    joint_law,
+    lp_claims,
+    lp_law,
+    thresholds,
+    zero_dual,
+)
+from lib.papers.beyond import margin_law_worlds as worlds
+from lib.svm import margin_law
+from lib.svm.margin_slopes import PremiseFails
+
+
+def amiss(things, claims_of, module):
+    """Claims that fail, wrong worlds that no claim notices, and claims that notice none."""
+    here = claims_of(things)
+    found = worlds.caught(things, claims_of, module.WORLDS)
+    failing = [claim.id for claim in here if not claim.holds]
+    unnoticed = [world for world, ids in found.items() if not ids]
+    noticed = {id for ids in found.values() for id in ids}
+    return failing + unnoticed + [claim.id for claim in here if claim.id not in noticed]
+
+
+@pytest.fixture(scope="module")
+def joint():
+    of = joint_law.predict(tokens.two_token_gaussian([100, 101], n=6, T=2, d=200))
+    rules = {"p = 2/3": dynamics.ngd(0.3, decay=2 / 3), "p = 0": dynamics.ngd(0.3)}
+    return joint_law.train(of, rules, 200_000)
+
+
+def test_joint_claims_hold_and_notice_wrong_worlds(joint):
+    names = list(joint)
+    claims_of = lambda of: joint_claims.joint_claims(dict(zip(names, of, strict=True)))
+    assert amiss(list(joint.values()), claims_of, joint_claims) == []
+
+
+def test_joint_law_at_a_level_tends_to_the_limit_like_one_over_it(joint):
+    of = joint["p = 0"].of
+    off = [
+        of.at_level(np.full(2, level)).constant / of.law.constant - 1 for level in (1e2, 1e3, 1e4)
+    ]
+    assert np.allclose(off[0], 10 * off[1], rtol=0.2) and np.allclose(off[1], 10 * off[2], rtol=0.1)
+
+
+def test_joint_law_has_the_predicted_head(joint):
+    """The head's margins stand apart by -log nu, to rounding; its frozen first step as well."""
+    runs = joint["p = 2/3"]
+    rows = joint_law.opt_tokens(runs.of.problem.tokens)
+    at = np.einsum("rd,rnd->rn", runs.of.residual, rows)
+    wanted = -np.log(runs.of.head.duals)
+    assert np.allclose(at - at[:, :1], wanted - wanted[:, :1])
+    assert np.allclose(np.einsum("rd,rnd->rn", runs.of.frozen, rows), 0, atol=1e-12)
+    assert (runs.outside[:, 1] > runs.of.head_law.constant).all()
+
+
+def test_joint_runs_that_do_not_qualify_are_refused_by_name():
+    of = joint_law.predict(tokens.two_token_gaussian(100, n=6, T=2, d=200))
+    with pytest.raises(PremiseFails, match="'long enough' fails: .* steps more"):
+        joint_law.train(of, {"": dynamics.ngd(0.3, decay=2 / 3)}, 500)
+    short = tokens.two_token_gaussian(101, n=6, T=2, d=200, signal=1.05)
+    with pytest.raises(PremiseFails, match="'selection made' fails"):
+        joint_law.train(joint_law.predict(short), {"": dynamics.ngd(0.3)}, 500)
+
+
+def test_a_head_with_a_dual_at_zero_is_refused():
+    X = [[[0.1, 0, 1], [1.0, 0, 0]], [[0.1, 1, 0], [3.0, 0.1, 0]]]  # the second is far out
+    data = attention.token_set(X, [1.0, 1.0], opt=[1, 1])
+    with pytest.raises(PremiseFails, match="'whole head' fails: 1 of 2 samples carry nothing"):
+        joint_law.predict(data)
+    with pytest.raises(PremiseFails, match="'independent head' fails"):
+        joint_law._check_independent(np.ones((1, 2, 2)))
+
+
+def test_counterexample_is_proved_and_every_rule_obeys_it():
+    assert all(fact.holds for fact in counterexample.verify())
+    one = counterexample.problem(counterexample.POSTCARD)
+    solution, head = svm.token_svm(one), svm.head_svm(one)
+    assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
+    assert joint_law.score_gaps(one, head.W).min() > 0
+    rules = dynamics.ngd(0.1), dynamics.gd(0.1), dynamics.ngd(1 / 6, decay=2 / 3)
+    for rule in rules:
+        sign, lowest = counterexample.end(one, rule, 2000)
+        assert sign == -1 and lowest >= 0.5
+
+
+def test_counterexample_has_no_smaller_one():
+    assert counterexample.smallest(2) == []
+    assert counterexample.smallest(3) == [counterexample.POSTCARD]
+    assert counterexample.smallest(6, n=1) == []
+    assert not counterexample.missed(((2, -1), (1, -4)))  # the other selection is as good
+    assert counterexample.missed(((2, -1), (2, -4)))  # the other selection is worse, and won
+
+
+def test_exponential_bounds_are_proofs():
+    assert counterexample.exp_below(Fraction(1), Fraction(2719, 1000))
+    assert not counterexample.exp_below(Fraction(1), Fraction(2718, 1000))
+    assert counterexample._exp_above(Fraction(1), Fraction(2718, 1000))
+    assert not counterexample._exp_above(Fraction(1), Fraction(2719, 1000))
+
+
+def test_one_dimension_is_decided_by_the_sum():
+    problems = counterexample.random_problems(40, seed=100)
+    assert counterexample.agreement(problems, dynamics.ngd(0.01), 5000).holds
+    turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]  # other roles, same sums
+    assert not counterexample.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
+
+
+def test_first_step_decides_in_wide_data():
+    found = global_map.measure(
+        range(100, 112), [1.05, 1.2, 1.4, 2.0], [256, 1024], dynamics.ngd(0.1), 2000
+    )
+    claims = {claim.id: claim for claim in global_map.global_claims(found)}
+    assert claims["global.agree"].holds and claims["global.missed"].holds
+    caught = worlds.caught([found], lambda one: global_map.global_claims(*one), global_map.WORLDS)
+    assert "global.missed" in caught["one seed never arrives"]
+    assert any(id.startswith("global.formula") for id in caught["alpha 25 % larger"])
+    chance = global_map.right_at_once(np.array([1.2]), np.array([256]), 8)[0]
+    assert abs(chance - 0.305) < 0.01  # by hand
+    half = global_map.half_at_once(256, 8)
+    assert np.isclose(global_map.right_at_once(half, 256, 8), 0.5)
+    assert global_map.half_at_once(4, 8) == np.inf
+
+
+@pytest.fixture(scope="module")
+def heads():
+    of = head_law.predict(head_law.three_heads([100, 101]))
+    return [head_law.train(of, 0.1, 15_000, common) for common in (True, False)]
+
+
+def test_heads_claims_hold_and_notice_wrong_worlds(heads):
+    assert [runs.refusals for runs in heads] == [{}, {}]
+    assert amiss(heads, lambda two: head_claims.head_claims(*two), head_claims) == []
+
+
+def test_one_head_is_the_law_of_notebook_14():
+    (head, *_) = head_law.three_heads([100])
+    of = head_law.predict([head])
+    small = coordinates.minimal(head).tokens
+    law = margin_law.margin_law(small, svm.token_svm(small))
+    assert np.allclose(of.constant[0], law.constant) and np.allclose(of.mean, 0)
+    runs = head_law.train(of, 0.1, 400, True)
+    alone = dynamics.train(head, dynamics.ngd(0.1), 400, [400])
+    assert np.allclose(runs.norm[0], alone.norm[:, 0], rtol=1e-10)
+    assert "'long enough' fails" in runs.refusals[0] and "steps more" in runs.refusals[0]
+    assert "'selection made' fails" in head_law.train(of, 0.1, 2, True).refusals[0]
+
+
+def test_heads_must_see_the_same_tokens_and_may_share_opt_tokens():
+    first, second, third = head_law.three_heads([100])
+    assert (first.opt == third.opt).all() and (first.opt != second.opt).any()
+    with pytest.raises(ValueError, match="head 1 has other tokens"):
+        head_law.predict([first, replace(second, X=2 * second.X)])
+
+
+def test_map_claims_hold_and_notice_wrong_worlds():
+    values = {"noise": (1.0, 5.0), "imbalance": (1.0,), "T": (2, 8)}
+    points = constant_map.along([100, 101], 20_000, values)
+    assert amiss(points, constant_claims.map_claims, constant_claims) == []
+
+
+def test_runs_switch_where_the_score_is_overtaken():
+    for axis in ("imbalance", "raw noise"):
+        crossing = constant_map.score_crossing(axis, 100)
+        data = constant_map.AXES[axis](100, 1.000001 * crossing)
+        gaps = joint_law.score_gaps(data, data.u)
+        assert -1e-4 < gaps.min() < 0
+        found = np.array([constant_map.switch(axis, 100)])
+        assert constant_claims.switch_claim(axis, np.array([crossing]), found).holds
+        assert not constant_claims.switch_claim(axis, np.array([1.02 * crossing]), found).holds
+
+
+def test_map_says_by_name_what_it_cannot_measure():
+    beyond = constant_map.point("imbalance", 100.0, 100, 1000)
+    assert "imbalance = 100, seed 100" in beyond.refusal and "'score gaps' fails" in beyond.refusal
+    early = constant_map.point("d", 15, 100, 1000)
+    assert "'long enough' fails" in early.refusal and "times as large" in early.refusal
+    with pytest.raises(ValueError, match="T = 1"):
+        constant_map.point("T", 1, 100, 10)
+    dense = tokens.class_mean_tokens(0, n=40, T=5, d=6)
+    with pytest.raises(svm.Infeasible, match="infeasible"):
+        svm.token_svm(dense)
+    assert constant_map.has_solution(dense) == 0.0
+
+
+def test_noise_does_not_decide_whether_there_is_a_solution():
+    sizes = {"n": [18], "d": [6], "T": [5]}
+    found = constant_map.solvable(range(100, 106), {"noise": [0.1, 1.0, 10.0]} | sizes)
+    assert 0 < np.nanmean(found) < 1 and constant_claims.noise_blind(found).holds
+    wrong = found.copy()
+    wrong[0] = 1 - wrong[0]
+    assert not constant_claims.noise_blind(wrong).holds
+
+
+def test_solutions_are_lost_beyond_covers_count():
+    assert constant_map.crowding(12, 5, 6) == 1
+    counts, found = [10, 14, 18, 22, 30], np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float)
+    sizes = {"T": 5, "d": 6}
+    half, claims = constant_claims.capacity("n", counts, found, sizes)
+    assert np.isclose(half[0], 18) and all(claim.holds for claim in claims)
+    fewer = constant_claims.capacity("n", [c / 3 for c in counts], found, sizes)[1]
+    more = constant_claims.capacity("n", [c * 2 for c in counts], found, sizes)[1]
+    assert not fewer[0].holds and not more[1].holds
+    half, claims = constant_claims.capacity("d", [4, 5, 6, 7, 8], found[::-1], {"n": 18, "T": 5})
+    assert np.isclose(half[0], 6) and all(claim.holds for claim in claims)
+    assert np.isclose(claims[0].interval[1], constant_map.crowding(18, 5, half[1]))
+
+
+def test_half_is_where_half_of_the_seeds_are():
+    did = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
+    value, low, high = thresholds.half([1.0, 2.0, 4.0], did)
+    assert np.isclose(value, 2.0) and 1 <= low <= 2 <= high <= 4
+
+
+CORNER = attention.token_set(
+    [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]], [1.0], z=[[1.0]], u=[1.0, 0.5]
+)
+
+
+def test_zero_dual_of_the_corner_by_hand():
+    """w_2 = log(kappa_2 w_1/kappa_1) = log(1.5 w_1): notebook 14."""
+    of = zero_dual.predict(CORNER)
+    assert of.pair == (0, 1) and np.isclose(of.drift, 1) and np.isclose(of.constant, np.log(1.5))
+    runs = zero_dual.run(of, 0.1, 200_000)
+    assert abs(runs.offset[-1] - of.offset(runs.level[-1])) < 1e-3
+
+
+def test_zero_dual_claims_hold_and_notice_wrong_worlds():
+    kept, refused = zero_dual.unit_runs([101, 102, 104], 0.5, 400_000)
+    assert len(kept) == 2 and "seed 104: it ends elsewhere" in refused[104]
+    assert amiss(kept, zero_dual.zero_claims, zero_dual) == []
+
+
+def test_zero_dual_refuses_by_name():
+    with pytest.raises(PremiseFails, match="0 tight constraints have a dual at zero; it needs one"):
+        zero_dual.predict(tokens.gaussian_tokens(100, n=3, T=2, d=40))
+    with pytest.raises(PremiseFails, match="every constraint carries W_mm"):
+        zero_dual.tightened(tokens.gaussian_tokens(100, n=3, T=2, d=40))
+
+
+def test_lp_law_at_two_is_the_frobenius_law():
+    data = lp_law.problem(100)
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    of = lp_law.predict(data, 2.0)
+    assert np.isclose(of.constant, law.constant[0]) and np.isclose(of.fastest, law.fastest[0])
+
+
+def test_lp_claims_hold_and_notice_wrong_worlds():
+    kept = []
+    for p in (1.5, 1.75):
+        found, refused = lp_law.study([100, 102], p, 30_000, 20_000)
+        assert refused == {}
+        kept += found
+    assert amiss(kept, lp_claims.lp_claims, lp_claims) == []
+
+
+def test_constant_steps_cycle_from_the_predicted_onset():
+    moved, refused = lp_law.onsets([100, 102], 1.75, 2000)
+    assert refused == {} and all(c.holds for c in lp_claims.onset_claims(1.75, moved))
+    assert not any(c.holds for c in lp_claims.onset_claims(1.75, moved[:, ::-1]))
+    assert lp_law.predict(lp_law.problem(100), 2.5).cycles_from(1.0) == np.inf
+
+
+def test_lp_refuses_by_name():
+    with pytest.raises(PremiseFails, match="'offsets at rest' fails"):
+        lp_law.run(lp_law.predict(lp_law.problem(10), 1.5), 30_000, 100_000)
+    with pytest.raises(PremiseFails, match="'short steps' fails"):
+        lp_law.run(lp_law.predict(lp_law.problem(100), 1.5), 30_000, 1000)
+    partial = tokens.gaussian_tokens(100, n=3, T=3, d=12)
+    with pytest.raises(PremiseFails, match="'whole support' fails"):
+        lp_law.predict(partial, 1.5)
