@@ -16,3 +16,42 @@ def pytest_configure(config):
     # busy machine it costs a lot.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+
+
+# What nbval runs less of than a reader does. Cells to play with repeat the notebook at other
+# settings, and `make figures` runs them; smoke runs say nothing that depends on their length.
+PLAY = "## Change this"
+SHORT_SMOKE_RUNS = """
+from dataclasses import replace as _replace
+from lib.training.studies import demo as _demo
+for _name, _study in _demo.DEMO.items():
+    _demo.DEMO[_name] = _replace(_study, horizon=20, window=5, evaluations=2)
+"""
+
+
+def pytest_collection_modifyitems(config, items):
+    cells = [item for item in items if hasattr(item, "cell_num")]
+    play = {id(cell) for item in cells if item.cell_num == 0 for cell in _cells_to_play(item)}
+    left_out = [item for item in cells if id(item.cell) in play]
+    for item in cells:
+        if "parameters" in item.cell.metadata.get("tags", []) and "demo.DEMO" in _code(item):
+            item.cell.source += SHORT_SMOKE_RUNS
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _code(item):
+    return "".join(cell.source for cell in item.parent.nb.cells)
+
+
+def _cells_to_play(item):
+    """The cells of the section PLAY below an explanation; what saves the record is no play."""
+    found, inside, before = [], False, None
+    for cell in item.parent.nb.cells:
+        text = cell.source
+        if cell.cell_type == "markdown":
+            inside = PLAY in text or inside and not text.startswith("## ")
+        elif inside and before == "markdown" and "run.save" not in text:
+            found.append(cell)
+        before = cell.cell_type
+    return found

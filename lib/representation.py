@@ -1,19 +1,20 @@
 """How a record of arrays shows itself: sizes and a few numbers, in a line or a notebook's table."""
 
+from abc import ABC, abstractmethod
 from html import escape
 
 import numpy as np
 
 
-class Facts:
+class Facts(ABC):
     """A record that shows its `facts()`, in `repr` and as a table in notebooks, never its arrays.
 
     A dataclass takes it as its base and is made with repr=False.
     """
 
+    @abstractmethod
     def facts(self) -> list[tuple[str, str]]:
         """(what, its value in words), in the order in which they are shown."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         said = ", ".join(f"{what} {value}" for what, value in self.facts())

@@ -3,7 +3,23 @@
 import numpy as np
 
 # Appended to, never reordered: a role's place in the list is its stream.
-ROLES = ("data", "labels", "start", "batches", "split", "dropout", "draws", "selection", "noise")
+ROLES = (
+    "data",
+    "labels",
+    "start",
+    "batches",
+    "split",
+    "dropout",
+    "draws",
+    "selection",
+    "noise",
+    "subset",
+    "tilt",
+    "raw_noise",
+    "heads",
+    "problems",
+    "resamples",
+)
 
 
 def stream(seed: int, role: str) -> np.random.Generator:

@@ -198,7 +198,8 @@ for t in (1, 10, 100, 1000, steps):
 # numbers. The last check is a certificate: no matrix of smaller norm satisfies the constraints.
 
 # %%
-data = attention.token_set(X, y, z, u)
+data = attention.two_examples()  # from your own arrays: attention.token_set(X, y, z, u)
+np.testing.assert_array_equal(data.X[0], X)
 target = svm.token_svm(data)
 problem = attention.minimal(data)
 goal = problem.reduce(target.W)[0]

@@ -214,9 +214,10 @@ def check(name):
     history, target = histories[name], targets[name]
     ngd, uncapped = history["NGD"], history["Polyak, no cap"]
     margin, late = 1 / target.norm, steps / 10
+    why = gradient_cone.NOT_ORTHOGONAL if name == "antipodal" else ""
     return claims.Table([
         paper.svm_certificate(target),
-        *(claim for rule in update_rules for claim in paper.lemma5(history[rule], rule)),
+        *(claims.remarked(claim, why) for rule in update_rules for claim in paper.lemma5(history[rule], rule)),
         gradient_cone.lemma6(problems[name].tokens, target),
         *paper.lemma7(ngd, ngd_step),
         paper.direction(ngd, "NGD", "W_mm", late, "Theorem 1")[0],

@@ -46,7 +46,6 @@ loss_tolerance = 0.15
 
 # %%
 import textwrap
-from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -149,34 +148,27 @@ figure
 # 1. Ten times the rate of SNGD. *Prediction:* each step is ten times as long, whatever the gradient. Does
 #    the loss fall faster, or not at all?
 
-
 # %%
-def last_loss(**rates):
-    study = replace(
-        demo.DEMO["mnist"], rates={name: (rate,) for name, rate in rates.items()}, seeds=1
-    )
-    found = smoke.train(study)
-    window = study.window
-    return {name: float(found.runs(name)[0].smooth(window)[-1]) for name in rates}
-
-
-for rate in (0.1, 1):
-    print("SNGD at", rate, last_loss(SPS=1.0, SNGD=rate))
+small = demo.DEMO["mnist"]
+for rate in (0.1, 1.0):
+    print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
 # %%
-print(last_loss(SGD=0.03, SPS=0.03))
+print(smoke.last_losses(small, {"SGD": 0.03, "SPS": 0.03}))
 
 # %% [markdown]
 # 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
 
 # %%
-rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))
+rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(
+    parameters, rate, betas=(0.0, 0.0)
+)
 for rate in (1e-3, 1e-2):
-    print("sign at", rate, last_loss(sign=rate))
+    print("rate", rate, smoke.last_losses(small, {"sign": rate}))
 
 # %%
 numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else speed.numbers(live)

@@ -36,8 +36,9 @@
 #
 # The encoder that stands in for the paper's BERT-base has six layers. It learned sentence embeddings on
 # pairs that include MultiNLI's: a head start, the same for every rule. Its lower three layers are trained
-# here. There is no theorem, so there are no hypotheses to check. Sizes, batch and rates of the paper did not
-# survive in the text at hand: **these are our settings**.
+# here, and read by the mean of their tokens, as the encoder itself was trained. There is no theorem, so there are
+# no hypotheses to check. Sizes, batch and rates of the paper did not survive in the text at hand: **these are our
+# settings**.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -143,6 +144,15 @@ plots.caption(figure, textwrap.fill(about, 118))
 figure
 
 # %% [markdown]
+# Where the row `learns` fails, the length of the runs is the reason. In so few steps no rate leaves the loss of
+# guessing, so the search prefers the rates that move the weights least, and its grid extends downwards. With
+# more steps at an ordinary rate the same network does learn:
+
+# %%
+small = demo.DEMO["multi_nli"]
+print("last loss:", smoke.last_losses(replace(small, horizon=300), {"Adam": 1e-3}))
+
+# %% [markdown]
 # ## Change this
 #
 # Predict first, then run. Each cell trains the small network of the smoke test with one seed.
@@ -150,34 +160,26 @@ figure
 # 1. Ten times the rate of SNGD. *Prediction:* each step is ten times as long, whatever the gradient. Does
 #    the loss fall faster, or not at all?
 
-
 # %%
-def last_loss(**rates):
-    study = replace(
-        demo.DEMO["multi_nli"], rates={name: (rate,) for name, rate in rates.items()}, seeds=1
-    )
-    found = smoke.train(study)
-    window = study.window
-    return {name: float(found.runs(name)[0].smooth(window)[-1]) for name in rates}
-
-
-for rate in (0.1, 1):
-    print("SNGD at", rate, last_loss(SPS=1.0, SNGD=rate))
+for rate in (0.1, 1.0):
+    print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
 # %%
-print(last_loss(SGD=0.03, SPS=0.03))
+print(smoke.last_losses(small, {"SGD": 0.03, "SPS": 0.03}))
 
 # %% [markdown]
 # 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
 
 # %%
-rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, betas=(0.0, 0.0))
+rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(
+    parameters, rate, betas=(0.0, 0.0)
+)
 for rate in (1e-3, 1e-2):
-    print("sign at", rate, last_loss(sign=rate))
+    print("rate", rate, smoke.last_losses(small, {"sign": rate}))
 
 # %%
 numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else speed.numbers(live)

@@ -47,7 +47,6 @@ loss_tolerance = 0.15
 
 # %%
 import textwrap
-from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -174,31 +173,18 @@ figure_vit
 #
 # 1. The mirror exponent. *Prediction:* $\ell_2$ is SGD. At the same rate, is $\ell_{1.1}$ slower or faster?
 
-
 # %%
-def last_loss(name, **rates):
-    study = replace(demo.DEMO[name], rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)
-    found = smoke.train(study)
-    last = {rule: float(found.runs(rule)[0].smooth(study.window)[-1]) for rule in rates}
-    return found, last
-
-
-for rule in ("l1.1", "l2"):
-    print(rule, last_loss("vit", **{rule: 0.05})[1])
+print(smoke.last_losses(demo.DEMO["vit"], {"l1.1": 0.05, "l2": 0.05}))
 
 # %% [markdown]
 # 2. Which rule moves its weights most? *Prediction:* Adam moves every coordinate by about its rate, SGD only
 #    where the gradient is large.
 
 # %%
-found, last = last_loss("cifar10", SGD=0.1, Adam=1e-3)
-for rule in last:
-    grown = speed.growth(found, rule)
-    print(
-        rule,
-        "largest growth of a layer's norm",
-        f"{max(float(v.max()) for v in grown.values()):.3f}",
-    )
+found = smoke.once(demo.DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
+for rule in found.rates():
+    grown = max(float(values.max()) for values in speed.growth(found, rule).values())
+    print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
 # 3. Your own rule: one line in `RULES`, here mirror descent with $p = 1.5$. *Prediction:* between
@@ -206,7 +192,7 @@ for rule in last:
 
 # %%
 rules.RULES["l1.5"] = lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.5)
-print(last_loss("vit", **{"l1.5": 0.05})[1])
+print(smoke.last_losses(demo.DEMO["vit"], {"l1.5": 0.05}))
 
 # %%
 numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else speed.numbers(live)

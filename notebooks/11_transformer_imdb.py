@@ -43,7 +43,6 @@ loss_tolerance = 0.15
 
 # %%
 import textwrap
-from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -178,33 +177,21 @@ save("mirror_sparsity", "weight histograms", reviews_figure.sparsity_figure(live
 # 1. A tenth of the rate for $\ell_2$. *Prediction:* the loss is summed over the batch of 50, so a rate acts
 #    like 50 times itself. Is 0.0004 already enough? (Ten times the rate diverges, and the study says so.)
 
-
 # %%
-def last_loss(**rates):
-    study = replace(
-        demo.DEMO["imdb"], rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1
-    )
-    found = smoke.train(study)
-    return {
-        rule: float(found.runs(rule)[0].smooth(study.window)[-1]) / study.loss_rows
-        for rule in rates
-    }
-
-
+small = demo.DEMO["imdb"]
 for rate in (0.0004, 0.004):
-    print("l2 at", rate, last_loss(l2=rate))
+    print("rate", rate, smoke.last_losses(small, {"l2": rate}))
 
 # %% [markdown]
 # 2. The same rate for $\ell_3$ as for $\ell_{1.1}$. *Prediction:* with $p = 3$ the way back from the mirror
 #    image is a square root, so small entries move far. Which rate is too large first?
 
 # %%
-for rule in ("l1.1", "l3"):
-    print(rule, last_loss(**{rule: 0.002}))
+print(smoke.last_losses(small, {"l1.1": 0.002, "l3": 0.002}))
 
 # %% [markdown]
 # 3. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?
 
 # %%
-print(last_loss(Adam=1e-3))
+print(smoke.last_losses(small, {"Adam": 1e-3}))

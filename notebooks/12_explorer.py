@@ -15,13 +15,28 @@
 # # Play with the dynamics
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), the setting of
-# **Figures 2 and 5**, one data set at a time. Choose the data, the update rule and its step size; the loss, the
-# distance of $W_t/\|W_t\|$ from the direction of $W_{mm}$, the softmax weight of every sample's opt token and the path
-# of $W_t$ are computed and drawn anew at every move of a slider. Each move trains from the start: exact training in
-# minimal coordinates takes a few milliseconds.
+# **Figures 2 and 5**, one data set at a time.
+#
+# **Question.** How does the path of $W_t$ depend on the data, the update rule and the step? Every move of a slider
+# trains anew from the start, which takes a few milliseconds.
 #
 # Run all cells in JupyterLab, or open this notebook with `voila notebooks/12_explorer.ipynb`. Without a front end for
 # widgets it runs as well and shows the pictures of its default setting.
+#
+# ## The statement
+#
+# The layer is $f_i = y_i\,u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with a fixed head $u$, the loss
+# $L = \frac1n\sum_i e^{-f_i}$. Only $W$ is trained, from a small Gaussian start.
+#
+# | symbol | meaning | shape |
+# |---|---|---|
+# | $W_t$ | attention after $t$ steps | $d \times d$ |
+# | $W_{mm}$ | token SVM: smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
+# | $L^*$ | loss of a layer that sees only opt tokens | |
+#
+# **Hypotheses.** Theorems 1 (NGD), 6 (GD) and 7 (Polyak) say that the direction of $W_t$ tends to that of $W_{mm}$ if
+# tokens of different samples are nearly orthogonal (Assumption 1) and the other tokens of a sample have equal scores
+# (Assumption 2). The class means keep Assumption 2. The data model `unit sphere` breaks it: try what happens.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -44,18 +59,8 @@ from lib.companion import claims, plots
 from lib.explorer import panel
 
 plots.set_style()
-setting = explorer.ExplorerSetting(
-    model=model,
-    n=n,
-    T=T,
-    d=d,
-    signal=signal,
-    noise=noise,
-    rule=rule,
-    step_size=step_size,
-    seed=seed,
-    steps=steps,
-)
+names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
+setting = explorer.ExplorerSetting(**{name: globals()[name] for name in names})
 
 # %% [markdown]
 # ## The explorer
@@ -71,18 +76,22 @@ panel.Panel(setting)
 # ## The same without controls
 #
 # Every rule at the setting above, from the same data and start. Our setting, synthetic, one seed. The claims are those
-# of Theorem 1 (NGD) and Theorem 6 (GD) in the weakest form that one run can show; the sharp ones stand in
-# [01_fixed_decoder](01_fixed_decoder.ipynb) and [04_theory_ledger](04_theory_ledger.ipynb).
+# of Theorem 1 (NGD), Theorem 6 (GD) and Theorem 7 (Polyak) in the weakest form that one run can show. The sharp ones
+# stand in [01_fixed_decoder](01_fixed_decoder.ipynb) and [04_theory_ledger](04_theory_ledger.ipynb).
 
 # %%
 runs = {name: explorer.explore(replace(setting, rule=name)) for name in explorer.RULES}
+source = {"GD": "paper A, Theorem 6", "Polyak": "paper A, Theorem 7"}
 claims.Table(
     claims.at_most(
-        f"turns.{name}", f"{name}: direction error at the end, over that at the start",
-        "paper A, Theorem 6" if name == "GD" else "paper A, Theorems 1 and 7", t.direction_error[-1] / t.direction_error[0], 1,
+        f"turns.{name}",
+        f"{name}: direction error at the end, over that at the start",
+        source.get(name, "paper A, Theorem 1"),
+        shown.direction_error[-1] / shown.direction_error[0],
+        1,
     )
-    for name, t in runs.items()
-)  # fmt: skip
+    for name, shown in runs.items()
+)
 
 # %% tags=["nbval-check-output"]
 for name, shown in runs.items():
@@ -93,12 +102,20 @@ board = explorer.Board(runs["NGD"])
 for name in ("NGD", "GD"):
     board.show(runs[name])
     print(panel.said(runs[name]))
-    display(
-        Image(
-            board.png(),
-            alt=f"{name}: loss gap, direction error, softmax weights of the opt tokens, path of W_t",
-        )
-    )
+    panels = "loss gap, direction error, softmax weights of the opt tokens, path of W_t"
+    display(Image(board.png(), alt=f"{name}: {panels}"))
+
+# %% [markdown]
+# **Look at** the last panel. It shows $W_t$ in the plane of $W_{mm}$ and what is orthogonal to it, as (part along, part
+# off). The points are tied to the other panels by Pythagoras, which we check: the direction error is the distance of
+# the two unit vectors.
+
+# %%
+for shown in runs.values():
+    along, off = (shown.path / np.linalg.norm(shown.path, axis=1, keepdims=True)).T
+    apart = np.hypot(1 - along, off)
+    np.testing.assert_allclose(apart, shown.direction_error, rtol=1e-6, atol=1e-7)
+print("the path and the direction error tell the same story")
 
 # %% [markdown]
 # What a move of a slider costs, training and drawing together (the aim is under 200 ms). Processor time, which other
@@ -112,3 +129,43 @@ for other in range(9):
     board.png()
     taken.append(1e3 * (time.process_time() - began))
 print(f"{len(taken)} redraws: median {np.median(taken):.0f} ms, longest {max(taken):.0f} ms")
+
+# %% [markdown]
+# ## What we saw
+#
+# Every rule turns towards $W_{mm}$, and the softmax weights of the opt tokens saturate. NGD and Polyak go straight
+# out along $W_{mm}$. GD goes the same way and is slow: its steps shrink with the gradient.
+#
+# ## Change this
+#
+# Predict first, then run. Or move the sliders.
+#
+# 1. Ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, under GD like $\log t$.
+#    Whose direction error is ten times smaller?
+
+# %%
+for name in ("NGD", "GD"):
+    longer = explorer.explore(replace(setting, rule=name, steps=10 * steps))
+    print(
+        f"{name}: {runs[name].direction_error[-1] / longer.direction_error[-1]:.1f} times smaller"
+    )
+
+# %% [markdown]
+# 2. `unit sphere` in place of class means. *Prediction:* the other tokens' scores differ, so Assumption 2 fails. Do the
+#    softmax weights of all opt tokens still tend to one?
+
+# %%
+sphere = "unit sphere (no signal, no noise)"
+for k in range(3):
+    shown = explorer.explore(replace(setting, model=sphere, seed=k))
+    print(f"draw {k}: smallest weight of an opt token at the end {shown.opt_scores[-1].min():.2g}")
+
+# %% [markdown]
+# 3. A dimension too small. *Prediction:* with many constraints and few coordinates no $W$ separates the opt tokens. What
+#    does the explorer say then?
+
+# %%
+try:
+    explorer.explore(replace(setting, model=sphere, d=2))
+except ValueError as reason:
+    print(reason)

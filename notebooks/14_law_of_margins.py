@@ -323,9 +323,7 @@ pair_target = svm.token_svm(pair.tokens)
 pair_law = margin_law.margin_law(pair.tokens, pair_target)
 flat = dynamics.train(pair, dynamics.gd(0.5), doubled[-1], doubled, targets={"W_mm": pair_target.W})
 flat_errors = law_steps.difference_errors(flat, pair_target.W)
-print(
-    f"lambda_1: T = 2 {pair_law.slowest.min():.3f} and more, Figure 2 {fig2_law.slowest[0]:.4f}"
-)
+print(f"lambda_1: T = 2 {pair_law.slowest.min():.3f} and more, Figure 2 {fig2_law.slowest[0]:.4f}")
 for name, history, errors in (("NGD", long, long_errors), ("GD, T = 2", flat, flat_errors)):
     plain, better = history.direction_error["W_mm"][:, -1].max(), errors[:, -1].max()
     print(f"{name}: W_2t {plain:.1e}, W_2t - W_t {better:.1e} at 2t = {doubled[-1]:,}")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lib import dynamics, mirror, svm
+from lib.ambient import optimisers, training
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 from tests.benchmarks import __main__ as command
@@ -40,6 +41,17 @@ def test_plain_mirror_descent_equals_the_library(p):
     np.testing.assert_allclose(
         reference[:, 1:].T, (ours.norm[0], ours.divergence(target)[0]), rtol=1e-9
     )
+
+
+def test_plain_directions_equal_the_library():
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    for rule, direction in (
+        (optimisers.steepest("spectral", 0.1), plain.polar),
+        (optimisers.adam(0.1, epsilon=1e-8), plain.AdamDirection()),
+    ):
+        ours = training.train(data, rule, 10, record=RECORD).W[0]
+        reference = plain.train_along(plain.Model(data), direction, 0.1, 10, RECORD)
+        np.testing.assert_allclose(reference, ours, atol=1e-10)
 
 
 @pytest.mark.parametrize("solve", [plain.svm_per_constraint, plain.svm_vectorised])

@@ -31,3 +31,16 @@ def test_an_import_against_the_layers_is_named(tmp_path):
     (tmp_path / "lib" / "svm" / "climbing.py").write_text("import lib.papers.a\n")
     status, said = contracts(tmp_path)
     assert status == 1 and "lib.svm is not allowed to import lib.papers" in said
+
+
+# Rooms of theory, and what each may bring along: torch alone is a second, a picture's style two.
+THEORY = ("attention", "compiled", "dynamics", "ambient", "mirror", "svm", "regression", "data")
+HEAVY = ("torch", "transformers", "cvxpy", "matplotlib", "pandas", "seaborn", "IPython")
+
+
+def test_theory_loads_nothing_heavy():
+    """Each heavy library is imported by the function that needs it, none by a room of theory."""
+    rooms = ", ".join(f"lib.{room}" for room in THEORY)
+    loaded = f"import sys, {rooms}; print(*(set({HEAVY}) & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

@@ -3,25 +3,24 @@
 In: seeds and sizes, or your own arrays. Out: a `TokenSet` (X, y, z, u and the opt tokens), its
 logits, softmax weights, scores and gradients, and the same problem in minimal coordinates. Nothing
 here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient.
-`token_sets` has the record of the data, `tokens` the data models, `coordinates` the reduction.
+`losses` has what l(f) may be, `token_sets` the record of the data, `tokens` the data models,
+`coordinates` the reduction.
 """
 
 from lib.attention.coordinates import Minimal, differences, gram, minimal, others
-from lib.attention.model import (
-    LOSSES,
-    check_loss,
-    gradients,
-    influences,
-    log_loss,
-    logits,
-    scores,
-    slopes,
-    weights,
-)
+from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, log_loss
+from lib.attention.model import gradients, influences, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set
-from lib.attention.tokens import class_mean_tokens, gaussian_tokens, two_token_gaussian, unit_tokens
+from lib.attention.tokens import (
+    class_mean_tokens,
+    gaussian_tokens,
+    two_examples,
+    two_token_gaussian,
+    unit_tokens,
+)
 
 __all__ = [
+    "COMPILED_LOSSES",
     "LOSSES",
     "Minimal",
     "TokenSet",
@@ -39,6 +38,7 @@ __all__ = [
     "scores",
     "slopes",
     "token_set",
+    "two_examples",
     "two_token_gaussian",
     "unit_tokens",
     "weights",

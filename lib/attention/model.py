@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
 from lib.attention.token_sets import TokenSet
-
-LOSSES = ("exponential", "logistic")
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     * f = gamma_s + e,
     * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
 
-    L* is the loss at p_opt = 1, opt being the token of largest score. Loss l(f) is exp(-f)
-    ("exponential") or log(1 + exp(-f)) ("logistic").
+    L* is the loss at p_opt = 1, opt being the token of largest score. The loss l(f) is one of
+    `losses.LOSSES`, exp(-f) by default.
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - np.take_along_axis(logits, s, -1)  # relative to the selected token
@@ -72,11 +71,11 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     with np.errstate(divide="ignore", invalid="ignore"):
         # epsilon = gamma_opt - f
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
-        log_gap = log_mean(_log_gap(log_epsilon, best, loss))
+        gap = log_mean(log_gap(log_epsilon, best, loss))
     return Slopes(
         log_weights=log_weights,
         log_loss=log_mean(log_loss(f, loss)),
-        log_gap=log_gap,
+        log_gap=gap,
         pull=pull,
         log_scale=log_scale,
         push=push,
@@ -93,33 +92,6 @@ def _factor(values, log_factor):
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]
     return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
-
-
-def log_loss(f, loss):
-    """log l(f)."""
-    if loss == "exponential":
-        return -f
-    # log1p(x) = x below e^-37
-    return np.where(f > 37, -f, np.log(np.logaddexp(0.0, -np.minimum(f, 37.0))))
-
-
-def log_derivative(f, loss):
-    """log |l'(f)|."""
-    return -f if loss == "exponential" else -np.logaddexp(0.0, f)
-
-
-def _log_gap(log_epsilon, best, loss):
-    """log(l(best - epsilon) - l(best)), exact for any epsilon > 0.
-
-    exponential: l(best) expm1(epsilon); logistic: log1p(sigmoid(-best) expm1(epsilon)).
-    """
-    tiny = log_epsilon < -37  # there expm1(x) = log1p(x) = x in float64
-    expm1 = np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))
-    log_expm1 = np.where(tiny, log_epsilon, np.log(expm1))
-    log_gap = log_derivative(best, loss) + log_expm1
-    if loss == "exponential":
-        return log_gap
-    return np.where(log_gap < -37, log_gap, np.log(np.log1p(np.exp(log_gap))))
 
 
 def log_mean(log_values):
@@ -184,9 +156,3 @@ def influences(
     opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)[:, :, 0]  # (runs, n, d)
     lead = opt - np.einsum("rnt,rntd->rnd", np.exp(at.log_weights), tokens.X)
     return np.einsum("rjd,rid->rji", lead, v) * np.einsum("rjd,rid->rji", tokens.z, tokens.z)
-
-
-def check_loss(loss: str) -> None:
-    """Raise ValueError unless `loss` is one of LOSSES."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {LOSSES}, not {loss!r}")

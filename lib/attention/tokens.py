@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, token_set
 from lib.seeds import stream
 
 
@@ -113,6 +113,15 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
         return X, y, z, head, (y[:, None] * (X @ head)).argmax(1)
 
     return _stack(seeds, draw)
+
+
+def two_examples() -> TokenSet:
+    """The two examples of three tokens in the plane of notebook 00, small enough for paper.
+
+    Its W_mm = ((-1/2, 0), (1/2, -1/2)) can be found by eye.
+    """
+    X = np.array([[[1, 0], [2, 0], [0, 1]], [[0, 1], [2, 1], [1, -1]]], float)
+    return token_set(X, np.array([1.0, -1.0]), u=np.array([0.0, 1.0]))
 
 
 def _unit(a):

@@ -1,10 +1,12 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from html import escape
 
 import numpy as np
+
+from lib.companion.digits import failing, number, stated
 
 KINDS = {  # what a claim is
     "statement": "the paper's sentence with the paper's constants",
@@ -82,19 +84,6 @@ def kind(source: str) -> str:
     return "finding" if any(word in source for word in own) else "statement"
 
 
-def number(value: float) -> str:
-    """`value` with four significant digits, as every table of this project prints it."""
-    return f"{value:.4g}"
-
-
-def failing(measured: float | None, bound: str) -> str:
-    """A measured value that fails its bound, with the digits that show by how little."""
-    if measured is None:
-        return "not a number"
-    texts = (f"{measured:.{digits}g}" for digits in (7, 10, 13, 17))
-    return next((text for text in texts if text not in bound.split()), repr(measured))
-
-
 def shown(claim: Claim) -> str:
     """The measured value; of a failing claim with the digits that show by how little it fails."""
     text = number(claim.measured) if claim.holds else failing(claim.measured, claim.bound)
@@ -118,7 +107,8 @@ def at_most(id: str, statement: str, source: str, measured: float, bound: float,
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
     times = _times(measured, float(bound))
-    bounded = {"bound": f"≤ {number(bound)}", "holds": holds, "margin": times}
+    text = stated("≤ {}", measured, holds, bound)
+    bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
 
 
@@ -126,8 +116,14 @@ def at_least(id: str, statement: str, source: str, measured: float, bound: float
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
     times = _times(float(bound), measured)
-    bounded = {"bound": f"≥ {number(bound)}", "holds": holds, "margin": times}
+    text = stated("≥ {}", measured, holds, bound)
+    bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
+
+
+def remarked(claim: Claim, why: str) -> Claim:
+    """The claim, with `why` it fails as its remark where it does."""
+    return claim if claim.holds else replace(claim, remark=why)
 
 
 def close(
@@ -135,7 +131,8 @@ def close(
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
     measured, off = float(measured), abs(float(measured) - expected)
-    bound, holds = f"{number(expected)} ± {number(tolerance)}", bool(off <= tolerance)
+    holds = bool(off <= tolerance)
+    bound = stated("{} ± {}", measured, holds, expected, tolerance)
     times = _times(off, float(tolerance))
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 

@@ -13,12 +13,20 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
+from lib.companion.record import Number
 from lib.files import ROOT, write
 
 COLUMNS = (
     *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
     "verdict",
 )
+
+# By a claim's verdict; studies of real data have one, all others None.
+NO_REMARK = {
+    None: " Cause not found.",
+    "undecided": " Undecided: the interval does not tell the two apart.",
+    "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
+}
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,12 @@ def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> 
     return path
 
 
+def totals(ledger: Iterable[Claim]) -> dict[str, Number]:
+    """How many rows there are, and how many hold, as the numbers of a record."""
+    held = [bool(row.holds) for row in ledger]
+    return {"claims": Number(len(held), 0), "claims_that_hold": Number(sum(held), 0)}
+
+
 def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
     """The ledger as one table: per statement its rows by verdict and the smallest world caught."""
     ledger = list(ledger)
@@ -214,7 +228,7 @@ def failures(records: Iterable[Mapping]) -> str:
             lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
         for claim in failed:
             value = failing(claim["measured"], claim["bound"])
-            why = f" {claim['remark']}." if claim.get("remark") else " Cause not found."
+            why = f" {claim['remark']}." if claim.get("remark") else NO_REMARK[claim.get("verdict")]
             where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
             lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]
     return "\n".join(lines) + "\n"

@@ -82,8 +82,9 @@ def train(
     cores; the result is one History or a dict of them. steps: number of updates. record:
     iterations to record, ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a
     Start or as an array (runs, d, d_z); default zero. targets: matrices (runs, r, q) in minimal
-    coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r). L* is the loss
-    at p_opt = 1 for a fixed head and 0 in joint training.
+    coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r). loss: one of
+    `attention.LOSSES`; those that are not compiled train in plain numpy. L* is the loss at
+    p_opt = 1 for a fixed head and 0 in joint training.
 
     A run whose gradient is zero ends as "stalled", one whose loss is not finite as
     "diverged"; the history says which and when. Raises ValueError for records, starts or
@@ -98,8 +99,10 @@ def train(
     head_targets = _check_targets(head_targets, problem.tokens.u.shape)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     reduced = reduce(problem.tokens, start.inside, head, loss)
-    built_in = {name: rule for name, rule in named.items() if rule.law is None}
-    raws = {name: run_numpy(reduced, rule, times) for name, rule in named.items() if rule.law}
+    fast = loss in attention.COMPILED_LOSSES
+    built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
+    plain = {name: rule for name, rule in named.items() if name not in built_in}
+    raws = {name: run_numpy(reduced, rule, times) for name, rule in plain.items()}
     if built_in:
         compiled = run_compiled(reduced, list(built_in.values()), times)
         raws |= dict(zip(built_in, compiled, strict=True))

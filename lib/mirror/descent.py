@@ -155,7 +155,7 @@ def train(
     Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
     order. Memory: n(T-1) d d_z numbers a run.
     """
-    attention.check_loss(loss)
+    attention.check_loss(loss, attention.COMPILED_LOSSES)
     check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]

@@ -82,14 +82,18 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
 
 
 class Classifier(nn.Module):
-    """A BERT encoder with the usual head on its first token.
+    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
 
-    Inputs int (b, 2, T) to logits (b, classes).
+    The head is the usual one on the pooled first token or, with `mean`, a linear one on the mean of
+    the last layer over the tokens that are there. Encoders of sentence embeddings were trained to
+    be read by their mean; the pooler is untrained, and a lower layer leaves the first token blank.
     """
 
-    def __init__(self, network: nn.Module, origin: str):
+    def __init__(self, network: nn.Module, origin: str, mean: bool = False):
         super().__init__()
-        self.network, self.origin = network, origin
+        self.network, self.origin, self.mean = network, origin, mean
+        if mean:
+            network.bert.pooler = None
 
     @property
     def layers(self) -> int:
@@ -100,14 +104,21 @@ class Classifier(nn.Module):
         """Weights and size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
         width = self.network.config.hidden_size
-        return f"{self.origin}, {self.layers} layers, width {width}, {millions:.1f} M weights"
+        read = ", read by the mean of its tokens" if self.mean else ""
+        return f"{self.origin}, {self.layers} layers, width {width}, {millions:.1f} M weights{read}"
 
     def forward(self, inputs: Tensor, **options):
         """Logits; with output_attentions=True also each layer's attention, (b, heads, T, T)."""
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
-        out = self.network(input_ids=ids, token_type_ids=segments, attention_mask=mask, **options)
-        return (out.logits, out.attentions) if options.get("output_attentions") else out.logits
+        encoder = self.network.bert if self.mean else self.network
+        out = encoder(input_ids=ids, token_type_ids=segments, attention_mask=mask, **options)
+        logits = self._read(out.last_hidden_state, mask) if self.mean else out.logits
+        return (logits, out.attentions) if options.get("output_attentions") else logits
+
+    def _read(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
+        return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 
 def classifier(weights: Weights, classes: int) -> Classifier:
@@ -145,14 +156,14 @@ def classifier(weights: Weights, classes: int) -> Classifier:
 
 
 def lower(model: Classifier, layers: int) -> Classifier:
-    """The classifier with only the lowest `layers` layers; ValueError if it has fewer."""
+    """The lowest `layers` layers of `model`, read by the mean; ValueError if it has fewer."""
     if not 1 <= layers <= model.layers:
         raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
     encoder = model.network.bert.encoder
     origin = f"the lower {layers} of {model.layers} layers of {model.origin}"
     encoder.layer = encoder.layer[:layers]
     model.network.config.num_hidden_layers = layers
-    return Classifier(model.network, origin)
+    return Classifier(model.network, origin, mean=True)
 
 
 def small_classifier(

@@ -165,5 +165,10 @@ def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
 
 
 def worlds(families: Sequence[str]) -> list[World]:
-    """Every wrong world of the families, each family's from small to large."""
+    """Every wrong world of the families, each family's from small to large.
+
+    Raises ValueError for an unknown family.
+    """
+    for family in families:
+        World(family)
     return [World(family, size) for family in families for size in FAMILIES[family][1]]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from lib.regression.gradient_sources import Source
 from lib.regression.losses import excess_loss, regulariser_gradients
@@ -68,6 +67,8 @@ def descend(
     the others go on. Raises ValueError for a missing start, an iteration to record outside
     0..steps, or a singular covariance.
     """
+    import torch
+
     record = np.unique(record)
     if record[0] < 0 or record[-1] > steps:
         raise ValueError(
@@ -108,6 +109,8 @@ class _Update:
     """
 
     def __init__(self, rules, A, B, covariance):
+        import torch
+
         self.A, self.B = A, B
         own = [r for r, rule in enumerate(rules) if isinstance(rule, PreconditionedRule)]
         self.own = torch.tensor(own, device=A.device)

@@ -6,7 +6,6 @@ Numpy arrays go through the compiled kernel, torch tensors in blocks on their de
 import math
 
 import numpy as np
-import torch
 
 from lib.regression import kernel
 
@@ -26,10 +25,10 @@ def empirical_gradients(X, Y, A, B):
     m. Raises ValueError for shapes that do not fit and for samples that are not finite.
     """
     _check_layer(X, Y, A, B)
-    if not isinstance(X, torch.Tensor):
+    if isinstance(X, np.ndarray):
         return _compiled(X, Y, A, B)
     m, rows = X.shape[-2], _rows(X, B)
-    gradient_A, gradient_B = torch.zeros_like(A), torch.zeros_like(B)
+    gradient_A, gradient_B = A.new_zeros(A.shape), B.new_zeros(B.shape)
     for queries, labels in zip(X.split(rows, -2), Y.split(rows, -2), strict=True):
         c, E, total = _attend(queries, X, B)  # (..., rows, d), (..., rows, m), (..., rows, 1)
         error = c @ A.mT - labels
@@ -67,7 +66,7 @@ def _attend(queries, X, B):
 
 def _rows(X, B) -> int:
     """How many queries at a time keep the attention weights of all runs within BLOCK."""
-    runs = torch.broadcast_shapes(X.shape[:-2], B.shape[:-2])
+    runs = np.broadcast_shapes(X.shape[:-2], B.shape[:-2])
     return max(
         1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (math.prod(runs) * X.shape[-2])
     )

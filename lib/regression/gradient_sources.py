@@ -5,16 +5,19 @@ are torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d), on any devi
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from lib import seeds
 from lib.regression.empirical import empirical_gradients
 from lib.regression.losses import population_gradients
 from lib.regression.problem import Regression
 
-Source = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+if TYPE_CHECKING:
+    import torch
+
+Source = Callable[[int, "torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
 
 
 def minibatches(
@@ -25,6 +28,8 @@ def minibatches(
     All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if
     batch is not within 1..n.
     """
+    import torch
+
     n = X.shape[1]
     if not 1 <= batch <= n:
         raise ValueError(
@@ -66,6 +71,8 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
     mean is zero. What is left to estimate is of order 1/n, like the bias E grad L^ - grad L itself.
     Raises ValueError unless n, draws >= 1.
     """
+    import torch
+
     if min(n, draws) < 1:
         raise ValueError(f"n and draws must be at least 1, not {n} and {draws}")
     streams = [
@@ -93,6 +100,8 @@ def _beyond_population(problem, A, B, n, draws, stream):
     In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
     query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I.
     """
+    import torch
+
     root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
     g = torch.randn(problem.d, draws, n, generator=stream, dtype=A.dtype)
     query = g[:, :, 0].T @ root  # (draws, d)
@@ -116,9 +125,14 @@ def _beyond_population(problem, A, B, n, draws, stream):
 
 def _dot(g, w):
     """g_i^T w_q for every draw's own keys: g (d, draws, n), w (draws, d) -> (draws, n)."""
-    return sum(g[j] * w[:, j : j + 1] for j in range(len(g)))
+    found = g[0] * w[:, :1]
+    for j in range(1, len(g)):
+        found.addcmul_(g[j], w[:, j : j + 1])
+    return found
 
 
 def _mean(e, g):
     """Mean over keys of e g: e (draws, n), g (d, draws, n) -> (draws, d)."""
-    return torch.stack([(e * plane).mean(1) for plane in g], 1)
+    import torch
+
+    return torch.linalg.vecdot(e, g).T / e.shape[1]

@@ -87,7 +87,7 @@ def _piece(samples, layer, first, sums):
             if not -w[lane, d] <= SAFE:
                 logits[lane] -= logits[lane].max()
         exponentials.exp(logits.reshape(-1), e.reshape(-1))
-        _moments(e, keys, c)
+        _moments(e, keys, d + 1, c)
         for lane in range(4):
             total[lane] = c[lane, d]
             for q in range(d):
@@ -110,7 +110,7 @@ def _piece(samples, layer, first, sums):
         for lane in range(4):
             for i in range(m):
                 e[lane, i] *= logits[lane, i]
-        _moments(e, keys, h)
+        _moments(e, keys, d, h)
         for lane in range(4):
             x = X[min(j + lane, last - 1)]
             for p in range(d):
@@ -139,10 +139,10 @@ def _combine(w, keys, out):
 
 
 @numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
-def _moments(e, keys, out):
-    """out (4, D) = e (4, m) keys^T (m, D)."""
+def _moments(e, keys, rows, out):
+    """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a time."""
     e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
-    for q in range(0, len(keys), 2):
+    for q in range(0, rows, 2):
         k0, k1 = keys[q], keys[q + 1]
         a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
         for i in range(e.shape[1]):

@@ -5,7 +5,6 @@ whose leading axes count runs. Functions take numpy arrays or torch tensors and 
 """
 
 import numpy as np
-import torch
 
 from lib.regression.problem import Regression
 
@@ -27,7 +26,7 @@ def excess_loss(problem: Regression, A, B):
 
 def _residual(problem, A, B):
     Sigma, root, M = (_like(a, A) for a in (problem.Sigma, problem.root, problem.M))
-    return (A @ Sigma @ _T(B) - M) @ root, Sigma, root
+    return (A @ Sigma @ B.mT - M) @ root, Sigma, root
 
 
 def population_gradients(problem: Regression, A, B):
@@ -36,7 +35,7 @@ def population_gradients(problem: Regression, A, B):
     E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, the matrix whose norm is in the loss.
     """
     E, Sigma, root = _residual(problem, A, B)
-    return E @ root @ B @ Sigma, root @ _T(E) @ A @ Sigma
+    return E @ root @ B @ Sigma, root @ E.mT @ A @ Sigma
 
 
 def regulariser(Sigma, A, B):
@@ -45,8 +44,8 @@ def regulariser(Sigma, A, B):
     Sigma (..., d, d) is the covariance (population) or X^T X / n (empirical). Paper B's formula is
     blank; this is the one with which grad(L + R) takes the form of Eqs. 5 and 6.
     """
-    G = _T(A) @ A - _T(B) @ Sigma @ B
-    return ((Sigma @ G) * _T(Sigma @ G)).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
+    G = A.mT @ A - B.mT @ Sigma @ B
+    return ((Sigma @ G) * (Sigma @ G).mT).sum((-1, -2)) / 8  # ||S^{1/2} G S^{1/2}||^2 = tr(S G S G)
 
 
 def regulariser_gradients(Sigma, A, B):
@@ -54,15 +53,13 @@ def regulariser_gradients(Sigma, A, B):
 
     Here G = A^T A - B^T Sigma B.
     """
-    SGS = Sigma @ (_T(A) @ A - _T(B) @ Sigma @ B) @ Sigma
+    SGS = Sigma @ (A.mT @ A - B.mT @ Sigma @ B) @ Sigma
     return A @ SGS / 2, -Sigma @ B @ SGS / 2
 
 
-def _T(value):
-    return value.mT if isinstance(value, torch.Tensor) else np.swapaxes(value, -1, -2)
-
-
 def _like(value, other):
-    if not isinstance(other, torch.Tensor):
+    if isinstance(other, np.ndarray):
         return value
+    import torch  # only where tensors come in
+
     return torch.as_tensor(value, dtype=other.dtype, device=other.device)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:  # a second to load, and only descent on tensors needs it
+    import torch
 
 PRECONDITIONERS = ("left", "left_right", "none")
 
@@ -45,7 +48,7 @@ class Library:
     `make(parameters)` returns a torch optimiser over a list of matrices.
     """
 
-    make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]
+    make: Callable[[list["torch.Tensor"]], "torch.optim.Optimizer"]
 
 
 def library(optimiser: Callable, **options) -> Callable[[float], Library]:

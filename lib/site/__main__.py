@@ -4,20 +4,30 @@ import argparse
 from pathlib import Path
 
 from lib import files
+from lib.papers.a import turning
 from lib.site import tables
 from lib.site.build import build
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables; troubles are printed and stop nothing."""
-    about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
+    """Write the pages, the Markdown tables or the moving picture of figures/.
+
+    Troubles are printed and stop nothing.
+    """
+    about = "Write the site of figures and notebooks, the tables of README and REPRODUCING, or the"
+    about += " moving picture of figures/."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
-    parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
+    parser.add_argument(
+        "what", nargs="?", choices=("pages", "tables", "animation"), default="pages"
+    )
     text = "where the pages go; default: runs/site, which is replaced"
     parser.add_argument("--out", type=Path, metavar="DIR", help=text)
     asked = parser.parse_args(argv)
     if asked.what == "tables":
         tables.renew()
+        return 0
+    if asked.what == "animation":
+        turning.animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")
         return 0
     folder = asked.out or files.folder("runs") / "site"
     ours = not folder.exists() or (folder / "index.html").exists()

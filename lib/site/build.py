@@ -112,7 +112,10 @@ def _pages(site: Site) -> list[str]:
         _figure(site, figure)
     pages = [(notebook, _notebook(site, notebook)) for notebook in site.notebooks]
     best = figure_pages.largest(site.figures)
-    site.write("index.html", "index", "Figures and findings", best=best, notebooks=pages, site=site)
+    moving = [files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png")]
+    moving = [site.copy(path, path.name) for path in moving if path.is_file()]
+    about = {"best": best, "notebooks": pages, "site": site, "moving": len(moving) == 2}
+    site.write("index.html", "index", "Figures and findings", **about)
     rows = figure_pages.statements(best)
     site.write(
         "ledger.html",

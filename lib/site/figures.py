@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion.claims import number
+from lib.companion.claims import failing, number
 from lib.companion.record import SCALES
 from lib.files import folder
 from lib.site import figure_index, read_record
@@ -176,6 +176,7 @@ def measured(claim: Mapping) -> str:
     """The measured value with its interval; a failing claim has more digits: by how little."""
     if claim["measured"] is None:
         return "not a number"
-    text = number(claim["measured"]) if claim["holds"] is True else f"{claim['measured']:.7g}"
+    holds = claim["holds"] is True
+    text = number(claim["measured"]) if holds else failing(claim["measured"], claim["bound"])
     ends = [number(end) for end in claim.get("interval") or () if end is not None]
     return f"{text} [{', '.join(ends)}]" if len(ends) == 2 else text

@@ -6,7 +6,7 @@ Delta_m = y_i u^T(x_{i,s_i} - x_{i,t}) the score gap to the selected token s_i.
 
 import numpy as np
 
-from lib.attention import coordinates, model
+from lib.attention import coordinates, losses, model
 from lib.attention.tokens import TokenSet
 from lib.svm.max_margin import MaxMargin
 
@@ -32,11 +32,11 @@ def saturated_slopes(
     selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no
     run can rest on such a pair.
     """
-    model.check_loss(loss)
+    losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)
     own = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
-    return model.log_derivative(own, loss) + _log_gaps(scores, selected)
+    return losses.log_derivative(own, loss) + _log_gaps(scores, selected)
 
 
 def joint_slopes(

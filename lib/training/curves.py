@@ -178,7 +178,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             arrays = {name: file[name] for name in file.files if name != "json"}
-        schema = head["schema"]
+        schema, stated = head["schema"], head["digest"]
         if schema == SCHEMA:
             curves = tuple(_curves(head["curves"], arrays))
             found = Curves(head["name"], head["configuration"], curves)
@@ -192,7 +192,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
             f"{path} has schema {schema}, this code reads {SCHEMA}; check out the commit that "
             "wrote it or run the study again"
         )
-    if found.digest != head["digest"]:
+    if found.digest != stated:
         raise ValueError(f"{path} does not have the configuration that its digest states")
     if configuration is not None:
         expected = json.loads(files.dumps(dict(configuration)))

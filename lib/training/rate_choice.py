@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib.training.curves import Curve
-from lib.training.study import EXTENSIONS, JUDGED, Study
+from lib.training.study import JUDGED, Study
 
 
 def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> float:
@@ -15,7 +15,7 @@ def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> fl
 
     Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and the
     best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at most
-    `EXTENSIONS` times. `trial(rate, quarter)` runs one of them, up to the quarter where that holds.
+    `study.extensions` times. `trial(rate, quarter)` runs one rate, with `quarter` up to there only.
     ValueError, with the rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
@@ -25,14 +25,14 @@ def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> fl
     kept = sorted(rates, key=early.get)[: (len(rates) + 1) // 2]
     dropped = [rate for rate in rates if rate not in kept]
     trials = {rate: trial(rate, False) for rate in kept}
-    for extension in range(EXTENSIONS + 1):
+    for extension in range(study.extensions + 1):
         if all(found.diverged for found in trials.values()):
             diverged = [*trials, *(rate for rate in dropped if early[rate] == DIVERGED)]
             raise ValueError(_all_diverged(study, rule, diverged, dropped))
         scores = {rate: score(study, found) for rate, found in trials.items()}
         best = min(scores, key=lambda rate: (scores[rate], -rate))
         beyond = beyond_edge(rule, best, sorted([*trials, *dropped]), trials[best])
-        if beyond is None or extension == EXTENSIONS:
+        if beyond is None or extension == study.extensions:
             break
         trials[beyond] = trial(beyond, False)
     return best

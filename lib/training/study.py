@@ -17,7 +17,6 @@ from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no curve uses it
 QUARTER = 4  # half of the rates are dropped at this part of the horizon
-EXTENSIONS = 2  # rates that are added beyond an edge of the grid, at most, one after the other
 JUDGED = 4  # last evaluations whose mean held-out accuracy judges a trial
 
 
@@ -45,8 +44,9 @@ class Study:
     `rates` {rule: candidates}, SPS (whose rate is its cap) before SNGD. `targets` are training
     losses, the last one decides. A run ends at the first evaluation where `stop(found)` holds, or
     after `horizon` steps. `criterion` is "speed" (rates by the training loss) or "accuracy" (by
-    held-out accuracy). `cap` is that of SNGD, None for the one that SPS chose. `loss_rows` divides
-    a loss that is a sum.
+    held-out accuracy). `cap` is that of SNGD, None for the one that SPS chose. `extensions` rates
+    at most are added beyond an edge of the grid, one after the other. `loss_rows` divides a loss
+    that is a sum.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Study:
     criterion: str = "speed"
     seeds: int = 5
     evaluations: int = 20
+    extensions: int = 2
     cap: float | None = None
     loss_rows: int = 1
     compiled: bool = False
@@ -92,7 +93,7 @@ class Study:
         values |= {"rates": {rule: list(rates) for rule, rates in self.rates.items()}}
         values |= {"targets": list(self.targets), "stop": self.stop_words}
         values |= {"compiled": self.compiled, "tuning_seed": TUNING_SEED}
-        values |= {"extensions": EXTENSIONS, "judged": JUDGED}
+        values |= {"extensions": self.extensions, "judged": JUDGED}
         return values | {"problem": dict(about)}
 
 

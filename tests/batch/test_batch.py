@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from lib import files
-from lib.batch import command, compare, kernel, publish, staleness
+from lib.batch import command, compare, kernel, plan, publish, staleness
 from lib.batch import job as jobs
 from lib.companion import colab_cell, parameters
 from lib.data import images, texts
@@ -361,6 +361,18 @@ def test_minutes_start_the_first_and_leave_the_rest(repository, first):
     assert done.status == (1 if started[0].startswith("FAIL") else 3)
     refused = repository.batch("01_good", "--minutes", "0")
     assert refused.status == 2 and "minutes must be above 0" in refused.output
+
+
+def test_the_longest_notebook_starts_first_and_one_never_run_before_it(monkeypatch, tmp_path):
+    names = ("00_attention_by_hand", "01_fixed_decoder", "02_long_horizon")
+    for slug, notebook, seconds in (("a", 0, 5.0), ("b", 2, 1.0), ("c", 2, 50.0), ("d", 2, 2.0)):
+        record = {"notebook": names[notebook], "provenance": {"seconds": seconds}}
+        files.write(tmp_path / "demo" / f"{slug}.json", json.dumps(record).encode())
+    past = plan._past_seconds([SimpleNamespace(figures_folder=tmp_path, scale="demo")])
+    assert past == {names[0]: 5.0, names[2]: 50.0}
+    monkeypatch.setattr(plan, "_past_seconds", lambda jobs: past)
+    todo = plan.plan(names, "demo", {}, force=True, store=False).todo
+    assert [job.notebook for job in todo] == [names[1], names[2], names[0]]
 
 
 def test_store_writes_the_outputs_beside_the_source(repository, first):

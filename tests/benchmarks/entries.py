@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import numba
@@ -12,12 +14,15 @@ import numpy as np
 import torch
 
 from lib import dynamics, files, mirror, networks, regression, svm, training
+from lib.ambient import optimisers
+from lib.ambient.training import train as training_along
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.data import images
 from lib.dynamics import rules
 from lib.svm import margin_law
 from lib.training import augmentation
+from lib.training import history as history_file
 from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
 from tests.benchmarks import memory, plain
 from tests.benchmarks.measure import Entry, Times, gate, in_turns, seconds, threads
@@ -223,6 +228,55 @@ def mirror_runs() -> Entry:
     return times.entry(name, 100, f"{note}, recording every {EVERY}")
 
 
+def _along(name, bar, rules, directions):
+    """Rules of `ambient` on unit tokens of n=6, T=8, d=10, per run and iteration, against autograd.
+
+    rules and directions by name; each direction() makes one for a run of the reference.
+    """
+    steps, reference_steps, runs = 5000, 200, 8
+    data = tokens.unit_tokens(range(runs), n=6, T=8, d=10)
+    model, gated = plain.Model(data), 100
+
+    def ours(steps=steps, every=EVERY):
+        return training_along(data, rules, steps, record=np.arange(0, steps + 1, every))
+
+    def reference(steps=reference_steps, every=EVERY):
+        record = range(0, steps + 1, every)
+        return {
+            kind: plain.train_along(model, make(), rules[kind].step_size, steps, record)
+            for kind, make in directions.items()
+        }
+
+    expected = reference(gated, 20)
+    for kind, path in ours(gated, 20).items():
+        gate(f"{name}, {kind}: W", path.W[0], expected[kind], AGREE)
+    times = in_turns(
+        ours, reference, units=len(rules) * runs * steps,
+        reference_units=len(rules) * reference_steps,
+    )  # fmt: skip
+    note = f"per run and iteration; {', '.join(rules)}; {steps} x {runs} runs"
+    note = f"{note} (reference {reference_steps} x 1), recording every {EVERY}"
+    return times.entry(name, bar, note)
+
+
+def entrywise_runs() -> Entry:
+    """Sign descent, steepest descent in l_3, and Adam."""
+    rules = {
+        "sign": optimisers.steepest(np.inf, 1e-3),
+        "l_3": optimisers.steepest(3, 1e-2),
+        "Adam": optimisers.adam(1e-3, epsilon=1e-8),
+    }
+    power = lambda G: torch.sign(G) * G.abs().sqrt() / (G.abs() ** 1.5).sum() ** (1 / 3)
+    directions = {"sign": lambda: torch.sign, "l_3": lambda: power, "Adam": plain.AdamDirection}
+    return _along("entrywise_runs", 100, rules, directions)
+
+
+def spectral_runs() -> Entry:
+    """Steepest descent in the spectral norm: the polar factor of the gradient."""
+    rules = {"polar": optimisers.steepest("spectral", 1e-2)}
+    return _along("spectral_runs", 20, rules, {"polar": lambda: plain.polar})
+
+
 def svm_per_constraint() -> Entry:
     """Token SVM of n=T=20, d=30 against one cvxpy constraint per pair."""
     data = tokens.unit_tokens(0, n=20, T=20, d=30)
@@ -401,6 +455,54 @@ def polyak_loop() -> Entry:
     return _loop_step("polyak_loop", lambda parameters: StochasticPolyak(parameters, 1e-3))
 
 
+def two_trainings(steps=300, repeats=3) -> Entry:
+    """Two training commands side by side against the same two one after the other, start included.
+
+    A training that took every core, with threads that wait by spinning, would slow its neighbour
+    down. The gate: both ways give the same losses.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        places = [Path(folder) / way / rule for way in ("both", "each") for rule in ("sgd", "sngd")]
+        both, each = places[:2], places[2:]
+
+        def run(*together):
+            for path in together:
+                path.with_suffix(".pt").unlink(missing_ok=True)  # from the start, not from its end
+            _finish([_begin(path, steps) for path in together])
+
+        run(*both)
+        run(*each)
+        for ours, reference in zip(both, each, strict=True):
+            losses = (history_file.load(p.with_suffix(".npz"))[0].loss for p in (ours, reference))
+            gate(f"two_trainings: losses of {ours.name}", *losses, 1e-12)
+        turns = [
+            (seconds(lambda: [run(path) for path in each]), seconds(lambda: run(*both)))
+            for _ in range(repeats)
+        ]
+    reference, ours = map(list, zip(*turns, strict=True))
+    times = Times(ours, reference, (1, 1))
+    note = f"digits, {steps} steps of sgd and of sngd, each a command of its own; nothing chosen"
+    return times.entry("two_trainings", 1.0, note, "at most")
+
+
+def _begin(out, steps):
+    """The training command whose rule is the name of `out`, as a user starts it."""
+    command = [sys.executable, "-m", "lib.training", "digits", out.name, "--cpu"]
+    command += ["--steps", str(steps), "--evaluations", "1", "--out", str(out)]
+    chosen = {"OMP_NUM_THREADS", "OMP_WAIT_POLICY"}  # what the command decides by itself
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=files.ROOT, env=environment, **quiet)
+
+
+def _finish(processes):
+    for process in processes:
+        _, said = process.communicate()
+        if process.returncode:
+            command, status = " ".join(process.args[1:]), process.returncode
+            raise RuntimeError(f"{command} ended with status {status}:\n{said}")
+
+
 def image_loader() -> Entry:
     """Cropped, mirrored and standardised CIFAR-sized images, per image.
 
@@ -433,8 +535,8 @@ ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
-        mirror_runs, svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension,
-        long_horizon, minibatch_gradient, normalized_step, polyak_step, normalized_loop,
-        polyak_loop, image_loader,
+        mirror_runs, entrywise_runs, spectral_runs, svm_per_constraint, svm_vectorised, svm_lp_low,
+        svm_lp_high, dimension, long_horizon, minibatch_gradient, normalized_step, polyak_step,
+        normalized_loop, polyak_loop, image_loader, two_trainings,
     )
 }  # fmt: skip

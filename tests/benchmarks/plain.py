@@ -57,6 +57,39 @@ def train(model: Model, step_size: float, steps: int, record, target: np.ndarray
     return np.array(history)
 
 
+def train_along(model: Model, direction, step_size: float, steps: int, record) -> np.ndarray:
+    """W += step_size direction(-gradient) from W_0 = 0; records W, (k, d, d_z)."""
+    W = torch.zeros(model.X.shape[-1], model.z.shape[-1], dtype=torch.float64, requires_grad=True)
+    record, history = set(record), []
+    for t in range(steps + 1):
+        (gradient,) = torch.autograd.grad(model.loss(W, model.scores), W)
+        with torch.no_grad():
+            if t in record:
+                history.append(W.numpy().copy())
+            W.add_(direction(-gradient), alpha=step_size)
+    return np.array(history)
+
+
+def polar(G: torch.Tensor) -> torch.Tensor:
+    """U V^T of the singular value decomposition, without singular values that are rounding."""
+    U, S, V = torch.linalg.svd(G, full_matrices=False)
+    return (U * (S > 1e-12 * S[0])) @ V
+
+
+class AdamDirection:
+    """Adam's m^ / (sqrt(v^) + 1e-8), with its state."""
+
+    def __init__(self):
+        self.t, self.m, self.v = 0, 0.0, 0.0
+
+    def __call__(self, G):
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * G
+        self.v = 0.999 * self.v + 0.001 * G * G
+        below = (self.v / (1 - 0.999**self.t)).sqrt() + 1e-8
+        return self.m / (1 - 0.9**self.t) / below
+
+
 def train_joint(
     model: Model, step_size: float, steps: int, record, target: np.ndarray
 ) -> np.ndarray:

@@ -3,6 +3,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lib.companion import claims
 
@@ -76,3 +78,36 @@ def test_an_interval_is_two_standard_errors_each_way():
 )
 def test_a_margin_is_how_often_the_bound_is_met(claim, margin):
     assert claim.margin == pytest.approx(margin)
+
+
+ANY = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-12)
+
+
+@given(ANY, st.sampled_from([0.0, 1e-15, 3e-13, -2e-9, 1e-5, -4e-5, 0.3]), st.sampled_from("<>="))
+def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
+    measured = bound * (1 + off)
+    if relation == "=":
+        claim = claims.close("a", "s", "p", measured, bound, abs(off) / 2 * abs(bound))
+    else:
+        make = claims.at_most if relation == "<" else claims.at_least
+        claim = make("a", "s", "p", measured, bound)
+    printed = float(claims.shown(claim))
+    if relation == "=":
+        middle, tolerance = map(float, claim.bound.split(" ± "))
+        fails = abs(printed - middle) > tolerance
+    else:
+        asked = float(claim.bound[2:])
+        fails = printed > asked if relation == "<" else printed < asked
+    assert claim.holds or fails
+
+
+def test_a_bound_has_four_digits_where_the_claim_holds():
+    assert claims.at_most("a", "s", "p", 0.1, 2 / 3).bound == "≤ 0.6667"
+    assert claims.at_most("a", "s", "p", 0.66668, 2 / 3).bound == "≤ 0.6666667"
+    assert claims.failing(3.0, "interval below 1") == "3"
+
+
+def test_only_a_claim_that_fails_is_remarked():
+    holds, fails = (claims.at_most("x", "x", "ours", value, 1.0) for value in (0.5, 2.0))
+    assert claims.remarked(holds, "why") == holds
+    assert claims.remarked(fails, "why").remark == "why" and not fails.remark

@@ -74,5 +74,8 @@ def test_failures_of_records_are_collected_with_their_digits():
     record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
     page = ledger.failures([record, record | {"claims": [held]}])
     assert "Cause not found." in page
+    for verdict in ("undecided", "not reproduced"):
+        judged = record | {"claims": [failed | {"verdict": verdict}]}
+        assert verdict in ledger.failures([judged]).lower()
     assert page.count("size") == 1 and "1.0000004, asked ≤ 1" in page
     assert claims.failing(1 + 4e-9, "≤ 1") == "1.000000004"

@@ -200,6 +200,12 @@ def moved(by):
 LOST = record.Number(None, 0.0)
 
 
+def remarked(why):
+    """The claim of `save`, which fails, with a remark."""
+    lost = claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 1.0)
+    return claims.remarked(lost, why)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -208,6 +214,7 @@ LOST = record.Number(None, 0.0)
         dict(numbers={"error": record.Number(0.021, 0.002)}),
         dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", 0.5, 1.0)]),
         dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 2.0)]),
+        dict(claims=[remarked("another reason")]),
         dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
         dict(caption="Ours: 3 seeds of our own."),
         dict(figure=moved(0.5)),
@@ -222,6 +229,11 @@ def test_what_is_not_reproduced_is_written_anew(changes, monkeypatch):
     # The picture carries the commit: it follows its record.
     assert after[".json"] != before[".json"] and after[".png"] != before[".png"]
     assert json.loads(after[".json"])["provenance"]["commit"] == "0123456789ab"
+
+
+def test_the_numbers_of_a_remark_may_move():
+    before = stamped(save(claims=[remarked("the offset still moves by 0.31")]))
+    assert stamped(save(claims=[remarked("the offset still moves by 0.32")])) == before
 
 
 def test_a_drawing_that_hardly_moves_stays():

@@ -8,7 +8,7 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 
-STEPS, TIMES = 3000, (10, 300, 3000)
+STEPS, TIMES = 1600, (10, 200, 1600)
 AGREE = 1e-9
 RULES = {
     "gd": rules.gd(0.8),

@@ -54,6 +54,14 @@ def pixels(content):
     return np.asarray(Image.open(io.BytesIO(content)), int)
 
 
+def test_picture_has_two_pixels_for_each_that_is_shown():
+    """On a screen of two pixels a point the browser need not enlarge it."""
+    shown = panel.Panel(ExplorerSetting(**SMALL))
+    width, height = Image.open(io.BytesIO(shown.picture.value)).size
+    assert width == 2 * int(shown.picture.width) and shown.picture.height == ""
+    assert width / height == pytest.approx(9 / 5.4, rel=1e-3)
+
+
 def test_board_forgets_what_it_showed_before():
     first, second = (explorer.explore(ExplorerSetting(seed=seed, **SMALL)) for seed in (0, 1))
     moved = explorer.Board(first)

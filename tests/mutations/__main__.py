@@ -37,6 +37,9 @@ SERVER.set_forkserver_preload(
     "cvxpy IPython ipywidgets jupyter_client matplotlib.pyplot mpmath nbconvert nbformat numba "
     "pandas pytest scipy.stats seaborn torch".split()
 )
+# As conftest.py has it, but before numba is loaded, which refuses another number later.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 DEAD = ("failed", "timed out")
 
 

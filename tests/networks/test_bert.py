@@ -198,6 +198,16 @@ def test_the_encoder_is_loaded_and_the_head_is_drawn(weights):
         assert torch.equal(a, b) != ("classifier.weight" in name), name
 
 
+def test_the_lowest_layers_are_kept(weights):
+    whole = bert.classifier(weights, 3)
+    first = whole.network.bert.encoder.layer[0]
+    model = bert.lower(whole, 1)
+    assert list(model.network.bert.encoder.layer) == [first] and model.layers == 1
+    assert "the lower 1 of 2 layers" in model.describe()
+    with pytest.raises(ValueError, match="between 1 and 1, got 2"):
+        bert.lower(model, 2)
+
+
 def test_a_small_network_for_the_same_tokens(weights):
     model = bert.small_classifier(weights, 3)
     tokens = bert.tokenise(weights, pairs(), 40)
@@ -213,6 +223,8 @@ def test_batches_take_every_row_once_and_waste_little(weights):
     assert [batches.rows(step).tolist() for step in range(12)] == [r.tolist() for r in rows]
     assert rows[0].tolist() != bert_evaluation.batches(tokens, 8, seed=4).rows(0).tolist()
     assert rows[0].tolist() != batches.rows(12).tolist()  # the next epoch
+    longest = [int(tokens.lengths[of].max()) for of in rows[: bert_evaluation.POOL]]
+    assert longest != sorted(longest)  # no pool begins with its short rows
     padded = lambda b: sum(b.batch(step)[0].shape[-1] for step in range(12))
     assert padded(batches) < padded(
         training.Batches(tokens.inputs, tokens.labels, 8, 3, bert_evaluation.trim)
@@ -240,6 +252,13 @@ def test_entropy_of_known_attention():
     )
 
 
+def test_the_worst_group_is_that_of_one_label():
+    labels, everyone = np.array([0, 0, 1, 1]), np.ones((4, 1), bool)
+    for correct, worst in (([0, 1, 1, 1], 0.5), ([1, 1, 0, 0], 0.0), ([1, 1, 1, 1], 1.0)):
+        found = bert_evaluation.worst_group(np.array(correct, bool), labels, everyone)
+        assert found == worst
+
+
 def test_judge_measures_what_it_says(weights):
     groups = np.arange(40)[:, None] % 4 == np.arange(2)
     tokens = bert.tokenise(weights, pairs(groups=groups), 40)
@@ -256,3 +275,16 @@ def test_judge_measures_what_it_says(weights):
     assert found["worst_group_accuracy"] == pytest.approx(min(shares))
     assert 0 < found["entropy.0"] <= 1 and set(found) >= {"entropy.0", "entropy.1"}
     assert model.network.config._attn_implementation == "sdpa"
+
+
+def test_the_mean_head_is_linear_in_the_mean_of_the_tokens_that_are_there(weights):
+    model = bert.lower(bert.classifier(weights, 3), 1).eval()
+    ids = torch.tensor([[2, 5, 6, 3, 0, 0], [2, 7, 3, 0, 0, 0]])
+    inputs = torch.stack([ids, torch.zeros_like(ids)], 1)
+    head = model.network.classifier
+    for row in inputs:
+        there = int((row[0] != 0).sum())
+        hidden = model.network.bert(input_ids=row[:1, :there].long()).last_hidden_state[0]
+        expected = head.weight @ hidden.mean(0) + head.bias
+        torch.testing.assert_close(model(row[None])[0], expected, rtol=1e-4, atol=1e-5)
+    assert "mean of its tokens" in model.describe()

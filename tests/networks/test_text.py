@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from lib import training
 from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
-from lib.networks.text import SelfAttention, TextTransformer, attended, reviews_judge, summed_loss
+from lib.networks.text import (
+    EncoderBlock,
+    SelfAttention,
+    TextTransformer,
+    attended,
+    reviews_judge,
+    summed_loss,
+)
 from lib.networks.vocabulary import Vocabulary
 from lib.training.mirror_descent import MirrorDescent
 
@@ -40,6 +47,19 @@ def test_attention_equals_the_formula():
         torch.testing.assert_close(shares[:, h], a)
         heads.append(a @ v[..., part])
     torch.testing.assert_close(out, torch.cat(heads, -1) @ layer.merge.weight.T)
+
+
+def test_a_block_normalises_after_each_sum():
+    block, tokens = EncoderBlock(8, 2, 16, 0.0), torch.randn(3, 5, 8)
+    for norm in (block.attention_norm, block.mlp_norm):
+        torch.nn.init.uniform_(norm.weight, 0.5, 2.0)
+    present = torch.ones(3, 5, dtype=bool)
+    x = tokens + block.attention(tokens, tokens, present)
+    x = F.layer_norm(x, (8,), block.attention_norm.weight)
+    first, _, second = block.mlp
+    x = x + F.gelu(x @ first.weight.T) @ second.weight.T
+    expected = F.layer_norm(x, (8,), block.mlp_norm.weight)
+    torch.testing.assert_close(block(tokens, tokens, present), expected)
 
 
 def test_reading_the_first_token_alone_changes_nothing():

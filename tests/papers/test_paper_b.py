@@ -48,6 +48,36 @@ def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
     np.testing.assert_array_less(np.abs(sums["mean bias"][0].mean(0) - plain), 4 * spread)
     assert (sums["mean bias"][0].std(0) < 0.5 * sums["mean"][0].std(0)).all()
     assert concentration.biases(sums["mean bias"], 5).shape == (5, 1)
+    alone = concentration.softmax_sums(u, (1,), 50)["weight"][0]
+    np.testing.assert_allclose(alone, 1.0)  # a key without others has all the weight
+
+
+def test_the_singular_values_attain_the_bounds_of_lemma_1():
+    of = regression.random_regression(1, 3, 5)
+    assert concentration.singular_ends(of) == pytest.approx((1.0, 1.0), abs=1e-12)
+
+
+def test_least_squares_errs_by_its_mean_square():
+    found = concentration.least_squares_errors(PROBLEM, [9], 1500)[:, 0]
+    error = found.std() / np.sqrt(len(found))
+    assert abs(found.mean() - 1) < 4 * error < 0.1  # n - d for n - d - 1 would be off by 0.17
+
+
+def test_standard_errors_are_those_of_the_mean():
+    estimates = np.array([[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]])  # means 2 and 1.5, std 2 and 0.5
+    assert theorems.standard_errors(estimates, np.array([0.0, 1.5])) == pytest.approx(np.sqrt(3))
+
+
+def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
+    rng, offset = np.random.default_rng(0), np.full((4, 2), 0.1)
+    A = PROBLEM.M + offset + rng.standard_normal((1000, 40, 4, 2))
+    B = np.broadcast_to(np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2))  # the map is A itself
+    history = regression.RegressionHistory(np.arange(40), A, B, np.full(1000, -1))
+    found = measurements.tail_excess(PROBLEM, history, 20)
+    expected = np.linalg.norm(offset @ PROBLEM.root) ** 2 / 2
+    assert abs(found.mean() - expected) < 4 * found.std() / np.sqrt(1000) < expected
+    with_noise = np.linalg.norm((A[:, 20:].mean(1) - PROBLEM.M) @ PROBLEM.root, axis=(1, 2)) ** 2
+    assert with_noise.mean() / 2 > 2 * expected
 
 
 def test_power_fit_finds_exponent_and_error():
@@ -68,6 +98,11 @@ def test_scaling_law(floors):
     assert [row.id for row in theorems.theorem_2(floors) if not row.holds] == []
     np.testing.assert_allclose(floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06)
     assert floors.excess.shape == (3, 2, 101)
+    # What the constants promise: |Delta|^2 shrinks by 1 - 2 eta mu + eta^2 L^2 at the best eta.
+    constants = manifold.of(PROBLEM).constants("left")
+    eta = np.linspace(0, 2, 2001) * constants.convexity / constants.smoothness**2
+    shrunk = 1 - 2 * eta * constants.convexity + (eta * constants.smoothness) ** 2
+    assert floors.guarantee == pytest.approx(shrunk.min(), abs=1e-12)
 
 
 def test_spectral_start_and_gradient_bias_fall_as_claimed():
@@ -95,6 +130,8 @@ def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
 
 def test_ablation_has_all_eight_and_knows_its_effects():
     data = experiments.experiment(range(2), 50, 1.0, d=2, k=4, signal=0.2, noise=0.045, floor=0.35)
+    white = [X @ np.linalg.inv(of.root) for X, of in zip(data.X, data.problems, strict=True)]
+    assert np.abs(white[0] - white[1]).max() > 1  # each seed has its own samples
     rules, starts = experiments.ablation(data, 0.1)
     assert (
         len(rules) == 8

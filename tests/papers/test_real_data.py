@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lib.papers.a import speed, speed_figure
 from lib.papers.c import reviews, reviews_figure, vision
@@ -69,15 +70,29 @@ def test_a_step_off_its_equation_is_seen():
     assert not any(claim.holds for claim in found)
 
 
-def grown(factor):
-    """Curves of SGD and SNGD whose one layer grows by `factor`, after steps of length 1 in all."""
+def test_a_single_step_off_its_equation_is_seen():
+    world, wrong = race({"SGD": 0.03, "SPS": 0.03, "SNGD": 0.03}), []
+    for run in world.curves:
+        step_size = run.step_size.copy()
+        step_size[len(step_size) // 2 :][:1] *= np.float32(1.001)
+        wrong.append(dataclasses.replace(run, step_size=step_size))
+    found = speed.formulas(dataclasses.replace(world, curves=tuple(wrong)))
+    assert not any(claim.holds for claim in found)
+
+
+def grown(factor, *others):
+    """Curves of SGD and SNGD whose one layer grows by `factor`, after steps of length 1 in all.
+
+    `others`: by how much further layers grow.
+    """
     world = race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True)
     rng = np.random.default_rng(2)
     norms = lambda: np.array([2.0, 2.0 * factor * rng.uniform(0.999, 1.001)])
     kept = [
         dataclasses.replace(
             run,
-            weight_norms={"w.weight": norms(), "norm.weight": np.array([1.0, 0.1])},
+            weight_norms={"w.weight": norms(), "norm.weight": np.array([1.0, 0.1])}
+            | {f"{k}.weight": np.array([1.0, other]) for k, other in enumerate(others)},
             walked={"w.weight": np.array([0.0, 3.0 * 4.0]), "norm.weight": np.zeros(2)},
         )
         for run in world.curves
@@ -88,6 +103,7 @@ def grown(factor):
 def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
     assert words(speed.vision_table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
     assert words(speed.vision_table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
+    assert words(speed.vision_table(grown(1.2, 0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
     assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([2.0] * 5)
     assert speed.layers(grown(1.2)) == ["w.weight"]  # no vector among them
 
@@ -138,6 +154,19 @@ def test_imdb_in_its_world_and_in_the_opposite_one():
         assert set(words(table(world)).values()) == {REPRODUCED}
         assert set(words(table(other)).values()) == {NOT_REPRODUCED}
         assert set(words(table(reviews_world(seeds=2))).values()) == {UNDECIDED}
+
+
+def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
+    world = reviews_world()
+    l1, l2 = (
+        np.stack([run.end["last.tokens_used"][:, -1] / 20 for run in world.runs(rule)])
+        for rule in ("l1.1", "l2")
+    )
+    apart = l2 - l1  # 5 seeds, 40 reviews
+    between, within = apart.mean(1).var(ddof=1) / 5, apart.mean(0).var(ddof=1) / 40
+    half = np.sqrt(stats.t.ppf(0.975, 4) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within)
+    (claim,) = reviews.attention_table(world)
+    assert claim.interval == pytest.approx((apart.mean() - half, apart.mean() + half))
 
 
 def test_a_network_that_is_too_small_does_not_speak():

@@ -54,6 +54,8 @@ def test_norm_step_label_and_exponent_are_off_as_said():
 def test_an_unknown_family_is_refused():
     with pytest.raises(ValueError, match="family 'moon'"):
         World("moon", 1.0)
+    with pytest.raises(ValueError, match="family 'moon'"):
+        worlds(["norm off", "moon"])
     assert {world.family for world in worlds(FAMILIES)} == set(FAMILIES)
 
 

@@ -202,6 +202,9 @@ def test_projection_is_nearest_and_symmetric(norm, seed):
     ]
     assert SPACE.norm(Delta, norm) <= min(others)
     np.testing.assert_allclose(SPACE.project(Z_pi, norm), Z_pi, atol=EXACT)
+    assert SPACE.distance(Z, norm) == pytest.approx(SPACE.norm(Z - Z_pi, norm), rel=EXACT)
+    (other,) = set(manifold.NORMS) - {norm}
+    assert SPACE.distance(Z, norm) < SPACE.norm(Z - SPACE.project(Z, other), norm)
 
 
 @pytest.mark.parametrize("norm", manifold.NORMS)

@@ -42,6 +42,16 @@ def test_only_seeds_that_every_rule_has_run_count():
     assert len(found.trials("SGD")) == 2
 
 
+def test_runs_are_paired_by_seed_whatever_the_order_of_the_file():
+    whole = race({"SGD": 0.02, "Adam": 0.03}, seeds=3)
+    found = dataclasses.replace(whole, curves=whole.curves[::-1])
+    for rule in ("SGD", "Adam"):
+        pairs = zip(found.runs(rule), whole.runs(rule), strict=True)
+        assert all(mine is theirs for mine, theirs in pairs)
+        assert [trial.rate for trial in found.trials(rule)] == [0.1, 0.2]
+    assert whole.hours() == pytest.approx(10 * 36 / 3600)  # of 10 runs of 36 s each
+
+
 def test_steps_to_a_target_are_those_of_the_running_mean():
     run = curve("SGD", 0, [4.0, 3.0, 2.0, 1.0, 0.0])
     assert run.steps_to(2.0, 3) == 4  # (3 + 2 + 1) / 3
@@ -76,7 +86,7 @@ def test_a_byte_changed_in_the_middle_is_damage(tmp_path):
             load(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("missing", ["schema", "curves", "configuration"])
+@pytest.mark.parametrize("missing", ["schema", "digest", "curves", "configuration"])
 def test_another_kind_of_file_is_said_to_be_one(tmp_path, missing):
     race({"SGD": 0.02}).save(tmp_path / "a.npz")
     rewritten(tmp_path / "a.npz", lambda head: head.pop(missing))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lib.training.rate_choice import choose
+from lib.training.rate_choice import choose, score
 from lib.training.study import Study
 from tests.training.worlds import curve
 
@@ -76,3 +76,19 @@ def test_rates_that_all_diverge_are_named_apart_from_those_that_were_dropped():
         "invented: every rate of SGD diverged: 0.4, 0.8 "
         "(dropped at a quarter of the steps: 0.1, 0.2); give the study lower rates"
     )
+
+
+def test_a_trial_is_scored_by_the_steps_to_the_last_target_in_the_units_of_its_loss():
+    study = dataclasses.replace(STUDY, targets=(0.75, 0.5), loss_rows=10)
+    loss = np.repeat([10.0, 7.0, 4.0], [10, 15, 15])  # of ten rows: 1.0, 0.7, 0.4 a row
+    steps, last = score(study, curve("SGD", 100, loss, "trial"))
+    means = [loss[k - 4 : k].mean() for k in range(4, 41)]
+    assert steps == 4 + next(k for k, mean in enumerate(means) if mean <= 5.0)
+    assert last == pytest.approx(4.0)
+
+
+def test_accuracy_is_that_of_the_last_evaluations():
+    study = dataclasses.replace(STUDY, criterion="accuracy")
+    found = np.array([0.1, 0.2, 0.5, 0.6, 0.7, 0.8])
+    trial = curve("SGD", 100, np.ones(40), "trial", metrics={"test_accuracy": found})
+    assert score(study, trial) == pytest.approx((0.0, -0.65))

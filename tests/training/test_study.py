@@ -69,6 +69,11 @@ def run(study, folder, minutes=None):
     return Runner(study, folder, Budget(minutes), say=lambda _: None).run()
 
 
+def test_evaluations_are_even_and_the_quarter_is_among_them():
+    study = dataclasses.replace(STUDY, horizon=60, evaluations=5)
+    assert study.points.tolist() == [0, 12, 15, 24, 36, 48, 60]
+
+
 def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(tmp_path):
     found = run(STUDY, tmp_path)
     assert found.seeds() == [0, 1]

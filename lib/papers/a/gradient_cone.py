@@ -36,6 +36,13 @@ class Pairs:
         return -attention.slopes(logits, self.scores[None]).pull[0, :, 1:].ravel()
 
 
+# Why Lemma 5 fails on antipodal class means.
+NOT_ORTHOGONAL = (
+    "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
+    " sample's weight down, by up to 3e-5 of itself between two records"
+)
+
+
 def pairs(tokens: TokenSet, run: int) -> Pairs:
     """The pairs of one run of `tokens`, its opt token first in the scores."""
     one = tokens.run(run)

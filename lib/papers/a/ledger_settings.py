@@ -87,8 +87,9 @@ def solutions(sizes: Sizes, name: str) -> tuple[MaxMargin, MaxMargin, MaxMargin]
 
 @cache
 def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dict[str, History]:
-    """NGD, GD and Polyak from one of three starts; GD's step is one over a bound on the
-    smoothness.
+    """NGD, GD and Polyak from one of three starts; NGD alone for another loss than the exponential.
+
+    GD's step is one over a bound on the smoothness.
     """
     problem, (true, local, nearest) = problems(sizes)[name], solutions(sizes, name)
     std = sizes.start_norm / problem.token_basis.shape[1]
@@ -99,6 +100,7 @@ def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dic
     }
     gd = rules.gd(1 / fixed_head.smoothness(problem.tokens).max())
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": gd, "Polyak": rules.polyak()}
+    named = named if loss == "exponential" else {"NGD": named["NGD"]}
     return dynamics.train(
         world.problem(problem),
         {rule: world.rule(of) for rule, of in named.items()},
@@ -111,10 +113,12 @@ def trained(sizes: Sizes, name: str, start: str, world: World, loss: str) -> dic
 
 
 def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") -> LedgerSetting:
-    """A setting in a world, from every start; from the small one alone where it trains
-    otherwise.
+    """A setting in a world, from every start.
+
+    From the small one alone where it trains otherwise, or with another loss than the exponential.
     """
-    starts = ("small", "opposite", "local") if world.trained() == TRUE else ("small",)
+    every = world.trained() == TRUE and loss == "exponential"
+    starts = ("small", "opposite", "local") if every else ("small",)
     runs = {
         start: {
             rule: world.history(history)

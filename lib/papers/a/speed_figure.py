@@ -154,7 +154,8 @@ def caption(number: str, curves: Curves, table) -> str:
     epochs = setting["horizon"] * setting["batch"] / problem["rows"]
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items()) or "none"
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
-    words = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
+    verdicts = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
+    words = f" {verdicts}." if verdicts else ""
     demo = "DEMO DATA: " if data["source"] == "demo" else ""
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
     return (
@@ -164,5 +165,5 @@ def caption(number: str, curves: Curves, table) -> str:
         f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
         f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % "
         f"intervals; grey:"
-        f" equally fast; bands: all seeds. {words}. {curves.hours():.1f} processor hours"
+        f" equally fast; bands: all seeds.{words} {curves.hours():.1f} processor hours"
     )

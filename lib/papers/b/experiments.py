@@ -129,18 +129,25 @@ def conditioning(
         name: PreconditionedRule(step_size, preconditioner)
         for name, preconditioner in kinds.items()
     }
-    record, numbers, times = np.arange(0, steps + 1, 10), [], {name: [] for name in rules}
-    for floor in floors:
-        data = build(floor)
-        numbers.append([np.linalg.cond(problem.Sigma) for problem in data.problems])
-        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = regression.descend(
-            source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
+    record, every = np.arange(0, steps + 1, 10), [build(floor) for floor in floors]
+    # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
+    X, Y, covariance, random_A, random_B = (
+        np.concatenate(parts)
+        for parts in zip(
+            *((data.X, data.Y, data.covariance, *data.random) for data in every), strict=True
         )
-        for name, history in histories.items():
-            excess = history.excess(data.problems) / data.problems[0].optimal_loss
-            times[name].append(first_below(record, excess, level))
-    return np.array(numbers), {name: np.array(rows) for name, rows in times.items()}
+    )
+    source = regression.minibatches(X, Y, batch, [*of_seeds] * len(every))
+    starts = dict.fromkeys(rules, (random_A, random_B))
+    histories = regression.descend(source, rules, starts, covariance, steps, record)
+    problems = [problem for data in every for problem in data.problems]
+    optimum = np.array([problem.optimal_loss for problem in problems])[:, None]
+    shape = len(every), len(of_seeds)
+    times = {
+        name: first_below(record, history.excess(problems) / optimum, level).reshape(shape)
+        for name, history in histories.items()
+    }
+    return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
 
 
 def tune(

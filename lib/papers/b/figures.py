@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim, at_least, at_most, remarked
 
 
 def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
@@ -54,6 +54,14 @@ def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
     ]
 
 
+# Why the preconditioner's claim can fail in the ablation.
+WELL_CONDITIONED = (
+    "the ablation's covariance is well conditioned, so the preconditioner changes nothing that"
+    " could be measured, and the claim holds or fails by chance; where the condition number is"
+    " large it works (the figure's right panel)"
+)
+
+
 def ablation(
     excess: Mapping[str, np.ndarray], effect_P: np.ndarray, effect_R: np.ndarray
 ) -> list[Claim]:
@@ -71,12 +79,15 @@ def ablation(
             ratio,
             1e-3,
         ),
-        at_most(
-            "ablation.preconditioner",
-            text.format("preconditioner"),
-            source,
-            np.median(effect_P),
-            1.0,
+        remarked(
+            at_most(
+                "ablation.preconditioner",
+                text.format("preconditioner"),
+                source,
+                np.median(effect_P),
+                1.0,
+            ),
+            WELL_CONDITIONED,
         ),
         at_most(
             "ablation.regulariser", text.format("regulariser"), source, np.median(effect_R), 1.0
@@ -97,3 +108,10 @@ def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
         "iterations to within 15 % of L*, worst-conditioned Sigma: P and R over R only, medians"
     )
     return at_most("conditioning", statement, "paper B, Section 5", with_P / without, 1.0)
+
+
+def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
+    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds."""
+    ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
+    text = "Algorithm 1: last excess over that of SGD, each with its best step, median"
+    return at_most("other.sgd", text, "ours", ratio, 1.0)

@@ -125,21 +125,3 @@ def algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         Z = np.concatenate([run.A[:, late:].mean(1), run.B[:, late:].mean(1)], 1)
         distance.append([manifold.of(of).distance(one) for one in Z])
     return np.array(excess).T, np.array(distance).T
-
-
-def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds), by
-    preconditioner.
-
-    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is
-    1 - lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
-    """
-    found = {}
-    for name in ("none", "left", "left_right"):
-        table = np.empty((len(conditions), len(of_seeds)))
-        for i, condition in enumerate(conditions):
-            for j, seed in enumerate(of_seeds):
-                rates, _ = regression.modes(concentration.ill_conditioned(condition, seed), name)
-                table[i, j] = np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
-        found[name] = table
-    return found

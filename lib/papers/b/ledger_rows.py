@@ -15,7 +15,6 @@ from lib.papers.b.ledger_measured import (
     SMALL,
     Sizes,
     algorithm_1,
-    condition_numbers,
     curvatures,
     gradient_biases,
     problem,
@@ -31,7 +30,7 @@ from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
 
-__all__ = ["SECTIONS", "SMALL", "Sizes", "condition_numbers"]
+__all__ = ["SECTIONS", "SMALL", "Sizes"]
 
 
 TRUE = World()

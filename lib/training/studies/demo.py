@@ -13,9 +13,18 @@ SMALL = dict(width=32, depth=2, heads=4, hidden=64)
 
 
 def _small(study: Study, horizon: int, problem, **changes) -> Study:
-    """`study` on `problem`, with two rates out of the middle of each rule's grid."""
+    """`study` on `problem`, with two rates out of the middle of each rule's grid and none beyond.
+
+    So few steps cannot tell whether the best rate lies beyond the grid.
+    """
     rates = {rule: tuple(values[1:3]) for rule, values in study.rates.items()}
-    changes = {"rates": rates, "seeds": 2, "evaluations": 4, "window": 20} | changes
+    changes = {
+        "rates": rates,
+        "seeds": 2,
+        "evaluations": 4,
+        "window": 20,
+        "extensions": 0,
+    } | changes
     return replace(study, horizon=horizon, problem=problem, **changes)
 
 
