@@ -131,5 +131,20 @@ def _connect(scheduler: str | None, workers: int, stack: contextlib.ExitStack):
         "memory_limit": 0,
         "silence_logs": 60,
     }
-    cluster = stack.enter_context(LocalCluster(n_workers=workers, processes=True, **options))
+    with _interrupts_held_back():
+        cluster = stack.enter_context(LocalCluster(n_workers=workers, processes=True, **options))
     return stack.enter_context(Client(cluster))
+
+
+@contextlib.contextmanager
+def _interrupts_held_back():
+    """Processes started in here never see Ctrl-C; this one does, afterwards.
+
+    The terminal sends it to the whole group. Workers would each print a traceback before `stop`
+    ends them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
