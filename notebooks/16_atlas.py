@@ -1,10 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-widgets,-papermill,-language_info
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -53,7 +57,8 @@ epsilons = [1e-300, 1e-100, 1e-30, 1e-8, 1e-3]
 # %%
 import numpy as np
 
-from lib.ambient import optimisers, training
+from lib import files
+from lib.ambient import kept, optimisers, training
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.papers.beyond import atlas
@@ -129,7 +134,8 @@ for norm, direction in by_hand.items():
 best = atlas.BestMargins(data)
 times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 rows = rules.rows()
-paths = training.train(data, {name: row.rule for name, row in rows.items()}, steps, record=times)
+keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
+paths = kept.train(data, {name: row.rule for name, row in rows.items()}, steps, times, keep)
 found = atlas.atlas(paths, best)
 steady = sum(one.steady.sum() for one in found.values())
 total = len(rows) * seeds
@@ -166,9 +172,7 @@ schedules = {
 }
 reached = {}
 for title, chosen in schedules.items():
-    ran = training.train(
-        data, {name: row.rule for name, row in chosen.items()}, steps, record=times
-    )
+    ran = kept.train(data, {name: row.rule for name, row in chosen.items()}, steps, times, keep)
     reached[title] = atlas.atlas(ran, best)
 
 # %%
@@ -202,7 +206,7 @@ slow = rules.step("l_inf") / 5
 by_memory = {f"{b}": optimisers.adam(slow, memory=b) for b in memories}
 by_epsilon = {f"{e}": optimisers.adam(slow, memory=0.99, epsilon=e) for e in epsilons}
 forgets, stops = (
-    list(atlas.atlas(training.train(data, some, steps, record=times), best).values())
+    list(atlas.atlas(kept.train(data, some, steps, times, keep), best).values())
     for some in (by_memory, by_epsilon)
 )
 k = atlas.column("l_inf")
