@@ -5,6 +5,6 @@ round differently: `kernel`, of l_p mirror descent, sees a token set as rows (ma
 W; `rows` calls it, and `mirror` turns its raw records into a history); `loop` sees the gradient as
 a graded sum over samples, for steepest descent in any norm, Muon, Adam and its kin, Shampoo and
 SOAP. Softmax, loss and status codes of both are those of `compiled`. Open `optimisers` first, for
-what each rule does; `training` runs them and `kept` keeps long runs; `gradients`, `entrywise`, `graded_svd`, `spectral`,
-`scaled` and `matrix_moments` are the loop's parts.
+what each rule does; `training` runs them and `kept` keeps long runs; `gradients`, `entrywise`,
+`graded_svd`, `spectral`, `scaled` and `matrix_moments` are the loop's parts.
 """
