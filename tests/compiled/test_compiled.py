@@ -1,39 +1,86 @@
 """A compiled function follows what it calls in other files; its cache always has a place."""
 
+import ast
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+from inspect import ismodule
+from pathlib import Path
 
 import pytest
 
 from lib import files
 from lib.compiled import cache
 
-NORM = """
-from lib.attention import tokens
-from lib.dynamics import gradient_descent as dynamics, rules
-history = dynamics.train(tokens.class_mean_tokens(0, n=2, T=2, d=8), rules.gd(0.1), 1, [0, 1])
-print(history.norm[0, -1])
+ENTRIES = [
+    (path, node)
+    for path in sorted((files.ROOT / "lib").rglob("*.py"))
+    if path != Path(cache.__file__) and "cache=True" in path.read_text(encoding="utf-8")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body
+    if isinstance(node, ast.FunctionDef)
+    and "cache=True" in "".join(map(ast.unparse, node.decorator_list))
+]
+LOOP = """
+import numba
+from lib.compiled.cache import stamp
+from lib.loops import rule
+SOURCES = stamp(__file__)
+
+@numba.njit(cache=True)
+def run(x, sources=SOURCES):
+    return x + rule.step()
+"""
+RULE = """
+import numba
+
+@numba.njit
+def step():
+    return 1.0
 """
 
 
 def test_a_changed_rule_is_not_answered_from_the_cache(tmp_path):
-    shutil.copytree(
-        files.ROOT / "lib", tmp_path / "lib", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    loops = tmp_path / "lib" / "loops"
+    left = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left)
+    loops.mkdir()
+    (loops / "loop.py").write_text(LOOP)
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
-    def norm():
-        return float(
-            subprocess.check_output([sys.executable, "-c", NORM], cwd=tmp_path, env=env, text=True)
+    def run():
+        code = (
+            "from lib.loops import loop; print(loop.run(1.0), *loop.run.stats.cache_hits.values())"
         )
+        done = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=env)
+        return tuple(map(float, done.split()))
 
-    before, rules = norm(), tmp_path / "lib" / "dynamics" / "rules.py"
-    formula = "log_eta = log_size - shrink\n"
-    assert rules.read_text().count(formula) == 1
-    rules.write_text(rules.read_text().replace(formula, "log_eta = log_size - shrink + LOG_2\n"))
-    assert abs(norm() / before - 2.0) < 1e-12
+    (loops / "rule.py").write_text(RULE)
+    assert run() == (2.0,) and run() == (2.0, 1.0)  # compiled, then kept
+    (loops / "rule.py").write_text(RULE.replace("1.0", "7.0"))
+    assert run() == (8.0,)
+
+
+def test_every_kept_function_is_stamped_by_all_that_it_can_call():
+    assert {path.parent.name for path, _ in ENTRIES} >= {"ambient", "dynamics", "regression"}
+    for path, function in ENTRIES:
+        assert "SOURCES = stamp(__file__)" in path.read_text(encoding="utf-8").splitlines(), path
+        assert ast.unparse(function.args).endswith("sources=SOURCES"), path
+        for used in sorted(path.parent.glob("*.py")):
+            module = importlib.import_module(f"lib.{path.parent.name}.{used.stem}")
+            if "njit" in used.read_text(encoding="utf-8"):
+                assert _rooms(vars(module)) <= {"compiled", path.parent.name}, used
+
+
+def _rooms(names):
+    """The rooms of `lib` that a module's global names come from."""
+    homes = (
+        value.__name__ if ismodule(value) else value.__module__
+        for value in names.values()
+        if ismodule(value) or callable(value)
+    )
+    return {home.split(".")[1] for home in homes if home.startswith("lib.")}
 
 
 def test_stamp_depends_on_the_folder_of_the_caller():
