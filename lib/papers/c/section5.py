@@ -4,13 +4,14 @@ Exponents: p is that of training, q that of an SVM. A divergence is D_psi(V/||V|
 p of training.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.seeds import stream
 from lib.svm.max_margin import MaxMargin
@@ -95,19 +96,23 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
             ),
         ]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
-            factors = [last[p, q] / REFERENCE[p][q] for q in histories]
-            worst = max(max(f, 1 / f) for f in factors)
+            worst = _factor(p, {q: found[p, q][:, -1] for q in histories}, 1.0)
+            calm = _factor(p, {q: found[p, q][:, -1] for q in histories}, 0.95)
             inside = [
                 _in_range(found[p, q][:, -1], REFERENCE_SEEDS[p], REFERENCE[p][q])
                 for q in histories
             ]
             claims += [
-                at_most(
-                    f"bregman.table.{p:g}",
-                    f"p = {p:g}: largest factor between a mean and the reference's",
-                    "an independent reproduction",
-                    worst,
-                    1.5,
+                remarked(
+                    at_most(
+                        f"bregman.table.{p:g}",
+                        f"p = {p:g}: largest factor between a mean and the reference's",
+                        "an independent reproduction",
+                        worst,
+                        1.5,
+                    ),
+                    "a few runs that settled late carry the mean: without the largest 5 % "
+                    f"of the values the factor is {calm:.2g}",
                 ),
                 at_least(
                     f"bregman.range.{p:g}",
@@ -123,6 +128,17 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
         at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
     )
     return claims
+
+
+def _factor(p, last, share):
+    """Largest factor, either way, between our means of `last` by q and REFERENCE's means.
+
+    Each is the mean of the smallest `share` of the values.
+    """
+    means = {
+        q: np.sort(values)[: math.ceil(share * len(values))].mean() for q, values in last.items()
+    }
+    return max(max(means[q] / REFERENCE[p][q], REFERENCE[p][q] / means[q]) for q in means)
 
 
 def _in_range(values, count, reference):
