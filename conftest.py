@@ -25,7 +25,8 @@ SHORT_SMOKE_RUNS = """
 from dataclasses import replace as _replace
 from lib.training.studies import demo as _demo
 for _name, _study in _demo.DEMO.items():
-    _demo.DEMO[_name] = _replace(_study, horizon=20, window=5, evaluations=2)
+    _rates = {_rule: _values[:1] for _rule, _values in _study.rates.items()}
+    _demo.DEMO[_name] = _replace(_study, horizon=20, window=5, evaluations=2, rates=_rates)
 """
 
 

@@ -18,6 +18,7 @@ from lib.training.studies.measures import binned, correctness, renamed
 from lib.training.study import Problem, Study, until_loss
 
 SHOWN = 2_000  # test images at the points of a run; its end takes them all
+SMOKE_ROWS = 500  # test images of a smoke run: as many as the stand-ins have
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
 PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
 
@@ -37,10 +38,10 @@ def classify(
 ) -> Problem:
     """The ViT for small data sets on the first `rows` training images of `name`, no augmentation.
 
-    An image is cut into `grid` x `grid` patches.
+    An image is cut into `grid` x `grid` patches. A `demo` is tested on SMOKE_ROWS at most.
     """
     train = images.load(name, "train", rows=rows, demo=demo)
-    test = images.load(name, "test", demo=demo)
+    test = images.load(name, "test", rows=SMOKE_ROWS if demo else None, demo=demo)
     standardise = train.standardise()
     channels, size = train.images.shape[1:3]
     patch = size // grid
@@ -62,9 +63,12 @@ def classify(
 def augmented(
     rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int, demo: bool = False
 ) -> Problem:
-    """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images."""
+    """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images.
+
+    A `demo` is tested on SMOKE_ROWS at most.
+    """
     whole = images.load("cifar10", "train", rows=rows + held_out, demo=demo)
-    test = images.load("cifar10", "test", demo=demo)
+    test = images.load("cifar10", "test", rows=SMOKE_ROWS if demo else None, demo=demo)
     train, rest = whole.first(rows), (whole.images[rows:], whole.labels[rows:])
     transform = Resize(train.standardise(), size)
     control = classification(train.images[:CONTROL], train.labels[:CONTROL], transform)
