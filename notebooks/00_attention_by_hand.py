@@ -306,8 +306,8 @@ print(
 )
 
 # %% [markdown]
-# **Next.** Notebook 01 does the same with twenty random problems, four update rules and the theorem's
-# own hypotheses. Notebook 12 has sliders.
+# **Next.** Notebook 10 does the same with twenty random problems, four update rules and the theorem's
+# own hypotheses. Notebook 01 has sliders.
 
 # %%
 about = (

@@ -20,7 +20,7 @@
 # **Question.** How does the path of $W_t$ depend on the data, the update rule and the step? Every move of a slider
 # trains anew from the start, which takes a few milliseconds.
 #
-# Run all cells in JupyterLab, or open this notebook with `voila notebooks/12_explorer.ipynb`. Without a front end for
+# Run all cells in JupyterLab, or open this notebook with `voila notebooks/01_explorer.ipynb`. Without a front end for
 # widgets it runs as well and shows the pictures of its default setting.
 #
 # ## The statement
@@ -77,7 +77,7 @@ panel.Panel(setting)
 #
 # Every rule at the setting above, from the same data and start. Our setting, synthetic, one seed. The claims are those
 # of Theorem 1 (NGD), Theorem 6 (GD) and Theorem 7 (Polyak) in the weakest form that one run can show. The sharp ones
-# stand in [01_fixed_decoder](01_fixed_decoder.ipynb) and [04_theory_ledger](04_theory_ledger.ipynb).
+# stand in [10_fixed_decoder](10_fixed_decoder.ipynb) and [19_theory_ledger](19_theory_ledger.ipynb).
 
 # %%
 runs = {name: explorer.explore(replace(setting, rule=name)) for name in explorer.RULES}

@@ -77,7 +77,7 @@ from lib.dynamics import rules
 from lib.papers.a import fixed_head as paper
 from lib.papers.a import fixed_head_figure, gradient_cone
 
-run = record.start("01_fixed_decoder", "A", globals())
+run = record.start("10_fixed_decoder", "A", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -301,7 +301,7 @@ for t in (100, steps):
 #
 # Every rule selects the opt tokens, and the direction of $W_t$ tends to that of $W_{mm}$. The error of
 # NGD falls twice as fast, in the exponent, as Theorem 1 promises; why exactly $1/t$ is the subject of
-# [the law of the margins](14_law_of_margins.ipynb). One draw of Figure 5 breaks Lemma 5's monotone
+# [the law of the margins](40_law_of_margins.ipynb). One draw of Figure 5 breaks Lemma 5's monotone
 # weights, because its tokens are not nearly orthogonal.
 #
 # ## Change this

@@ -29,7 +29,7 @@
 #
 # ## The statement
 #
-# The layer, its loss and $W_{mm}$ are those of [notebook 01](01_fixed_decoder.ipynb).
+# The layer, its loss and $W_{mm}$ are those of [notebook 10](10_fixed_decoder.ipynb).
 #
 # | symbol | meaning |
 # |---|---|
@@ -40,7 +40,7 @@
 # | $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ | inner products of the matrices $\delta_m z_i^\top$ |
 #
 # **Theorem 1.** *Hypotheses:* nearly orthogonal tokens, equal scores of the other tokens, a small start, a
-# small step. *Conclusion:* $\big\|W_t/\|W_t\| - W_{mm}/\|W_{mm}\|\big\| \le \tilde O(t^{-1/2})$. Notebook 01
+# small step. *Conclusion:* $\big\|W_t/\|W_t\| - W_{mm}/\|W_{mm}\|\big\| \le \tilde O(t^{-1/2})$. Notebook 10
 # measures which hypotheses hold for these data: all but near-orthogonality, since the samples of a class
 # share their opt token.
 
@@ -69,7 +69,7 @@ from lib.dynamics import reduced, rules
 from lib.papers import fits
 from lib.papers.a import horizon_figure
 
-run = record.start("02_long_horizon", "A", globals())
+run = record.start("11_long_horizon", "A", globals())
 plots.set_style()
 
 # %% [markdown]

@@ -16,7 +16,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
-# **Question.** In [notebook 01](01_fixed_decoder.ipynb) the head knew which token is best. Here it starts
+# **Question.** In [notebook 10](10_fixed_decoder.ipynb) the head knew which token is best. Here it starts
 # at zero and learns at the same time. Nothing tells the layer where to look. Does it still select the best
 # tokens, and do attention and head still turn to their max-margin directions?
 #
@@ -46,7 +46,7 @@
 # * **Theorem 4:** the margin of $u_t / \|u_t\|$ reaches a constant factor of $\gamma^*$.
 #
 # The constants of "large enough" are lost in the text at hand, so no run can satisfy them to the letter.
-# [Notebook 04](04_theory_ledger.ipynb) checks what they are for: near-orthogonality (Lemma 11) and
+# [Notebook 19](19_theory_ledger.ipynb) checks what they are for: near-orthogonality (Lemma 11) and
 # separability (Lemma 14).
 
 # %% tags=["parameters"]
@@ -73,7 +73,7 @@ from lib.papers.a import figure3, joint_figure
 from lib.papers.a import fixed_head as fixed
 from lib.papers.a import joint_training as paper
 
-run = record.start("03_joint_training", "A", globals())
+run = record.start("12_joint_training", "A", globals())
 plots.set_style()
 
 # %% [markdown]

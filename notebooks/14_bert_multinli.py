@@ -58,7 +58,7 @@ from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("08_bert_multinli", "A", globals())
+run = record.start("14_bert_multinli", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

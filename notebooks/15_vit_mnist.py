@@ -55,7 +55,7 @@ from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("06_vit_mnist", "A", globals())
+run = record.start("15_vit_mnist", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

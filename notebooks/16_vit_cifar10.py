@@ -31,7 +31,7 @@
 #
 # | rule | step |
 # |---|---|
-# | SGD, Adam, SNGD, SPS | those of [notebook 06](06_vit_mnist.ipynb) |
+# | SGD, Adam, SNGD, SPS | those of [notebook 15](15_vit_mnist.ipynb) |
 # | $\ell_p$ mirror descent | $\lvert\theta_{t+1}\rvert^{p-1}\mathrm{sgn}\,\theta_{t+1} = \lvert\theta_t\rvert^{p-1}\mathrm{sgn}\,\theta_t - \eta\, g_t$, entry by entry |
 #
 # Paper C's network is the plain ViT: no shifted patches, no locality attention; pictures are cropped and
@@ -57,7 +57,7 @@ from lib.papers.c import reviews_figure, vision
 from lib.training import MirrorDescent, curves, rules, smoke
 from lib.training.studies import demo
 
-run = {paper: record.start("10_vit_cifar10", paper, globals()) for paper in "AC"}
+run = {paper: record.start("16_vit_cifar10", paper, globals()) for paper in "AC"}
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

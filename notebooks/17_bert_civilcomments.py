@@ -16,7 +16,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 4**.
 #
-# **Question.** [Notebook 08](08_bert_multinli.ipynb) asks it for pairs of sentences: is a step size that
+# **Question.** [Notebook 14](14_bert_multinli.ipynb) asks it for pairs of sentences: is a step size that
 # adapts to the gradient as good as Adam? Here the text is one comment, to be called toxic or not, and toxic
 # comments are rare words rather than a relation of two sentences.
 #
@@ -58,7 +58,7 @@ from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("09_bert_civilcomments", "A", globals())
+run = record.start("17_bert_civilcomments", "A", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

@@ -71,7 +71,7 @@ from lib.dynamics import rules
 from lib.papers.a import ledger_rows, phase_diagram
 from lib.papers.a.statements import STATEMENTS
 
-run = record.start("04_theory_ledger", "A", globals())
+run = record.start("19_theory_ledger", "A", globals())
 plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 

@@ -73,7 +73,7 @@ from lib.companion import claims, plots, record
 from lib.papers import fits
 from lib.papers.b import experiments, figures, measurements, smoothness, theorems, training_figures
 
-run = record.start("05_preconditioned_regression", "B", globals())
+run = record.start("20_preconditioned_regression", "B", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -332,7 +332,7 @@ drawn
 #
 # Preconditioned and regularised descent reaches the optimum from every start, and the spectral start is there at once.
 # SGD with the same step stalls far above. The regulariser does most of the work on these data, and the preconditioner
-# none that can be measured. [Notebook 15](15_preconditioning_ledger.ipynb) shows what the preconditioner is for.
+# none that can be measured. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for.
 #
 # ## Change this
 #

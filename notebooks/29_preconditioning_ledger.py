@@ -17,7 +17,7 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark on the distance to the minima**.
 #
-# **Question.** [Notebook 05](05_preconditioned_regression.ipynb) trains the layer on well-conditioned data, where the
+# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, where the
 # preconditioner gains nothing. What is it for? And which of the statements behind it can be seen in numbers?
 #
 # **Answer.** It is for data whose covariance is ill-conditioned. The number of iterations grows with a smaller power of
@@ -66,7 +66,7 @@ from lib.papers.b import concentration, conditioning, ledger_rows
 from lib.papers.b.statements import STATEMENTS
 from lib.regression import manifold
 
-run = record.start("15_preconditioning_ledger", "B", globals())
+run = record.start("29_preconditioning_ledger", "B", globals())
 plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 

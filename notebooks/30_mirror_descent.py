@@ -17,7 +17,7 @@
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
 # **Question.** Gradient descent turns attention towards the max-margin selection in the Euclidean norm
-# ([notebook 01](01_fixed_decoder.ipynb)). Can the update rule choose another norm?
+# ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
 # **Answer.** Yes. Mirror descent with the $\ell_p$ potential turns towards the max-margin selection in the
 # $\ell_p$ norm. A run with $p = 3$ ends nearest to the $\ell_3$ solution, one with $p = 1.75$ nearest to
@@ -43,7 +43,7 @@
 # $$D_\psi\Big(\frac{W_{mm}}{\|W_{mm}\|_{p,p}},\ \frac{W_t}{\|W_t\|_{p,p}}\Big) \to 0 .$$
 #
 # The experiments start from anywhere, which the statement does not cover. Below we count in how many runs
-# the selected tokens are locally optimal. [Notebook 13](13_mirror_theory.ipynb) looks at starts and rates.
+# the selected tokens are locally optimal. [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -63,7 +63,7 @@ from lib.attention import tokens
 from lib.companion import claims, plots, record
 from lib.papers.c import cones, section5, section5_figures
 
-run = record.start("07_mirror_descent", "C", globals())
+run = record.start("30_mirror_descent", "C", globals())
 plots.set_style()
 steps = dict(zip(exponents, iterations, strict=True))
 update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}

@@ -17,7 +17,7 @@
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 4 and 12-30**, and what it
 # generalises (*Transformers as Support Vector Machines*, arXiv 2308.16898).
 #
-# **Question.** [Notebook 07](07_mirror_descent.ipynb) shows where $\ell_p$-AttGD ends. How fast does it get there, from
+# **Question.** [Notebook 30](30_mirror_descent.ipynb) shows where $\ell_p$-AttGD ends. How fast does it get there, from
 # how far away, and what happens to keys and queries and to the regularised problem?
 #
 # **Answer.** The divergence falls with twice the exponent that the paper promises. The basins are much wider than the
@@ -71,7 +71,7 @@ from lib.companion import claims, ledger, plots, record
 from lib.papers.c import cones, ledger_rows, predecessor, rates, theory_figures
 from lib.papers.c.statements import STATEMENTS
 
-run = record.start("13_mirror_theory", "C", globals())
+run = record.start("31_rates_and_basins", "C", globals())
 plots.set_style()
 
 # %% [markdown]

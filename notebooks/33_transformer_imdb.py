@@ -16,7 +16,7 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #
-# **Question.** Mirror descent chooses the norm of the margin ([notebook 07](07_mirror_descent.ipynb)). Does a
+# **Question.** Mirror descent chooses the norm of the margin ([notebook 30](30_mirror_descent.ipynb)). Does a
 # sparser geometry help a text classifier: does it generalise better, with sparser weights and sharper
 # attention?
 #
@@ -52,7 +52,7 @@ from lib.papers.c import reviews, reviews_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("11_transformer_imdb", "C", globals())
+run = record.start("33_transformer_imdb", "C", globals())
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 

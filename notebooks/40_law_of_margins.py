@@ -88,7 +88,7 @@ from lib.papers.beyond import margin_law_worlds as worlds
 from lib.svm import margin_law
 
 # %%
-run = record.start("14_law_of_margins", "A", globals())
+run = record.start("40_law_of_margins", "A", globals())
 plots.set_style()
 
 # %% [markdown]
@@ -360,7 +360,7 @@ joint_table = claims.Table(networks.joint_claims(together))
 joint_table
 
 # %% [markdown]
-# **A small vision transformer**, as in notebooks 06 and 10: two blocks, one head, 16 images, NGD on all parameters. The class
+# **A small vision transformer**, as in notebooks 15 and 16: two blocks, one head, 16 images, NGD on all parameters. The class
 # token's attention in the last block is read at $t$ and $2t$. Tokens, queries and values move as well, and $W=K^\top Q$ is a
 # product: no hypothesis of the law holds.
 

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Where the law bends: trained heads, several heads, other norms, and the map of its constant
 #
-# **Notebook 14** has a law for a fixed head: $\|W_t\|$ times the direction error tends to a constant $C$ that the token SVM's duals
+# **Notebook 40** has a law for a fixed head: $\|W_t\|$ times the direction error tends to a constant $C$ that the token SVM's duals
 # give. **Paper A** (arXiv 2402.05738) trains the head as well and proves $1/\log t$ (Theorem 3). It asks which data make joint
 # training global. **Paper C** (arXiv 2410.14581) has rates for $\ell_p$ mirror descent (Lemma 29).
 #
@@ -28,7 +28,7 @@
 #
 # | symbol | meaning |
 # |---|---|
-# | $A_m,\ g_m,\ W_{mm}=\sum_m\beta_mA_m,\ a_t$ | features, margins, token SVM with its duals, and level: as in notebook 14 |
+# | $A_m,\ g_m,\ W_{mm}=\sum_m\beta_mA_m,\ a_t$ | features, margins, token SVM with its duals, and level: as in notebook 40 |
 # | $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ | head SVM of the opt tokens, with its duals |
 # | $C,\ C_u$ | length of the residual across the solution, of $W$ and of the head |
 # | $\eta(t+1)^{-p}$ | step length of both; paper A has $p=2/3$ |
@@ -40,7 +40,7 @@
 #
 # | what | statement | status |
 # |---|---|---|
-# | head and $W$ trained | $\lVert W_t\rVert\times$ error $\to C$, $\kappa_m=\nu_iy_iv^\top(x_{opt}-x_t)$; error $\sim t^{-(1-p)}$ | sketched in notebook 14's note; measured |
+# | head and $W$ trained | $\lVert W_t\rVert\times$ error $\to C$, $\kappa_m=\nu_iy_iv^\top(x_{opt}-x_t)$; error $\sim t^{-(1-p)}$ | sketched in notebook 40's note; measured |
 # | its curvature | $\lVert\nabla^2L\rVert/L\to\lambda_{\max}(\sum_i\nu_ix_ix_i^\top)/\lVert v\rVert^2$ | follows from the head's law; measured |
 # | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | proved, short steps |
 # | $H$ heads | one normalisation: $\lVert W_h\rVert\propto\lVert W_{mm,h}\rVert$; one per head: equal | the law on blocks; measured |
@@ -74,7 +74,7 @@ from lib.papers.beyond import margin_law_runs as runs
 from lib.papers.beyond import margin_law_worlds as worlds
 
 # %%
-run = record.start("17_where_the_law_bends", "A", globals())
+run = record.start("41_where_the_law_bends", "A", globals())
 plots.set_style()
 every = range(seeds)
 
@@ -97,7 +97,7 @@ from lib.papers.beyond import (
 # ## 1. A head that moves
 #
 # **Why the law survives.** The head alone is a linear classifier: its own law says $|\ell_i'|\propto\nu_i$ in the end. The score gaps
-# become $y_iv^\top(x_{opt}-x_t)$ times $\|u_t\|$. So $\kappa_m$ has a limit, and $W$ obeys notebook 14 with it. In a few lines,
+# become $y_iv^\top(x_{opt}-x_t)$ times $\|u_t\|$. So $\kappa_m$ has a limit, and $W$ obeys notebook 40 with it. In a few lines,
 # one problem of paper A's data model (DM):
 
 # %%
@@ -332,7 +332,7 @@ figure
 #
 # ## 5. Duals at zero, starts, and other norms
 #
-# **A tight pair $k$ whose dual is zero** breaks the law's $1/t$ (notebook 14). The new law: $\beta_k$ is replaced by $\|d_k\|^2/a_t$, with $d_k$ in
+# **A tight pair $k$ whose dual is zero** breaks the law's $1/t$ (notebook 40). The new law: $\beta_k$ is replaced by $\|d_k\|^2/a_t$, with $d_k$ in
 # the span of the tight features, $\langle A_k,d_k\rangle=1$ and 0 on the others. For $W$ must move along $W_{mm}+d_k/a_t$. **A start** off the
 # span adds in quadrature. **$\ell_p$ mirror descent** has the duals of the $\ell_p$ SVM, and a residual bounded in $W$: error $\|W\|^{-1}$. What the
 # start leaves off the span stays in the mirror image, which grows like $\|W\|^{p-1}$: error $\|W\|^{-(p-1)}$. $D$ is quadratic in the error,

@@ -104,3 +104,11 @@ def test_no_ipynb_without_its_source():
     assert [
         path.name for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".py").exists()
     ] == []
+
+
+@pytest.mark.parametrize(
+    "old, now", tomllib.loads((FOLDER / "renamed.toml").read_text(encoding="utf-8")).items()
+)
+def test_an_old_name_leads_to_notebooks_that_are_there(old, now):
+    assert now and all((FOLDER / f"{name}.py").is_file() for name in now), now
+    assert not (FOLDER / f"{old}.py").exists()

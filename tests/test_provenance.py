@@ -49,9 +49,9 @@ def test_without_git_there_is_no_commit(repository, monkeypatch):
 
 
 READ = {
-    "06_vit_mnist": ("kept", "figures/desk/mnist.npz"),
-    "04_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
-    "08_bert_multinli": ("lib", "data/sources.toml"),
+    "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
+    "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
+    "14_bert_multinli": ("lib", "data/sources.toml"),
 }
 
 
@@ -76,9 +76,9 @@ def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, 
 @pytest.mark.parametrize(
     ("notebook", "kept"),
     [
-        ("01_fixed_decoder", []),
-        ("06_vit_mnist", ["desk/mnist.npz"]),
-        ("13_mirror_theory", ["power/mirror_ledger.json"]),
+        ("10_fixed_decoder", []),
+        ("15_vit_mnist", ["desk/mnist.npz"]),
+        ("31_rates_and_basins", ["power/mirror_ledger.json"]),
     ],
 )
 def test_kept_results_count_for_the_notebooks_that_read_them_alone(notebook, kept, monkeypatch):

@@ -1,4 +1,4 @@
-"""The wheel without its repository: what it contains, and notebook 01 on it, as on Colab."""
+"""The wheel without its repository: what it contains, and notebook 10 on it, as on Colab."""
 
 import os
 import shutil
@@ -82,7 +82,7 @@ def test_it_is_used_without_the_repository(python, tmp_path):
 
 
 def test_notebook_runs_on_it_alone(python, tmp_path):
-    notebook = jupytext.read(files.ROOT / "notebooks" / "01_fixed_decoder.py")
+    notebook = jupytext.read(files.ROOT / "notebooks" / "10_fixed_decoder.py")
     notebook.cells = colab_cell.installing(notebook.cells)
     nbformat.write(nbformat.from_dict(notebook), tmp_path / "01.ipynb")
     small = ("-p", "seeds", "2", "-p", "steps", "100", "-p", "d", "60")

@@ -75,6 +75,8 @@ def select(names: Iterable[str], known: list[str]) -> list[str]:
         fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
         if len(fits) != 1:
             trouble = "fits more than one notebook" if fits else "is not a notebook"
+            if not fits and (now := parameters.renamed(name)):
+                raise UsageError(f"{name!r} {trouble} any more: {now}")
             raise UsageError(f"{name!r} {trouble}; there are {', '.join(fits or known)}")
         chosen += [fits[0]] if fits[0] not in chosen else []
     return chosen or known

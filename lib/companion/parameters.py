@@ -62,6 +62,14 @@ def of_scale(notebook: str, scale: str) -> dict | None:
     return None if section is None else {"scale": scale, **section}
 
 
+def renamed(name: str) -> str:
+    """What an old name, or the beginning of one, is now, in words; empty where it is none."""
+    path = files.folder("notebooks") / "renamed.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    old = [known for known in table if known.startswith(name)]
+    return "; ".join(f"{known} is now {' and '.join(table[known])}" for known in old)
+
+
 def changed(notebook: str, text: str, found: Mapping) -> dict:
     """Those of the parameters `found` that differ from their values at the scale `found["scale"]`.
 

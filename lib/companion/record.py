@@ -221,8 +221,10 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
+        now = parameters.renamed(notebook)
         raise FileNotFoundError(
-            f"there is no {path}, whose parameters cell says what the parameters of this run are; "
+            (f"{now}; " if now else "")
+            + f"there is no {path}, whose parameters cell says what this run's parameters are; "
             "set NOTEBOOKS_DIR to the folder of the notebooks' .py files"
         )
     source = parameters.Source(notebook, path.read_text(encoding="utf-8"), variables)

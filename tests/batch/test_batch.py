@@ -82,6 +82,7 @@ class Repository:
         for name, last in LAST.items():
             text = NOTEBOOK.format(name=name, last=last)
             (self.notebooks / f"{name}.py").write_text(text, encoding="utf-8")
+        (self.notebooks / "renamed.toml").write_text('"07_old" = ["01_good", "02_bad"]\n')
         (self.notebooks / "scales.toml").write_text('["01_good".desk]\nseeds = 20\n')
         if shutil.which("git"):
             self.git("init", "--quiet")
@@ -364,7 +365,7 @@ def test_minutes_start_the_first_and_leave_the_rest(repository, first):
 
 
 def test_the_longest_notebook_starts_first_and_one_never_run_before_it(monkeypatch, tmp_path):
-    names = ("00_attention_by_hand", "01_fixed_decoder", "02_long_horizon")
+    names = ("00_attention_by_hand", "10_fixed_decoder", "11_long_horizon")
     for slug, notebook, seconds in (("a", 0, 5.0), ("b", 2, 1.0), ("c", 2, 50.0), ("d", 2, 2.0)):
         record = {"notebook": names[notebook], "provenance": {"seconds": seconds}}
         files.write(tmp_path / "demo" / f"{slug}.json", json.dumps(record).encode())
@@ -397,6 +398,8 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     ("arguments", "words"),
     [
         (["09_none"], ["'09_none' is not a notebook", "01_good, 02_bad, 03_hangs"]),
+        (["07_old"], ["'07_old' is not a notebook any more: 07_old is now 01_good and 02_bad"]),
+        (["07"], ["07_old is now 01_good and 02_bad"]),
         (["0"], ["'0' fits more than one notebook"]),
         (["--scale", "huge"], ["invalid choice: 'huge'"]),
         (

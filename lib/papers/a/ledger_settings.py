@@ -29,7 +29,7 @@ TRUE = World()
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 04 at demo scale."""
+    """How large the ledger's problems are; the defaults are those of notebook 19 at demo scale."""
 
     seeds: int = 20
     n: int = 10

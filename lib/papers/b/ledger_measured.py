@@ -14,7 +14,7 @@ from lib.regression.rules import PreconditionedRule
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 15 at demo scale."""
+    """How large the ledger's problems are; the defaults are those of notebook 29 at demo scale."""
 
     d: int = 3
     k: int = 5

@@ -96,38 +96,34 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
             ),
         ]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
-            worst = _factor(p, {q: found[p, q][:, -1] for q in histories}, 1.0)
-            calm = _factor(p, {q: found[p, q][:, -1] for q in histories}, 0.95)
-            inside = [
-                _in_range(found[p, q][:, -1], REFERENCE_SEEDS[p], REFERENCE[p][q])
-                for q in histories
-            ]
-            claims += [
-                remarked(
-                    at_most(
-                        f"bregman.table.{p:g}",
-                        f"p = {p:g}: largest factor between a mean and the reference's",
-                        "an independent reproduction",
-                        worst,
-                        1.5,
-                    ),
-                    "a few runs that settled late carry the mean: without the largest 5 % "
-                    f"of the values the factor is {calm:.2g}",
-                ),
-                at_least(
-                    f"bregman.range.{p:g}",
-                    f"p = {p:g}: reference means in the 95 % range of "
-                    f"{REFERENCE_SEEDS[p]} seeds, fraction",
-                    "an independent reproduction (ours)",
-                    np.mean(inside),
-                    1.0,
-                ),
-            ]
+            claims += _beside_reference(p, {q: found[p, q][:, -1] for q in histories})
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
     claims.append(
         at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
     )
     return claims
+
+
+def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
+    """Our last divergences by q, and the means of REFERENCE."""
+    source, seeds = "an independent reproduction", REFERENCE_SEEDS[p]
+    worst, calm = _factor(p, last, 1.0), _factor(p, last, 0.95)
+    inside = [_in_range(values, seeds, REFERENCE[p][q]) for q, values in last.items()]
+    means = f"p = {p:g}: largest factor between a mean and the reference's"
+    return [
+        remarked(
+            at_most(f"bregman.table.{p:g}", means, source, worst, 1.5),
+            "a few runs that settled late carry the mean: without the largest 5 % of the values"
+            f" the factor is {calm:.2g}",
+        ),
+        at_least(
+            f"bregman.range.{p:g}",
+            f"p = {p:g}: reference means in the 95 % range of {seeds} seeds, fraction",
+            f"{source} (ours)",
+            np.mean(inside),
+            1.0,
+        ),
+    ]
 
 
 def _factor(p, last, share):
