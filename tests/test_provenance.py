@@ -51,7 +51,7 @@ def test_without_git_there_is_no_commit(repository, monkeypatch):
 READ = {
     "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
     "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
-    "14_bert_multinli": ("lib", "data/sources.toml"),
+    "14_bert": ("lib", "data/sources.toml"),
 }
 
 

@@ -64,10 +64,15 @@ def of_scale(notebook: str, scale: str) -> dict | None:
 
 def renamed(name: str) -> str:
     """What an old name, or the beginning of one, is now, in words; empty where it is none."""
-    path = files.folder("notebooks") / "renamed.toml"
-    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    table = names_now()
     old = [known for known in table if known.startswith(name)]
     return "; ".join(f"{known} is now {' and '.join(table[known])}" for known in old)
+
+
+def names_now() -> dict[str, list[str]]:
+    """For every name that a notebook once had, what holds its subject now."""
+    path = files.folder("notebooks") / "renamed.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def changed(notebook: str, text: str, found: Mapping) -> dict:

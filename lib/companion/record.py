@@ -87,7 +87,7 @@ class Run:
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
     are not those of the scale. With a `source` of parameters `save` reads them again, without one
-    they stay. An unknown scale raises ValueError.
+    they stay; `counted` names the one that counts the seeds. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -97,6 +97,7 @@ class Run:
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
     source: parameters.Source | None = field(default=None, repr=False, compare=False)
+    counted: str = "seeds"
     begun: _Begun | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
@@ -176,7 +177,7 @@ class Run:
         found, changes = self.source.now(start)
         if moved := parameters.differing(found, start):
             print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        seeds = range(found["seeds"])
+        seeds = range(found[self.counted])
         return replace(self, scale=found["scale"], parameters=found, seeds=seeds, changes=changes)
 
     def _stamp(self, slug: str, data: Sequence[Mapping]) -> dict:
@@ -211,13 +212,14 @@ class Run:
         }
 
 
-def start(notebook: str, paper: str, variables: Mapping) -> Run:
+def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds") -> Run:
     """The run of `notebook` that begins now, right after its parameters cell.
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
-    cell of the .py assigns, among them `scale` and `seeds`, whose seeds are 0 ... `seeds` - 1. With
-    other values than the scale's own, whatever is saved goes below runs/custom/. Raises ValueError
-    for a name that is not there, FileNotFoundError where there is no such notebook.
+    cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
+    its seeds 0 ... k - 1. With other values than the scale's own, whatever is saved goes below
+    runs/custom/. Raises ValueError for a name that is not there, FileNotFoundError where there is
+    no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
@@ -234,7 +236,8 @@ def start(notebook: str, paper: str, variables: Mapping) -> Run:
         paper,
         scale=found["scale"],
         parameters=found,
-        seeds=range(found["seeds"]),
+        seeds=range(found[counted]),
         changes=changes,
         source=source,
+        counted=counted,
     )

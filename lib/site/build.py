@@ -137,7 +137,7 @@ def _pages(site: Site) -> list[str]:
 
 def _figure(site: Site, figure: Figure) -> None:
     found = [figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json", ".md")]
-    name = f"{figure.record['notebook']}-{figure.scale}"
+    name = f"{figure.notebook}-{figure.scale}"
     site.write(
         f"figures/{figure.name}.html",
         "figure",
@@ -152,7 +152,7 @@ def _figure(site: Site, figure: Figure) -> None:
 
 def _notebook(site: Site, notebook: ExecutedNotebook) -> Page:
     run = (notebook.notebook, notebook.scale)
-    own = [f for f in site.figures if (f.record["notebook"], f.scale) == run]
+    own = [f for f in site.figures if (f.notebook, f.scale) == run]
     descriptions = {figure.slug: figure.alt for figure in own}
     page = notebook_page.page(notebook.path, descriptions, [n.name for n in site.notebooks])
     site.write(

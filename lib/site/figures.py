@@ -50,6 +50,11 @@ class Figure:
         return f"{self.slug}-{self.scale}"
 
     @property
+    def notebook(self) -> str:
+        """The notebook that makes it, by today's name; a record keeps the name of its day."""
+        return self.entry.notebook.name if self.entry else self.record["notebook"]
+
+    @property
     def title(self) -> str:
         """Figure number and paper, as "Figure 2, paper A"."""
         words = self.record["figure"] or self.slug
