@@ -72,6 +72,39 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     assert np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
 
 
+def test_two_token_model_has_the_stated_lengths_roles_and_places():
+    data = tokens.two_token_gaussian(range(20), n=8, T=3, d=400, signal=3.0, noise=0.1)
+    length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
+    np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
+    assert (data.opt == 2).all() and not data.u.any()
+    np.testing.assert_array_equal(data.z, data.X[:, :, 0])
+
+
+@pytest.mark.parametrize("name", [name for name in GENERATORS if name != "two-token"])  # untrained
+def test_the_opt_token_has_the_largest_score(name):
+    data = GENERATORS[name](range(5))
+    scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, data.u)
+    np.testing.assert_array_equal(scores.argmax(-1), data.opt)
+    found = token_sets.token_set(data.X[0], data.y[0], data.z[0], data.u[0])
+    np.testing.assert_array_equal(found.opt[0], data.opt[0])
+
+
+@pytest.mark.parametrize("name", ["class means", "antipodal", "gaussian"])
+def test_the_query_is_no_opt_token_and_the_opt_token_stands_anywhere_else(name):
+    data = GENERATORS[name](range(40))
+    np.testing.assert_array_equal(data.z, data.X[:, :, 0])
+    assert np.unique(data.opt).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("antipodal", [False, True])
+def test_the_head_of_class_means_has_length_one_and_parts_the_classes(antipodal):
+    data = tokens.class_mean_tokens(range(3), n=6, T=4, d=30, signal=2.5, antipodal=antipodal)
+    np.testing.assert_allclose(np.linalg.norm(data.u, axis=-1), 1.0)
+    opt = np.take_along_axis(data.X, data.opt[..., None, None], 2)[:, :, 0]
+    score = data.y * np.einsum("rnd,rd->rn", opt, data.u)
+    np.testing.assert_allclose(score, 2.5 / (1.0 if antipodal else 2.0**0.5))
+
+
 def test_streams_of_different_roles_differ():
     assert stream(0, "data").random() != stream(0, "start").random()
     with pytest.raises(ValueError, match="role"):

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -156,6 +158,27 @@ def test_history_reports_gradient_step_and_missing_weight():
     np.testing.assert_allclose(np.exp(history.log_step[:, 0]), gap / (2 * norm**2), rtol=1e-9)
     np.testing.assert_allclose(np.exp(history.log_miss[:, 0]), 1 - p_opt, rtol=1e-10)
     np.testing.assert_allclose(history.opt_score[:, 0], p_opt.mean(-1), rtol=1e-12)
+
+
+def test_score_gaps_are_those_of_the_opt_token_over_the_others():
+    data = tokens.two_token_gaussian([0, 1], n=3, d=12)
+    history = dynamics.train(data, rules.ngd(0.1), 9, [0, 9], head="joint")
+    space = coordinates.minimal(data)
+    u = np.einsum("rdk,rk->rd", space.token_basis, history.head(-1))
+    scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, u)  # the opt token stands last
+    np.testing.assert_allclose(history.score_gaps[:, -1, :, 0], scores[..., 1] - scores[..., 0])
+    assert (history.score_gaps[:, -1] > 0).all()
+
+
+@pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
+def test_the_longest_step_is_that_of_the_documentation(log_length, status):
+    data = tokens.unit_tokens(0, n=3, T=3, d=5)
+    for rule in (
+        rules.custom(lambda t, log_gap, log_norm: log_length - log_norm),
+        rules.ngd(math.exp(log_length)),
+    ):
+        with np.errstate(over="ignore"):  # the norm of such a W has no square
+            assert dynamics.train(data, rule, 1, [0, 1]).status.tolist() == [status]
 
 
 def test_a_custom_rule_runs_on_the_same_road():

@@ -136,7 +136,7 @@ ATTENTION = [
 COMPILED = [
     *_of(
         "compiled/softmax",
-        "dynamics/test_exactness",
+        "compiled/test_primitives",
         ("f[i] = level[i] + small[i] * mean_D[i]", "f[i] = level[i] - small[i] * mean_D[i]"),
         (
             "log_slope[i] = -exponentials.log1p_exp(f[i])",
@@ -158,7 +158,7 @@ COMPILED = [
     ),
     *_of(
         "compiled/exponentials",
-        "compiled/test_compiled",
+        "compiled/test_primitives",
         ("p = p * r + 1 / 5040.0", "p = p * r + 1 / 5000.0"),
         ("p = p * r + 0.5", "p = p * r + 0.25"),
         ("p = p * s2 + 1 / 7.0", "p = p * s2 + 1 / 8.0"),
@@ -170,7 +170,7 @@ COMPILED = [
     ),
     *_of(
         "compiled/gram",
-        "compiled/test_compiled",
+        "compiled/test_primitives",
         ("s5 += K[s, i + 5, j] * c[j]", "s5 += K[s, i + 4, j] * c[j]"),
         (
             "out[i + 2] = s_d + d[i] * c_a + d[i + 1] * c_b",
@@ -212,7 +212,7 @@ DYNAMICS = [
     ),
     *_of(
         "dynamics/reduced",
-        "dynamics/test_exactness",
+        "dynamics/test_dynamics",
         ("move, move_k = rule.momentum * move + eta * c", "move, move_k = eta * c + 0 * move"),
         (
             "length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)",
