@@ -139,3 +139,21 @@ def test_short_runs_turn_towards_their_own_norm(norm):
     assert atlas_claims.lower(name, name, found).holds
     gap = 1 - found.value[:, :, atlas.column(name)]
     assert gap[:, -1].max() < 0.03 and (gap[:, 1] < 0.6 * gap[:, 0]).all()
+
+
+@pytest.mark.parametrize(
+    "last, values, said",
+    [
+        (20_000, (0.7, 0.8, 0.9), "still rises at the last step; the protocol judges after"),
+        (1_000_000, (0.7, 0.8, 0.9), "still rises at the last step"),
+        (1_000_000, (0.9, 0.8, 0.9), "no longer rises in every run"),
+        (1_000_000, (0.7, 0.8, 0.995), ""),
+    ],
+)
+def test_a_norm_that_is_not_reached_says_why(solved, last, values, said):
+    one = solved["steepest, l_1"]
+    value = np.repeat(np.array(values)[None, :, None], 2, 0) * np.ones(len(NAMES))
+    found = replace(one, iterations=np.array([last // 4, last // 2, last]), value=value)
+    claim = atlas_claims.own("x", "l_1", found)
+    assert claim.holds == (not said)
+    assert claim.remark.endswith(said) or "judges" in said and said in claim.remark
