@@ -114,7 +114,10 @@ def _pages(site: Site) -> list[str]:
     best = figure_pages.largest(site.figures)
     moving = [files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png")]
     moving = [site.copy(path, path.name) for path in moving if path.is_file()]
+    # Papers first, each with its notebooks' order, then what goes beyond them.
+    sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))
     about = {"best": best, "notebooks": pages, "site": site, "moving": len(moving) == 2}
+    about["sections"] = sections
     site.write("index.html", "index", "Figures and findings", **about)
     rows = figure_pages.statements(best)
     site.write(

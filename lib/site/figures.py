@@ -55,6 +55,11 @@ class Figure:
         return self.entry.notebook.name if self.entry else self.record["notebook"]
 
     @property
+    def section(self) -> str:
+        """Its place on the front page: its paper's letter, or "beyond" for notebooks 40 on."""
+        return "beyond" if self.notebook.startswith("4") else self.record["paper"]
+
+    @property
     def title(self) -> str:
         """Figure number and paper, as "Figure 2, paper A"."""
         words = self.record["figure"] or self.slug
