@@ -149,9 +149,7 @@ def left(of: Pulls, steps: int, shares: Sequence[float] = SHARES) -> Left:
         found = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)
         measured.append(found[0])
         predicted.append(of.flow(level))
-    return Left(
-        measured=np.array(measured), predicted=np.array(predicted), first=of.first_order()
-    )
+    return Left(measured=np.array(measured), predicted=np.array(predicted), first=of.first_order())
 
 
 PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
