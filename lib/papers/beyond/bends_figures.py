@@ -136,6 +136,7 @@ def bent(
     ends = np.array([measured.min(), measured.max()])
     outside.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
     outside.set(xscale="log", yscale="log", xlabel="predicted", title="Left outside the span")
+    outside.yaxis.set_minor_formatter(NullFormatter())
     outside.legend(fontsize="x-small")
     _moves(moves, steps)
     return figure

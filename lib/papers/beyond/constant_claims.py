@@ -112,6 +112,7 @@ def _slower(comparison):
 
 WORLDS: Mapping[str, Callable[[Point], Point]] = {
     "one dual 20 % high": _changed(lambda c: worlds.dual_off(c, 0.2)),
+    "all duals alike": _changed(worlds.duals_alike),  # one of a thousand is no share of C
     "kappa without head and loss": _changed(worlds.no_score_gaps),
     "C ~ 1/noise": _changed(_slower),
 }
