@@ -24,6 +24,7 @@ from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.papers.beyond.margin_law_premises import check_selection
+from lib.papers.beyond.outside_bound import bound
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
@@ -91,6 +92,11 @@ class Pulls:
         w[~on] = np.exp(slopes - mean - rho)[~on] / (margins - 1)[~on]
         return self.size(w)
 
+    def bound(self) -> float:
+        """`outside_bound.bound` of this run."""
+        slopes, margins = saturated_slopes(self.tokens)[0].ravel(), self.solution.margins[0].ravel()
+        return bound(self.K, self.on, self.law.duals[0].ravel(), margins, slopes)
+
 
 def pulls(data: TokenSet) -> Pulls:
     """The pulls of one run that ends in its opt tokens.
@@ -128,12 +134,14 @@ def pulls(data: TokenSet) -> Pulls:
 class Left:
     """One problem: what lies outside the span after runs with SHARES of the longest step, (k,).
 
-    predicted: of the flow at the level where each run stood, (k,); first: the first-order sum.
+    predicted: of the flow at the level where each run stood, (k,); first: the first-order sum;
+    bound: the one that is proved for the saturated flow.
     """
 
     measured: np.ndarray
     predicted: np.ndarray
     first: float
+    bound: float
 
 
 def left(of: Pulls, steps: int, shares: Sequence[float] = SHARES) -> Left:
@@ -152,7 +160,12 @@ def left(of: Pulls, steps: int, shares: Sequence[float] = SHARES) -> Left:
         found = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)
         measured.append(found[0])
         predicted.append(of.flow(level))
-    return Left(measured=np.array(measured), predicted=np.array(predicted), first=of.first_order())
+    return Left(
+        measured=np.array(measured),
+        predicted=np.array(predicted),
+        first=of.first_order(),
+        bound=of.bound(),
+    )
 
 
 PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
@@ -181,10 +194,12 @@ def left_claims(found: Sequence[Left]) -> list[Claim]:
     said = "outside the span: how that grows from the shorter to the longer step, over the ratio"
     least = min(one.first / one.measured[-1] for one in found)
     above = "outside the span: first-order sum over the norm, least run"
+    proved = "outside the span: the saturated flow's bound over the norm, least run"
     return [
         close("outside.flow", text + f", worst of {len(found)} runs", OURS, worst, 0.0, FLOW),
         close("outside.order", said + ", median", OURS, order, 1.0, ORDER),
         remarked(at_least("outside.first", above, OURS, least, 1.0), EARLY),
+        at_least("outside.bound", proved, OURS, min(o.bound / o.measured[-1] for o in found), 1.0),
     ]
 
 
@@ -204,8 +219,14 @@ def lost_term(one: Left) -> Left:
     return replace(one, first=one.first / 10)
 
 
+def lower(one: Left) -> Left:
+    """The bound is lower than the offsets' range allows."""
+    return replace(one, bound=one.bound / 50)
+
+
 WORLDS: Mapping[str, Callable[[Left], Left]] = {
     "pulls without reaction": no_reaction,
     "the step does not matter": any_step,
+    "a bound fifty times lower": lower,
 }
 BOUND_WORLDS = {"first order without its main pair": lost_term}  # for runs in which it is a bound
