@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
@@ -22,6 +24,7 @@ from lib.papers.beyond import (
     lp_claims,
     lp_decay,
     lp_law,
+    outside_bound,
     outside_span,
     thresholds,
     zero_dual,
@@ -29,7 +32,7 @@ from lib.papers.beyond import (
 )
 from lib.papers.beyond import margin_law_worlds as worlds
 from lib.svm import margin_law
-from lib.svm.margin_slopes import PremiseFails
+from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 
 
 def amiss(things, claims_of, module):
@@ -343,6 +346,40 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
     ]
     caught = worlds.caught(kept, outside_span.left_claims, outside_span.BOUND_WORLDS)
     assert list(caught.values()) == [["outside.first"]]
+
+
+def test_bound_is_that_of_its_convex_problem():
+    of = outside_span.pulls(outside_span.PROBLEMS["class means"](100))
+    on, slopes = of.on, saturated_slopes(of.tokens)[0].ravel()
+    beta, total = of.law.duals[0].ravel()[on], np.logaddexp.reduce(slopes)
+    row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
+    within = [
+        {"type": "eq", "fun": lambda o: beta @ o},
+        {"type": "ineq", "fun": lambda o: np.exp(total) - np.exp(slopes[on] - o).sum()},
+    ]
+    direct = minimize(lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP")
+    assert np.isclose(outside_bound.lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
+    assert outside_bound.lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
+
+
+@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
+    of = outside_span.pulls(outside_span.PROBLEMS[name](101))
+    slopes, margins = saturated_slopes(of.tokens)[0].ravel(), of.solution.margins[0].ravel()
+
+    def pull(w):
+        return np.exp(slopes - of.K @ w - np.max(slopes - of.K @ w))
+
+    def rate(_, w):
+        return pull(w) * of.law.norm[0] ** 2 / (pull(w) @ margins)
+
+    levels = np.geomspace(1e-2, 500, 30)
+    flow = solve_ivp(
+        rate, (0, 500), np.zeros(len(margins)), "LSODA", levels, rtol=1e-8, atol=1e-10
+    ).y.T
+    risen = [np.logaddexp.reduce(slopes - of.K @ w) for w in flow] + levels
+    assert risen.max() <= np.logaddexp.reduce(slopes) and np.diff(risen).max() <= 1e-6
+    assert max(map(of.size, flow)) < of.bound()
 
 
 def test_pulls_are_the_gradient():
