@@ -13,8 +13,11 @@ from lib.papers.beyond.constant_map import Point
 from lib.papers.beyond.global_map import GlobalMap, half_at_once
 from lib.papers.beyond.head_law import HeadRuns
 from lib.papers.beyond.joint_law import JointRuns, path_length
+from lib.papers.beyond.lp_decay import SHARES, Settled
 from lib.papers.beyond.lp_law import LpRun
+from lib.papers.beyond.outside_span import Left
 from lib.papers.beyond.zero_dual import ZeroDualRun
+from lib.papers.beyond.zero_duals import ZeroDualsRun
 
 INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
 PREDICTED = "0.1"
@@ -82,8 +85,9 @@ def heads(common: HeadRuns, each: HeadRuns) -> Figure:
 
 def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Figure:
     """C along every axis: line and band predicted, circles measured; dotted: score crossings."""
-    figure, grid = plots.panels(2, 3, height=2.3)
-    for axis, name in zip(grid, dict.fromkeys(p.axis for p in points), strict=False):
+    names = list(dict.fromkeys(p.axis for p in points))
+    figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.3)
+    for axis, name in zip(grid, names, strict=False):
         good = [p for p in constant_claims.kept(points) if p.axis == name]
         values = sorted({p.value for p in good})
         predicted, measured = (
@@ -106,9 +110,15 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
     return figure
 
 
-def bent(runs: Sequence[LpRun], zero: Sequence[ZeroDualRun]) -> Figure:
-    """l_p: error over ||W||, from zero (solid) and from a start (dashed); and a dual at zero."""
-    figure, (error, offset) = plots.panels(1, 2, height=3.1)
+def bent(
+    runs: Sequence[LpRun],
+    zero: Sequence[ZeroDualRun],
+    zeros: Sequence[ZeroDualsRun],
+    left: Sequence[Left],
+    steps: Sequence[Settled],
+) -> Figure:
+    """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
+    figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     exponents = list(dict.fromkeys(r.of.p for r in runs))
     for p, colour in zip(exponents, INK):
         for started in (False, True):
@@ -119,8 +129,41 @@ def bent(runs: Sequence[LpRun], zero: Sequence[ZeroDualRun]) -> Figure:
     error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D}$")
     error.xaxis.set_minor_formatter(NullFormatter())
     error.legend(fontsize="x-small")
-    for one in zero:
-        offset.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0])
-        offset.plot(one.level, one.of.offset(one.level), ":", color=PREDICTED)
-    offset.set(xscale="log", xlabel="margin level $a_t$", title="Offset of the pair without dual")
+    _idle(offset, zero, zeros)
+    measured, flow, first = np.array([[o.measured[-1], o.predicted[-1], o.first] for o in left]).T
+    outside.plot(flow, measured, "o", ms=4, mfc="none", color=INK[0], label="the flow")
+    outside.plot(first, measured, "x", ms=4, color=INK[4], label="first order")
+    ends = np.array([measured.min(), measured.max()])
+    outside.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
+    outside.set(xscale="log", yscale="log", xlabel="predicted", title="Left outside the span")
+    outside.yaxis.set_minor_formatter(NullFormatter())
+    outside.legend(fontsize="x-small")
+    _moves(moves, steps)
     return figure
+
+
+def _idle(axis, zero, zeros):
+    """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
+    for one in zero:
+        axis.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0])
+        axis.plot(one.level, one.of.offset(one.level), ":", color=PREDICTED)
+    for count, colour in zip(dict.fromkeys(len(r.of.pairs) for r in zeros), INK[2:]):
+        one = next(r for r in zeros if len(r.of.pairs) == count)
+        axis.plot(one.level, one.offsets, "s", ms=3, mfc="none", color=colour)
+        wanted = np.log(one.level)[:, None] + one.of.constants
+        axis.plot(one.level, wanted, ":", color=PREDICTED)
+    axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
+
+
+def _moves(axis, steps):
+    """Last move of an offset with steps like t^(p-2), by their length, and with constant steps."""
+    for p, colour in zip(dict.fromkeys(one.of.p for one in steps), INK):
+        own = [one for one in steps if one.of.p == p]
+        moved = np.array([[*one.moved, one.constant] for one in own]).T
+        axis.plot(moved, "o", ms=3, mfc="none", color=colour)
+        axis.plot([], [], "o", ms=3, mfc="none", color=colour, label=f"p = {p:g}")
+    names = [*(f"{share:g}" for share in SHARES), "constant"]
+    axis.set(yscale="log", xlabel="rise of the margins over the longest that settles")
+    axis.set_xticks(range(len(names)), names)
+    axis.set(title="Last move of an offset")
+    axis.legend(fontsize="x-small")

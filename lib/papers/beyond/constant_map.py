@@ -7,6 +7,7 @@ score, no run can rest on the opt token: that is the threshold of the axes that 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -40,6 +41,30 @@ def raw(seed: int, amount: float, **sizes) -> TokenSet:
     return replace(data, X=X, z=X[:, :, 0])
 
 
+def correlated(seed: int, amount: float, among: str = "sample", **sizes) -> TokenSet:
+    """Class means whose other tokens, queries too, have correlation `amount` with each other.
+
+    x_{i,t} = sqrt(1 - amount) g_{i,t} + sqrt(amount) c with g, c ~ N(0, noise^2 P): one c_i for the
+    tokens of each "sample", or one c for "all". Every law of a single token stays, scores stay 0.
+    """
+    sizes = BASE | sizes
+    data = tokens.class_mean_tokens(seed, **sizes)
+    _, n, _, d = data.shape
+    shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
+    rows = np.arange(n)
+    opt = data.X[0, rows, data.opt[0]]
+    means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]  # (d, 2)
+    shared = sizes["noise"] * (shared - shared @ means @ means.T)
+    X = np.sqrt(1 - amount) * data.X + np.sqrt(amount) * shared[None, :, None]
+    X[0, rows, data.opt[0]] = opt
+    return replace(data, X=X, z=X[:, :, 0])
+
+
+def _long(seed, T):
+    """Two samples of T tokens in 15 T dimensions: constraints stay as far from tight at every T."""
+    return tokens.class_mean_tokens(seed, **BASE | {"n": 2, "T": T, "d": 15 * T})
+
+
 def _sized(name, **others):
     sizes = BASE | others
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
@@ -52,6 +77,9 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
     "n": _sized("n"),
     "d": _sized("d"),
+    "long T": _long,
+    "correlation": partial(correlated, d=960),
+    "correlation of all": partial(correlated, among="all", d=960),
 }
 VALUES: Mapping[str, Sequence[float]] = {
     "noise": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
@@ -60,7 +88,11 @@ VALUES: Mapping[str, Sequence[float]] = {
     "T": (2, 4, 8, 16, 32, 64),
     "n": (2, 6, 12, 24, 48),
     "d": (15, 30, 60, 120, 240, 480),
+    "long T": (64, 128, 256, 512),
+    "correlation": (0.0, 0.3, 0.6, 0.9),
+    "correlation of all": (0.0, 0.3, 0.6, 0.9),
 }
+ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +113,12 @@ def point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem by NGD with half of the longest step of its opt tokens' law."""
     of = dict(axis=axis, value=value, seed=seed)
     try:
-        data = AXES[axis](seed, value)
-        small = coordinates.minimal(data).tokens
+        small = coordinates.minimal(AXES[axis](seed, value)).tokens
         longest = margin_law(small, token_svm(small)).longest_step()[0]
     except (PremiseFails, Infeasible, RuntimeError) as refused:
         return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {refused}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    one = compare(LawSetting(axis, data, ngd(step)), steps)[0]
+    one = compare(LawSetting(axis, small, ngd(step)), min(steps, ENOUGH.get(axis, steps)))[0]
     if one.refusal:
         return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {one.refusal}")
     return Point(**of, refusal="", comparison=one)

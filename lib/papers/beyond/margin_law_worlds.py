@@ -39,6 +39,12 @@ def dual_off(comparison: Comparison, by: float = 0.01) -> Comparison:
     return _again(comparison, duals=duals)
 
 
+def duals_alike(comparison: Comparison) -> Comparison:
+    """Every pair on the support carries the same."""
+    duals = comparison.solution.duals
+    return _again(comparison, duals=np.where(duals > 0, duals.sum() / (duals > 0).sum(), 0.0))
+
+
 def offset_off(comparison: Comparison, by: float = 0.01) -> Comparison:
     """One offset is larger by `by`, as if its score gap were."""
     slopes = comparison.log_slopes.copy()
