@@ -235,6 +235,8 @@ def test_log_spaced_covers_start_and_end():
     assert times[0] == 0 and times[1] == 1 and times[-1] == 1000
     assert (np.diff(times) > 0).all()
     assert dynamics.log_spaced(0).tolist() == [0]
+    late = dynamics.log_spaced(10**6, 61)  # ten a decade
+    np.testing.assert_allclose(late[-21:-11] * 10, late[-11:-1], rtol=1e-3)
 
 
 @pytest.mark.parametrize(
