@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import dynamics, mirror, svm
+from lib import attention, dynamics, mirror, svm
 from lib.ambient import kernel, rows
 from lib.attention import token_sets, tokens
 from lib.compiled.status import DIVERGED
@@ -180,6 +180,27 @@ def test_bad_input_is_refused():
         mirror.train(DATA, mirror.MirrorRule(2), 5, record=[3, 1])
     with pytest.raises(ValueError, match="finite and not zero"):
         geometry.directional_bregman(START[0], 0 * START[0], 2)
+
+
+def test_selected_tokens_have_the_largest_softmax_weight():
+    weights = attention.weights(DATA, START)
+    chosen = mirror.selected_tokens(DATA, START)
+    at = np.take_along_axis(weights, chosen[..., None], -1)[..., 0]
+    np.testing.assert_array_equal(at, weights.max(-1))
+
+
+@pytest.mark.parametrize("p", [None, 1.5, 3.0])
+def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
+    history = mirror.train(DATA, mirror.MirrorRule(2.0), 20, START, record=[0, 20])
+    target = svm.token_svm(DATA, norm=2.0).W
+    found = history.divergence(target) if p is None else history.divergence(target, p)
+    for run in range(len(START)):
+        w, v = history.W[run, -1].ravel(), target[run].ravel()
+        q = p or 2.0
+        w, v = w / (np.abs(w) ** q).sum() ** (1 / q), v / (np.abs(v) ** q).sum() ** (1 / q)
+        slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
+        bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
+        np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
 
 
 def test_equal_softmax_maxima_are_refused():
