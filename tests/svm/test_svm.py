@@ -365,3 +365,16 @@ def test_undecided_feasibility_raises_with_what_to_do(monkeypatch):
         RuntimeError, match=r"token SVM of run 0: no solution within 1e-09.*Rescale the tokens"
     ):
         svm.token_svm(tokens.unit_tokens(0))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_margins_are_those_of_the_given_tokens_and_the_least_is_one(norm):
+    data = tokens.unit_tokens([0, 1], n=4, T=3, d=4)
+    long = 10.0 ** np.arange(4)[None, :, None, None]  # samples of unequal length are solved scaled
+    data = token_sets.TokenSet(long * data.X, data.y, data.z, data.u, data.opt)
+    solution = svm.token_svm(data, norm=norm)
+    for run in range(2):
+        for i, pair, a in constraints_of(data, run):
+            exact = (a * solution.W[run]).sum()
+            np.testing.assert_allclose(solution.margins[run, i, pair], exact, rtol=1e-9)
+    np.testing.assert_allclose(solution.margins.min((1, 2)), 1.0, rtol=0, atol=1e-12)
