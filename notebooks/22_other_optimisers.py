@@ -276,9 +276,9 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# At its own best step SGD still ends above Algorithm 1. Optimisers that learn a preconditioner from gradients are early,
-# because their steps do not shrink with the gradient, and for the same reason they settle higher. The two-sided rule has
-# neither fault, but it must know the covariance of the data.
+# At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP take steps whose length hardly depends on that
+# of the gradient. They are early, and they settle higher. The two-sided rule is early and ends low, but it must know the
+# covariance of the data.
 #
 # ## Change this
 #
