@@ -241,7 +241,8 @@ for name, table in (("one-point bounds", bounds), ("scaling law", law)):
 # %% [markdown]
 # **Look at** the panels from left to right.
 #
-# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor.
+# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With the fewest samples it rises to
+#   it: there the start is nearer to the optimum than the floor.
 # * **Middle.** The floor falls nearly like $n^{-2}$, which is below the promised $n^{-1}$.
 # * **Right.** The spectral start's distance falls like $n^{-1/2}$, the bias of the gradient like $n^{-1}$.
 

@@ -219,7 +219,7 @@ figure_basins
 #
 # ## Change this
 #
-# Predict first, then run. The cells follow the first selection of an exponent from the edge of a cone.
+# Predict first, then run. The cells follow the selections of an exponent from the edge of a cone, and print medians.
 #
 # 1. An exponent nearer to one, $p = 1.25$. *Prediction:* Lemma 29 promises $r^{1-p}$, so $D$ falls more slowly. Does
 #    twice the exponent hold here too?
