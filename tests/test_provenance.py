@@ -78,7 +78,7 @@ def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, 
     [
         ("10_fixed_decoder", []),
         ("15_vit_mnist", ["desk/mnist.npz"]),
-        ("31_rates_and_basins", ["power/mirror_ledger.json"]),
+        ("39_mirror_ledger", ["power/mirror_ledger.json"]),
     ],
 )
 def test_kept_results_count_for_the_notebooks_that_read_them_alone(notebook, kept, monkeypatch):

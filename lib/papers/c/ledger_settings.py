@@ -10,7 +10,7 @@ from lib.papers.wrong_worlds import World
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 31 at demo scale."""
+    """How large the ledger's problems are; the defaults are those of notebook 39 at demo scale."""
 
     seeds: int = 8
     n: int = 6

@@ -1,0 +1,312 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # How many samples preconditioned attention needs
+#
+# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
+# arXiv 2603.01514), **Theorems 2 and 3, Lemma 3, Eqs. 3 and 4**.
+#
+# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. With $n$ samples a query attends
+# to $n$ keys only, and the gradient is biased. How near to the optimum does Algorithm 1 get, and how fast?
+#
+# **Answer.** The excess loss falls geometrically, until it meets a floor. The bias of the gradient falls like $1/n$. The
+# excess loss is quadratic in it, so the floor falls nearly like $1/n^2$. That is faster than the paper promises.
+#
+# ## The statement
+#
+# One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and is
+# trained on linear data $y = Mx + \varepsilon$, $x \sim N(0, \Sigma)$, $\varepsilon \sim N(0, \sigma^2 I)$.
+#
+# | symbol | meaning | shape |
+# |---|---|---|
+# | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
+# | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
+# | $L$, $L^*$ | loss on infinitely many samples, its smallest value $k\sigma^2/2$ | |
+# | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
+# | $\hat L$, $\hat R$, $\hat\Sigma$ | the same, and the covariance, of $n$ samples | |
+# | $Z_\pi$ | the minimum of $L + R$ nearest to $Z$ | as $Z$ |
+# | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
+#
+# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: the self-logit of an in-sample query
+# has $\mathbb E e^{c\,x^\top Bx} < \infty$ on all minima, here for $c = 1$. They are checked below. Beyond them
+# $n \ge n_0$, and the step $\eta$ is small.
+#
+# **Theorem 2.** Algorithm 1 takes its steps along the *oracle gradient* $\mathbb E\nabla\hat L$, the mean over fresh batches
+# of $n$ samples. From the spectral start, with high probability,
+#
+# $$L(Z_T) - L^* \lesssim \frac1n + e^{-cT} .$$
+#
+# | ingredient | what it says |
+# |---|---|
+# | Lemma 3 | the spectral start is near the minima |
+# | Eqs. 3 and 4 | near them $\langle\nabla(L+R), Z - Z_\pi\rangle \ge \alpha\lVert Z - Z_\pi\rVert^2$ and $\lVert\nabla(L+R)\rVert \le \beta\lVert Z - Z_\pi\rVert$ |
+# | Theorem 3 | near them $\mathbb E\nabla(\hat L + \hat R) \to \nabla(L + R)$ as $n$ grows |
+
+# %% tags=["parameters"]
+scale = "demo"
+seeds = 2
+small_d, small_k = 2, 4
+signal, noise, floor = 0.2, 0.045, 0.35
+sizes = [16, 50, 160, 500, 1600]
+oracle_steps, draws = 100, 128
+start_sizes, repeats = [100, 1000, 10_000, 100_000], 10
+searches = 1
+
+# %%
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from lib import regression
+from lib.companion import claims, plots, record
+from lib.papers import fits
+from lib.papers.b import measurements, theorems, training_figures
+from lib.regression import manifold
+
+run = record.start("21_noise_and_samples", "B", globals())
+plots.set_style()
+
+# %% [markdown]
+# ## Data
+#
+# As in Appendix A, $\Sigma$ and $M$ come from two Gaussian matrices, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, since the oracle gradient takes
+# many batches an iteration. **These are our settings**: the paper's did not survive in the text at hand.
+
+# %%
+small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
+held = small.assumptions()
+print(f"A1 lambda_min(Sigma) = {held['A1'][0]:.3f};",
+      f"A2 sigma_d(M Sigma^1/2) = {held['A2'][0]:.3f};",
+      f"A3 largest moment c = {held['A3'][0]:.3f}, needs > 1;",
+      f"all hold: {all(holds for _, holds in held.values())}")  # fmt: skip
+
+# %% [markdown]
+# ## The bias, in this page
+#
+# With $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients of
+# $\hat L = \frac1{2n}\sum_j \|e_j\|^2$ are
+#
+# $$\nabla_A\hat L = \tfrac1n\sum_j e_jc_j^\top, \qquad
+# \nabla_B\hat L = \tfrac1n\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
+#
+# Their limits for infinitely many samples are $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and
+# $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is $\mathbb E\nabla\hat L - \nabla L$.
+
+
+# %%
+def gradient(X, Y, A, B):
+    logits = X @ B @ X.mT  # (batches, n, n)
+    P = np.exp(logits - logits.max(-1, keepdims=True))
+    P /= P.sum(-1, keepdims=True)
+    c = P @ X  # (batches, n, d)
+    e = c @ A.T - Y
+    v = e @ A
+    pull = (P * (v @ X.mT)) @ X - (v * c).sum(-1, keepdims=True) * c
+    return np.concatenate([e.mT @ c, X.mT @ pull], 1) / X.shape[1]  # (batches, k + d, d)
+
+
+def limit(A, B, S, M):
+    E = A @ S @ B.T - M
+    return np.concatenate([E @ S @ B @ S, S @ E.T @ A @ S])  # (k + d, d)
+
+
+# %% [markdown]
+# The library estimates the same mean with far less noise: it takes out what is known on average (`regression.oracle`).
+# The page's plain mean over fresh batches must agree with it within the standard errors of both.
+
+# %%
+rng = np.random.default_rng(0)
+minimum = manifold.of(small).point()
+Z = minimum + 0.02 * rng.standard_normal(minimum.shape)
+A, B = Z[:small_k], Z[small_k:]
+layer = [torch.from_numpy(part)[None, None] for part in (A, B)]
+
+
+def plain(n, batches=20_000):
+    X, Y = small.sample(batches * n, rng)
+    each = gradient(X.reshape(batches, n, -1), Y.reshape(batches, n, -1), A, B)
+    return each.mean(0), each.std(0) / np.sqrt(batches)
+
+
+def estimated(n):
+    sources = [regression.oracle(small, n, 20_000, [seed]) for seed in range(5)]
+    each = [np.concatenate([part[0, 0] for part in source(0, *layer)]) for source in sources]
+    return np.mean(each, 0), np.std(each, 0, ddof=1) / np.sqrt(len(each))
+
+
+# %%
+exact = np.concatenate(regression.population_gradients(small, A, B))
+np.testing.assert_allclose(limit(A, B, small.Sigma, small.M), exact, rtol=1e-9, atol=1e-12)
+fewest = sizes[0]
+(page, error), (library, other) = plain(fewest), estimated(fewest)
+apart = np.abs(page - library) / np.hypot(error, other)
+assert apart.max() < 6, apart
+print(f"n = {fewest}: page and library are at most {apart.max():.1f} standard errors apart,",
+      f"the bias is up to {(np.abs(page - exact) / error).max():.0f} of them")  # fmt: skip
+
+# %% [markdown]
+# ## Start and descent, in this page
+#
+# The spectral start factorises the least-squares estimate $\hat M$ of $M$:
+# $\hat M\hat\Sigma^{1/2} = UDV^\top$, $A_0 = UD^{1/2}\hat\Sigma^{-1/2}$, $B_0 = \hat\Sigma^{-1/2}VD^{1/2}\hat\Sigma^{-1/2}$.
+
+
+# %%
+def spectral_start(X, Y):
+    S = X.T @ X / len(X)
+    M_hat = np.linalg.solve(S, X.T @ Y / len(X)).T
+    values, vectors = np.linalg.eigh(S)
+    root, inverse = (vectors * values**power @ vectors.T for power in (0.5, -0.5))
+    U, D, Vt = np.linalg.svd(M_hat @ root, full_matrices=False)
+    return U * np.sqrt(D) @ inverse, inverse @ Vt.T * np.sqrt(D) @ inverse
+
+
+X, Y = small.sample(300, rng)
+for page, library in zip(spectral_start(X, Y), regression.spectral_start(X, Y), strict=True):
+    np.testing.assert_allclose(page, library, rtol=1e-7, atol=1e-9)
+print("spectral start: page and library alike")
+
+# %% [markdown]
+# A step of Algorithm 1 adds the gradient of $R$ and multiplies that of $B$ by $\Sigma^{-1}$. With
+# $G = A^\top A - B^\top\Sigma B$, and $g$ the oracle gradient,
+#
+# $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
+# B \leftarrow B - \eta\,\Sigma^{-1}\big(g_B - \tfrac12 \Sigma B\Sigma G\Sigma\big) .$$
+
+
+# %%
+def step(Z, g, S, eta, k=small_k):
+    A, B = Z[:k], Z[k:]
+    G = A.T @ A - B.T @ S @ B
+    g_A, g_B = g[:k] + A @ S @ G @ S / 2, g[k:] - S @ B @ S @ G @ S / 2
+    return np.concatenate([A - eta * g_A, B - eta * np.linalg.solve(S, g_B)])
+
+
+# %% [markdown]
+# ## The one-point bounds
+#
+# Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
+# blank in the text at hand. Ours are derived in `lib.regression.manifold`. In the `left_right` norm the search attains our
+# convexity constant: it cannot be improved.
+
+# %%
+tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
+bounds = claims.Table(theorems.one_point(theorems.curvatures(tiny, searches)))
+bounds
+
+# %% [markdown]
+# ## The scaling law
+#
+# The descent starts off the minima along its slowest mode, where a worst-case rate is met. Its step is
+# $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
+
+# %%
+floors = measurements.scaling(small, sizes, oracle_steps, draws, range(seeds))
+distances = measurements.spectral_distances(small, start_sizes, repeats)
+bias = measurements.gradient_bias(small, sizes, 20 * draws, seeds)
+powers = theorems.powers(start_sizes, distances, sizes, bias)
+law = claims.Table([*theorems.theorem_2(floors), *powers])
+law
+
+# %% [markdown]
+# The page's own steps on the limit of the gradient give the library's curve for $n = \infty$.
+
+# %%
+rates, modes = regression.modes(small, "left")
+space = manifold.of(small)
+Z = minimum + space.constants("left").radius * modes[0] / space.norm(modes[0], "left")
+for excess in floors.exact:
+    A, B = Z[:small_k], Z[small_k:]
+    np.testing.assert_allclose(regression.excess_loss(small, A, B), excess, rtol=1e-6)
+    Z = step(Z, limit(A, B, small.Sigma, small.M), small.Sigma, 1 / rates[-1])
+print(f"{oracle_steps} steps for n = infinity: page and library alike")
+
+# %% tags=["nbval-check-output"]
+for name, table in (("one-point bounds", bounds), ("scaling law", law)):
+    print(f"{name}: {table.summary()}")
+
+# %% [markdown]
+# **Look at** the panels from left to right.
+#
+# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With the fewest samples it rises to
+#   it: there the start is nearer to the optimum than the floor.
+# * **Middle.** The floor falls nearly like $n^{-2}$, which is below the promised $n^{-1}$.
+# * **Right.** The spectral start's distance falls like $n^{-1/2}$, the bias of the gradient like $n^{-1}$.
+
+# %%
+exponents = dict(
+    floor=fits.power_fit(sizes, floors.floor.T),
+    start=fits.power_fit(start_sizes, distances),
+    bias=fits.power_fit(sizes, bias),
+)
+about_law = (
+    f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic,"
+    f" {seeds} seeds, float64"
+)
+of_start = (start_sizes, distances)
+figure = training_figures.scaling(sizes, floors, of_start, bias, exponents)
+plots.caption(figure, about_law)
+figure
+
+# %% [markdown]
+# ## What we saw
+#
+# The descent is geometric, at the rate of its slowest mode, and much faster than the one-point constants guarantee. It
+# ends at a floor that more iterations do not lower and more samples do. The floor is lower than Theorem 2 says, because
+# the excess loss is quadratic in the bias.
+#
+# ## Change this
+#
+# Predict first, then run.
+#
+# 1. Four times the samples. *Prediction:* the bias is a quarter, and the floor is quadratic in it. Is the floor sixteen
+#    times lower?
+
+# %%
+fewer, more = measurements.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
+print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f} times lower")
+
+# %% [markdown]
+# 2. Half the step. *Prediction:* the descent stops where bias and gradient balance, and the step does not enter there. Is
+#    the floor the same after twice the iterations?
+
+# %%
+for share in (1.0, 0.5):
+    rule = regression.PreconditionedRule(share / rates[-1])
+    start, steps = (minimum[None, :small_k], minimum[None, small_k:]), int(oracle_steps / share)
+    source = regression.oracle(small, 100, draws, [0])
+    S, recorded = small.Sigma[None], np.arange(steps + 1)
+    own = regression.descend(source, {"own": rule}, {"own": start}, S, steps, recorded)["own"]
+    print(
+        f"step {share:g}/lambda_max: floor {measurements.tail_excess(small, own, steps // 3)[0]:.2e}"
+    )
+
+# %% [markdown]
+# 3. No label noise, $\sigma = 0$. *Prediction:* least squares then finds $M$ exactly, and the start is at the minima. Or
+#    does $\hat\Sigma$ keep it away?
+
+# %%
+for sigma in (noise, 0.0):
+    of = replace(small, noise=sigma)
+    away = np.median(measurements.spectral_distances(of, start_sizes[:2], repeats), 0)
+    print(f"sigma = {sigma:g}:", *(f"n = {n}: {x:.4f};" for n, x in zip(start_sizes, away)))
+
+# %%
+numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}
+numbers |= {"factor": floors.factor}
+numbers = {name: record.Number(float(x), 0.02 * abs(x)) for name, x in numbers.items()}
+rows = {"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
+run.save(figure, "precond_scaling", "Theorem 2", about_law, law, numbers, [rows])
