@@ -135,6 +135,18 @@ def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
     np.testing.assert_array_less(np.abs(np.mean(ours, 0) - fresh.mean(0)), 5 * error)
 
 
+def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
+    Z = SPACE.point() + 0.2 * np.random.default_rng(1).standard_normal((7, 3))
+    A, B = (torch.from_numpy(part)[None, None] for part in (Z[:4], Z[4:]))
+    spread = []
+    for n in (400, 6400):
+        source = regression.oracle(PROBLEM, n, 60, [0])
+        drawn = [torch.cat([part[0, 0] for part in source(t, A, B)]).numpy() for t in range(60)]
+        spread.append(np.std(drawn, 0).max(1))
+    # What is left is quadratic in the keys' fluctuations, 1/n; a part of first order, 1/sqrt(n).
+    assert (spread[0] / spread[1] > 8).all()
+
+
 def test_divergence_stops_the_run_and_names_its_iteration():
     X, Y = samples(2, 40)
     start, Sigma = random_starts(2), covariances(X)
@@ -147,6 +159,11 @@ def test_divergence_stops_the_run_and_names_its_iteration():
         and np.isnan(history["wild"].excess([PROBLEM] * 2)[:, 1]).all()
     )
     assert (history["tame"].diverged == -1).all() and np.isfinite(history["tame"].A).all()
+    one = {"wild": rules["wild"]}
+    source = regression.minibatches(X, Y, 16, range(2))
+    every = regression.descend(source, one, {"wild": start}, Sigma, 50, np.arange(51))["wild"]
+    for seed, t in enumerate(every.diverged):
+        assert np.isfinite(every.A[seed, :t]).all() and np.isnan(every.A[seed, t:]).all()
 
 
 def test_bad_input_is_refused():
