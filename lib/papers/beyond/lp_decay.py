@@ -119,7 +119,7 @@ def study(seeds: Sequence[int], p: float, count: int):
         try:
             laws[seed] = predict(problem(seed), p)
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"p = {p:g}, seed {seed}: {getattr(why, 'named', why)}"
     if not laws:
         return [], refused
     each = []
@@ -133,7 +133,7 @@ def study(seeds: Sequence[int], p: float, count: int):
         try:
             kept.append(_settled(of, own, count))
         except PremiseFails as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {why.said}"
+            refused[seed] = f"p = {p:g}, seed {seed}: {why.named}"
     return kept, refused
 
 
