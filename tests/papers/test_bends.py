@@ -292,8 +292,9 @@ def test_half_is_where_half_of_the_seeds_are():
     many = np.arange(20) < np.array([0, 10, 20])[:, None]
     _, low, high = thresholds.half([1.0, 2.0, 4.0], many)
     assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
-    back = np.arange(4) < np.array([0, 3, *[1] * 24, 4])[:, None]
-    assert np.isclose(thresholds.half(2.0 ** np.arange(27), back)[0], 2 ** (2 / 3), rtol=1e-6)
+    back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]  # up at 2^10 and back
+    found = thresholds.half(2.0 ** np.arange(24), back)[0]
+    assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
 
 
 def test_claims_without_a_run_do_not_hold(heads):
