@@ -182,10 +182,14 @@ def steps_claims(found: Sequence[Settled]) -> list[Claim]:
             at_least(f"lp.same.{p:g}", same, OURS, min(one.constant for one in own), LOUD),
             close(f"lp.pace.{p:g}", text("‖W‖ over its prediction, less 1"), OURS, far, 0.0, PACE),
             close(
-                f"lp.settled.{p:g}", text("‖W‖ x error over its constant, less 1"),
-                OURS, worst, 0.0, CONSTANT,
+                f"lp.settled.{p:g}",
+                text("‖W‖ x error over its constant, less 1"),
+                OURS,
+                worst,
+                0.0,
+                CONSTANT,
             ),
-        ]  # fmt: skip
+        ]
     return claims
 
 
