@@ -16,12 +16,13 @@ SMALLEST_DUAL = 1e-9  # of the run's largest; less counts as zero
 class PremiseFails(ValueError):
     """A premise of the law does not hold; `premise` names it, `run` where, `amount` by how much.
 
-    `said` is the reason in words, with what was needed.
+    `said` is the reason in words, with what was needed; `named` the same after the premise's name.
     """
 
     def __init__(self, premise: str, run: int, amount: float, said: str):
         self.premise, self.run, self.amount, self.said = premise, run, float(amount), said
-        super().__init__(f"run {run}, premise {premise!r} fails: {said}")
+        self.named = f"premise {premise!r} fails: {said}"
+        super().__init__(f"run {run}, {self.named}")
 
 
 def saturated_slopes(

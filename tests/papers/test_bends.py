@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
+from lib.dynamics import margins as measure
 from lib.mirror import descent as mirror_descent
 from lib.papers.beyond import (
     constant_claims,
@@ -66,6 +67,14 @@ def test_joint_law_at_a_level_tends_to_the_limit_like_one_over_it(joint):
     assert np.allclose(off[0], 10 * off[1], rtol=0.2) and np.allclose(off[1], 10 * off[2], rtol=0.1)
 
 
+def test_level_of_the_head_is_the_sum_of_steps_over_its_norm(joint):
+    assert np.isclose(joint_law.path_length(dynamics.ngd(0.3, decay=0.5), 2), 0.3 * (1 + 0.5**0.5))
+    for runs in joint.values():
+        norm = np.sqrt(runs.of.head.duals.sum(1))  # sum nu = ||v||^2
+        assert (np.abs(norm - 1) > 0.05).all()  # another power of it would show
+        assert np.allclose(runs.level * norm, runs.head_norm[:, -1], rtol=0.02)
+
+
 def test_joint_law_has_the_predicted_head(joint):
     """The head's margins stand apart by -log nu, to rounding; its frozen first step as well."""
     runs = joint["p = 2/3"]
@@ -118,6 +127,7 @@ def test_counterexample_has_no_smaller_one():
 def test_exponential_bounds_are_proofs():
     assert counterexample.exp_below(Fraction(1), Fraction(2719, 1000))
     assert not counterexample.exp_below(Fraction(1), Fraction(2718, 1000))
+    assert not counterexample.exp_below(Fraction(1), Fraction(27, 10), terms=3)  # 2.5 and the rest
     assert counterexample._exp_above(Fraction(1), Fraction(2718, 1000))
     assert not counterexample._exp_above(Fraction(1), Fraction(2719, 1000))
 
@@ -154,6 +164,9 @@ def heads():
 def test_heads_claims_hold_and_notice_wrong_worlds(heads):
     assert [runs.refusals for runs in heads] == [{}, {}]
     assert amiss(heads, lambda two: head_claims.head_claims(*two), head_claims) == []
+    common, _ = heads
+    assert np.allclose(common.level - common.whole, common.of.mean, atol=1e-7)
+    assert np.allclose(head_claims.at_level(common), common.norm, rtol=1e-10)
 
 
 def test_one_head_is_the_law_of_notebook_14():
@@ -177,10 +190,17 @@ def test_heads_must_see_the_same_tokens_and_may_share_opt_tokens():
 
 
 def test_map_claims_hold_and_notice_wrong_worlds():
-    values = {"noise": (1.0, 5.0), "imbalance": (1.0,), "T": (2, 8), "long T": (128,)}
+    values = {"noise": (0.1, 1.0, 5.0), "imbalance": (1.0,), "T": (2, 8), "long T": (128,)}
     values |= {"correlation": (0.6,), "correlation of all": (0.3,)}
     points = constant_map.along([100, 101], 20_000, values)
     assert amiss(points, constant_claims.map_claims, constant_claims) == []
+    loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
+    assert constant_claims.noise_power(points) == constant_claims.noise_power(loud)
+
+
+def test_raw_noise_has_its_size():
+    X = [constant_map.AXES["raw noise"](100, amount).X for amount in (0.0, 0.5)]
+    assert np.isclose((X[1] - X[0]).std(), 0.5, rtol=0.05)
 
 
 def test_runs_switch_where_the_score_is_overtaken():
@@ -269,6 +289,20 @@ def test_half_is_where_half_of_the_seeds_are():
     did = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
     value, low, high = thresholds.half([1.0, 2.0, 4.0], did)
     assert np.isclose(value, 2.0) and 1 <= low <= 2 <= high <= 4
+    many = np.arange(20) < np.array([0, 10, 20])[:, None]
+    _, low, high = thresholds.half([1.0, 2.0, 4.0], many)
+    assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
+    back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]  # up at 2^10 and back
+    found = thresholds.half(2.0 ** np.arange(24), back)[0]
+    assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
+
+
+def test_claims_without_a_run_do_not_hold(heads):
+    none = [replace(runs, refusals=dict.fromkeys(range(2), "")) for runs in heads]
+    claims = [*head_claims.head_claims(*none), *zero_dual.zero_claims([])]
+    claims += [*outside_span.left_claims([]), constant_claims.noise_power([])]
+    claims += lp_claims.onset_claims(1.5, np.array([]))
+    assert not any(claim.holds for claim in claims)
 
 
 CORNER = attention.token_set(
@@ -284,9 +318,20 @@ def test_zero_dual_of_the_corner_by_hand():
     assert abs(runs.offset[-1] - of.offset(runs.level[-1])) < 1e-3
 
 
+def test_drift_is_the_growth_of_the_residual():
+    """Margins w_1 and w_1 + 2 w_2, kappa_2 = 2 kappa_1: w_2 = log(8 a)/2, and d_k = (0, 1/2)."""
+    X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]
+    of = zero_dual.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
+    assert np.isclose(of.drift, 0.5) and np.isclose(of.constant, np.log(8))
+    runs = zero_dual.run(of, 0.1, 200_000)
+    across = runs.offset / 2  # ||W_t|| x error: w_2
+    assert np.isclose(np.polyfit(np.log(runs.level), across, 1)[0], of.drift, atol=1e-3)
+
+
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     kept, refused = zero_dual.unit_runs([101, 102, 104], 0.5, 400_000)
-    assert len(kept) == 2 and "seed 104: it ends elsewhere" in refused[104]
+    assert len(kept) == 2
+    assert "seed 104: premise 'selection made' fails: it ends elsewhere" in refused[104]
     assert amiss(kept, zero_dual.zero_claims, zero_dual) == []
 
 
@@ -348,6 +393,44 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
     assert list(caught.values()) == [["outside.first"]]
 
 
+@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+def test_first_order_sum_knows_the_settled_margins(name):
+    """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
+    of = outside_span.pulls(outside_span.PROBLEMS[name](100))
+    data = of.tokens
+    rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+    pull = np.exp(saturated_slopes(data)[0].ravel() - rows @ (of.law.coefficients.ravel() @ rows))
+    level = pull[of.on] / of.law.duals[0].ravel()[of.on]
+    assert np.allclose(level, level[0])
+    excess = rows @ of.solution.W[0].ravel() - 1
+    w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
+    assert np.isclose(of.first_order(), of.size(w))
+
+
+@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+def test_flow_has_the_level_as_its_clock(name):
+    """Early, while what is left still grows, where another clock would show."""
+    of = outside_span.pulls(outside_span.PROBLEMS[name](100))
+    W = dynamics.train(of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]).weights(0)
+    level = measure.along_and_off(W, of.solution.W)[0][0] / of.law.norm[0]
+    left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
+    assert np.isclose(of.flow(level), left, rtol=0.01)
+    assert of.flow(1.2 * level) > 1.05 * left
+
+
+def test_bound_by_hand():
+    """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 + 1."""
+    K, on = np.eye(2), np.array([True, False])
+    margins, slopes = np.array([1.0, 1.5]), np.array([0.3, -0.5])
+    found = outside_bound.bound(K, on, np.array([1.0, 0.0]), margins, slopes)
+    assert np.isclose(found, np.sqrt(2 * np.exp(-0.5 - 0.3 - 1) / 0.5))
+    K, on = np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]), np.array([True, True, False])
+    beta, margins = np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 3.0])
+    Y = 10 * np.arccosh(1.5) - np.log(3)  # 2 cosh x = 3
+    found = outside_bound.bound(K, on, beta, margins, np.zeros(3))
+    assert np.isclose(found, np.sqrt(3 * (Y**2 + 1) / 2))
+
+
 def test_bound_is_that_of_its_convex_problem():
     of = outside_span.pulls(outside_span.PROBLEMS["class means"](100))
     on, slopes = of.on, saturated_slopes(of.tokens)[0].ravel()
@@ -399,6 +482,22 @@ def test_lp_law_at_two_is_the_frobenius_law():
     law = margin_law.margin_law(data, svm.token_svm(data))
     of = lp_law.predict(data, 2.0)
     assert np.isclose(of.constant, law.constant[0]) and np.isclose(of.fastest, law.fastest[0])
+
+
+def test_lp_law_knows_uneven_heads():
+    """The problems of the claims have one kappa for all pairs; here it differs."""
+    data = lp_law.problem(100)
+    first = np.arange(2) == data.opt[0][:, None]
+    scores = np.where(first, [[1.5], [1.0], [0.5], [2.0]], [[0.3], [-0.2], [0.0], [0.5]])
+    wanted = (data.y[0, :, None] * scores).ravel()
+    u = np.linalg.lstsq(data.X[0].reshape(len(wanted), -1), wanted, rcond=None)[0]
+    uneven = replace(data, u=u[None])
+    assert np.ptp(saturated_slopes(uneven)) > 0.5
+    for p in (1.5, 1.75):
+        of = lp_law.predict(uneven, p)
+        assert abs(of.constant / lp_law.predict(data, p).constant - 1) > 0.3
+        one = lp_law.run(of, 3000, 20_000)
+        assert abs(one.norm[-1] * one.error[-1] / of.constant - 1) < 1e-3
 
 
 def test_lp_claims_hold_and_notice_wrong_worlds():

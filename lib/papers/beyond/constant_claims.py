@@ -51,7 +51,7 @@ def noise_power(points: Sequence[Point], least: float = 1.0) -> Claim:
         own = [p for p in found if p.seed == seed]
         size = [p.comparison.measured.residual for p in own]
         powers.append(np.polyfit(np.log([p.value for p in own]), np.log(size), 1)[0])
-    powers = np.array(powers)
+    powers = np.array(powers or [np.nan])
     far = powers[np.abs(powers + 2).argmax()]
     why = "" if abs(far + 2) <= NOISE else f"mean {powers.mean():.3f}; opt tokens still count"
     text = f"noise: exponent of C in sigma >= {least:g}, worst seed"

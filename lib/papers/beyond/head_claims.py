@@ -15,7 +15,7 @@ OURS = "ours, beyond paper A's Theorem 1"
 
 def _worst(values):
     values = np.ravel(values)
-    return values[np.abs(values).argmax()]
+    return values[np.abs(values).argmax()] if values.size else np.nan
 
 
 def ratios(norm: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def at_level(runs: HeadRuns) -> np.ndarray:
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
     """Norms in the SVMs' ratio with one normalisation, equal with one per head; C_h with both.
 
-    On the runs whose premises hold, of which there must be one.
+    On the runs whose premises hold; without one no claim holds.
     """
     limit = (ratios(common.norm) / ratios(common.of.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(at_level(common)) - 1)[:, common.kept]

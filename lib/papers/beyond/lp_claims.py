@@ -15,7 +15,11 @@ OURS = "ours, beside paper C, Lemma 29"
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
+    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2).
+
+    Without a run neither holds.
+    """
+    moved = np.reshape(moved, (-1, 2)) if np.size(moved) else np.full((1, 2), np.nan)
     text = (
         f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset".format
     )

@@ -119,7 +119,7 @@ def study(seeds: Sequence[int], p: float, count: int):
         try:
             laws[seed] = predict(problem(seed), p)
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"p = {p:g}, seed {seed}: {getattr(why, 'named', why)}"
     if not laws:
         return [], refused
     each = []
@@ -133,7 +133,7 @@ def study(seeds: Sequence[int], p: float, count: int):
         try:
             kept.append(_settled(of, own, count))
         except PremiseFails as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {why.said}"
+            refused[seed] = f"p = {p:g}, seed {seed}: {why.named}"
     return kept, refused
 
 
@@ -182,10 +182,14 @@ def steps_claims(found: Sequence[Settled]) -> list[Claim]:
             at_least(f"lp.same.{p:g}", same, OURS, min(one.constant for one in own), LOUD),
             close(f"lp.pace.{p:g}", text("‖W‖ over its prediction, less 1"), OURS, far, 0.0, PACE),
             close(
-                f"lp.settled.{p:g}", text("‖W‖ x error over its constant, less 1"),
-                OURS, worst, 0.0, CONSTANT,
+                f"lp.settled.{p:g}",
+                text("‖W‖ x error over its constant, less 1"),
+                OURS,
+                worst,
+                0.0,
+                CONSTANT,
             ),
-        ]  # fmt: skip
+        ]
     return claims
 
 

@@ -154,7 +154,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
             starts = None, gaussian_start(of.tokens, [seed], std)
             kept += [run(of, size, steps, start) for start in starts]
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"seed {seed}: {getattr(why, 'named', why)}"
     return kept, refused
 
 
@@ -185,5 +185,5 @@ def onsets(seeds: Sequence[int], p: float, at: int):
         try:
             kept.append(onset(predict(problem(seed), p), at))
         except PremiseFails as why:
-            refused[seed] = f"seed {seed}: {why.said}"
+            refused[seed] = f"seed {seed}: {why.named}"
     return np.array(kept), refused

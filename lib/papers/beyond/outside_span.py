@@ -181,12 +181,17 @@ def study(name: str, seeds: Sequence[int], steps: int):
         try:
             kept.append(left(pulls(PROBLEMS[name](seed)), steps))
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"{name}, seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"{name}, seed {seed}: {getattr(why, 'named', why)}"
     return kept, refused
 
 
 def left_claims(found: Sequence[Left]) -> list[Claim]:
-    """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
+    """Size from the flow, its order in the step, and the first-order sum as a bound from above.
+
+    Without a run none holds.
+    """
+    none = np.full(len(SHARES), np.nan)
+    found = found or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
     off = np.array([one.measured / one.predicted - 1 for one in found])  # (runs, shares)
     worst = off[np.abs(off[:, -1]).argmax(), -1]
     text = f"outside the span: norm over the flow's, less 1, at {SHARES[-1]:g} of the longest step"

@@ -125,18 +125,21 @@ def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
             data = tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
             kept.append(run(predict(data), step_size, steps))
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"seed {seed}: {getattr(why, 'named', why)}"
     return kept, refused
 
 
 def zero_claims(runs: Sequence[ZeroDualRun]) -> list[Claim]:
-    """The offset of the idle pair at the end, and its slope in log a_t over the last decade."""
+    """The offset of the idle pair at the end, and its slope in log a_t over the last decade.
+
+    Without a run neither holds.
+    """
     last = np.array([r.offset[-1] - r.of.offset(r.level[-1]) for r in runs])
     slope = np.array([np.polyfit(np.log(r.level[-5:]), r.offset[-5:], 1)[0] for r in runs])
     text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
     power = "dual at zero: slope of that offset in log a_t, worst run"
-    far = slope[np.abs(slope - 1).argmax()]
-    worst = last[np.abs(last).argmax()]
+    far = slope[np.abs(slope - 1).argmax()] if runs else np.nan
+    worst = last[np.abs(last).argmax()] if runs else np.nan
     return [
         close("zero.offset", text, OURS, worst, 0.0, OFFSET),
         close("zero.slope", power, OURS, far, 1.0, SLOPE),

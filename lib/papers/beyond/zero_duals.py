@@ -194,7 +194,7 @@ def study(seeds: Sequence[int], count: int, steps: int):
             data = tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
             kept.append(run(predict(data), steps))
         except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"{count} idle pairs, seed {seed}: {getattr(why, 'said', why)}"
+            refused[seed] = f"{count} idle pairs, seed {seed}: {getattr(why, 'named', why)}"
     return kept, refused
 
 
