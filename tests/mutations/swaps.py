@@ -520,12 +520,20 @@ TRAINING = [
         "training/test_loop",
         ("default_rng([key, epoch]).permutation", "default_rng([key]).permutation"),
         ("return len(self.inputs) // self.size", "return len(self.inputs) // self.size + 1"),
+    ),
+    *_of(
+        "training/batches",
+        "training/test_parallel.py::test_parts_make_up_the_batch",
         ("return rows.reshape(n, -1)[k]", "return rows.reshape(n, -1)[0]"),
     ),
     *_of(
         "training/loop",
-        "training/test_loop",
+        "training/test_checkpoints.py::test_dropout_is_drawn_afresh_at_every_step",
         ("SeedSequence([self._dropout, step, ", "SeedSequence([self._dropout, "),
+    ),
+    *_of(
+        "training/loop",
+        "training/test_loop",
         ("share = self.loss(self.network, part) / parts", "share = self.loss(self.network, part)"),
     ),
     *_of(
@@ -625,8 +633,12 @@ DATA = [
     ),
     *_of(
         "data/images",
-        "data/test_images",
+        "data/test_locate.py::test_hold_out_and_first",
         ("parts = order[rows:], order[:rows]", "parts = order[:rows], order[rows:]"),
+    ),
+    *_of(
+        "data/images",
+        "data/test_images",
         ("* pixels / (pixels - 1)", "* (pixels - 1) / pixels"),
         (
             "levels = torch.arange(256, dtype=torch.float64) / 255",

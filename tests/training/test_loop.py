@@ -168,6 +168,7 @@ def test_classification_counts_over_unequal_chunks():
     assert values["test_accuracy"] == pytest.approx(
         float((logits.argmax(1) == labels).float().mean())
     )
+    assert classification(inputs, logits.argmax(1), size=16)(model)["test_accuracy"] == 1.0
     assert values["test_loss"] == pytest.approx(
         float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5
     )
