@@ -124,6 +124,14 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
     )
 
 
+def test_a_review_counts_as_positive_from_probability_one_half_on():
+    logits = torch.tensor([-0.3, 0.3, 0.3])
+    judge = reviews_judge(torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 0]))
+    model = torch.nn.Linear(1, 1)
+    model.forward = lambda ids: logits
+    assert judge(model)["test_accuracy"] == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize("p", [1.1, 2.0, 3.0])
 def test_mirror_descent_learns_a_word(p):
     batch = ids(64, seed=3)

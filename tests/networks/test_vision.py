@@ -124,6 +124,21 @@ def test_the_head_reads_a_normalised_class_token():
     torch.testing.assert_close(*seen, rtol=1e-3, atol=1e-3)
 
 
+def test_tokens_are_those_of_images_shifted_by_half_a_patch():
+    layer = ShiftedPatches(12, 4, channels=3, width=16)
+    images = torch.randn(2, 3, 12, 12)
+    rows = patches(shifted(images, 2), 4)
+    torch.testing.assert_close(layer(images), layer.embed(layer.norm(rows)))
+
+
+def test_the_class_token_stands_first_and_alone_is_read():
+    model = VisionTransformer(12, 4, channels=3, classes=7, width=16, depth=1, heads=2, hidden=24)
+    images = torch.randn(2, 3, 12, 12)
+    rows = torch.cat([model.class_token.expand(2, -1, -1), model.tokens(images)], 1)
+    last = model.blocks(rows + model.positions)
+    torch.testing.assert_close(model(images), model.head(last[:, 0]))
+
+
 def test_block_is_pre_norm_and_residual():
     block = Block(8, 2, 16)
     for part in (block.attention.merge, block.mlp[-1]):

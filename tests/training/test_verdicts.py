@@ -30,6 +30,15 @@ def test_ratios_are_compared_on_a_logarithmic_scale():
     assert (found.low, found.high) == pytest.approx((1 / turned.high, 1 / turned.low))
 
 
+def test_the_interval_of_ratios_is_that_of_their_logarithms():
+    ratios = np.array([0.5, 0.8, 0.6, 1.1])
+    found = verdicts.ratio_interval(ratios)
+    logs = np.log(ratios)
+    half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
+    np.testing.assert_allclose(found.low, np.exp(logs.mean() - half), rtol=1e-12)
+    np.testing.assert_allclose(found.high, np.exp(logs.mean() + half), rtol=1e-12)
+
+
 def test_a_finite_test_set_widens_the_interval():
     values = np.array([0.01, 0.02, 0.03])
     alone, wide = verdicts.mean_interval(values), verdicts.mean_interval(values, 0.02**2)
