@@ -169,6 +169,10 @@ def test_record_comes_last(monkeypatch):
     assert ends[-3:] == [".png", ".pdf", ".json"]
 
 
+def test_others_may_read_what_is_saved():
+    assert {path.stat().st_mode & 0o777 for path in save().parent.glob("*")} == {0o644}
+
+
 def stamped(path):
     return {end: path.with_suffix(end).read_bytes() for end in (".png", ".pdf", ".json")}
 
