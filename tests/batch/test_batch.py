@@ -711,9 +711,10 @@ def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, exp
     job = dataclasses.replace(job, scale=scale)
     outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
     outcome.staged.mkdir(parents=True)
-    saved = json.dumps({"data": [{"name": "digits", "source": source}]})
-    (outcome.staged / "one.json").write_text(saved)
-    assert publish._stand_in(outcome) is expected
+    for beside in ([], [{"name": "line", "source": "synthetic"}]):  # one such row is enough
+        saved = json.dumps({"data": [{"name": "digits", "source": source}, *beside]})
+        (outcome.staged / "one.json").write_text(saved)
+        assert publish._stand_in(outcome) is expected
 
 
 def test_a_claim_that_held_and_fails_is_not_reproduced():

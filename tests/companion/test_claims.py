@@ -18,6 +18,7 @@ from lib.companion import claims
         (claims.at_least("a", "s", "p", 0.9, 1.0), False),
         (claims.close("a", "s", "p", 1.05, 1.0, 0.1), True),
         (claims.close("a", "s", "p", 1.15, 1.0, 0.1), False),
+        (claims.close("a", "s", "p", 0.85, 1.0, 0.1), False),
         (claims.at_most("a", "s", "p", float("nan"), 1.0), False),
         (claims.at_least("a", "s", "p", float("nan"), 1.0), False),
         (claims.close("a", "s", "p", float("nan"), 1.0, 0.1), False),

@@ -85,6 +85,8 @@ def test_power_fit_finds_exponent_and_error():
     assert fits.power_fit(x, 3 * x**-0.5) == pytest.approx((-0.5, 0.0))
     noisy = 3 * x**-0.5 * np.array([[1, 1, 1.1], [1, 1, 0.9]])
     exponent, error = fits.power_fit(x, noisy)
+    each = [np.polyfit(np.log(x), np.log(y), 1)[0] for y in noisy]
+    assert error == pytest.approx(np.std(each, ddof=1) / len(each) ** 0.5)
     assert abs(exponent + 0.5) < 2 * error
 
 
