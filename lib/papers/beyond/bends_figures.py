@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from lib.companion import plots
 from lib.dynamics.history import History
@@ -107,7 +107,16 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
         if log == "log":
             axis.set_xticks(values, [f"{v:g}" for v in values])
             axis.minorticks_off()
+            _short_decades(axis.yaxis)
     return figure
+
+
+def _short_decades(axis):
+    """On a logarithmic axis of less than two decades: ticks at 1, 2 and 5 times powers of ten."""
+    low, high = axis.get_view_interval()
+    if high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def bent(
@@ -137,6 +146,7 @@ def bent(
     outside.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
     outside.set(xscale="log", yscale="log", xlabel="predicted", title="Left outside the span")
     outside.yaxis.set_minor_formatter(NullFormatter())
+    _short_decades(outside.yaxis)
     outside.legend(fontsize="x-small")
     _moves(moves, steps)
     return figure
