@@ -108,6 +108,10 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
     short = replace(one.setting, rule=dynamics.ngd(0.01))
     assert not one.proved and replace(one, setting=short).proved
     of = one.tokens, one.selected, one.law
+    delta = coordinates.differences(one.tokens, one.selected)
+    sizes = np.linalg.norm(delta, axis=-1) * np.linalg.norm(one.tokens.z, axis=-1)[..., None]
+    needed = 0.01 * np.linalg.norm(one.solution.W) * sizes[one.law.support].max() ** 2
+    np.testing.assert_allclose(premises.step_in_proof(*of, dynamics.ngd(0.01)), needed)
     assert premises.step_in_proof(*of, dynamics.gd(9.0)) == 0
     assert premises.step_in_proof(*of, dynamics.polyak()) == np.inf  # not the opt tokens
 
