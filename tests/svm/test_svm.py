@@ -378,3 +378,13 @@ def test_margins_are_those_of_the_given_tokens_and_the_least_is_one(norm):
             exact = (a * solution.W[run]).sum()
             np.testing.assert_allclose(solution.margins[run, i, pair], exact, rtol=1e-9)
     np.testing.assert_allclose(solution.margins.min((1, 2)), 1.0, rtol=0, atol=1e-12)
+
+
+def test_margins_of_constraints_of_very_unequal_length_are_those_of_the_given_tokens():
+    data = tokens.unit_tokens(0, n=2, T=2, d=4)
+    data = token_sets.TokenSet(
+        data.X * np.array([1.0, 1e9])[:, None, None], data.y, data.z, data.u, data.opt
+    )
+    solution = svm.token_svm(data)
+    exact = [(a * solution.W[0]).sum() for _, _, a in constraints_of(data)]
+    np.testing.assert_allclose(solution.margins[0].ravel(), exact, rtol=1e-5)
