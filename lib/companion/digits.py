@@ -1,5 +1,7 @@
 """How a measured number and its bound are printed: short, but a failure is seen to fail."""
 
+from decimal import Decimal, InvalidOperation
+
 DIGITS = (4, 7, 10, 13, 17)  # significant digits, 17 tell any two numbers apart
 
 
@@ -13,18 +15,22 @@ def failing(measured: float | None, bound: str) -> str:
     if measured is None:
         return "not a number"
     texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
-    return next((text for text in texts if _breaks(float(text), bound)), repr(measured))
+    return next((text for text in texts if _breaks(text, bound)), repr(measured))
 
 
-def _breaks(measured: float, bound: str) -> bool:
-    """Whether `measured` breaks `bound` as it is printed; True where that is no number."""
+def _breaks(measured: float | str, bound: str) -> bool:
+    """Whether `measured` breaks `bound` as both are printed; True where one is no number.
+
+    In decimals: in float64 -1.1 is further than 0.1 from -1.
+    """
     relation, _, rest = bound.partition(" ")
     try:
+        value = Decimal(str(measured))
         if relation in ("≤", "≥"):
-            return measured > float(rest) if relation == "≤" else measured < float(rest)
+            return value > Decimal(rest) if relation == "≤" else value < Decimal(rest)
         middle, _, tolerance = bound.partition(" ± ")
-        return abs(measured - float(middle)) > float(tolerance)
-    except ValueError:
+        return abs(value - Decimal(middle)) > Decimal(tolerance)
+    except InvalidOperation:
         return True
 
 

@@ -67,8 +67,13 @@ def room(claim: Claim, why: str) -> str:
 
 
 def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Claim]:
-    """The rows in the order of the paper's statements; ValueError for a row or a gap they lack."""
+    """The rows in the order of the paper's statements.
+
+    ValueError for a row or a gap they lack, and for a row with neither wrong world nor remark.
+    """
     ledger, order = list(ledger), list(paper)
+    if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
+        raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
     named = {row.number for row in ledger}
     if strange := named - set(order):
         raise ValueError(f"{sorted(strange)}: not statements of the ledger")

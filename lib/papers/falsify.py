@@ -33,7 +33,8 @@ def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
     """Per row of a section: what it catches, and whether one of these worlds is small.
 
     section(world) gives the rows in a world. A row that fails in the true world catches nothing.
-    Raises NotTouched where a family that a row names leaves its measured value and bound alone.
+    Raises NotTouched where a family that a row names leaves its measured value and bound alone, and
+    where the row is missing from such a world: it was not measured there.
     """
     true = {row.id: row for row in section(World())}
     families = dict.fromkeys(f for row in true.values() for f in row.fails_if)
@@ -44,13 +45,15 @@ def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
             warnings.simplefilter("ignore")  # a wrong world may divide by zero
             wrong = {row.id: row for row in section(world)}
         for row in true.values():
-            other = wrong.get(row.id)
             if world.family not in row.fails_if:
                 continue
-            if other is None or (other.measured, other.bound) != (row.measured, row.bound):
+            if row.id not in wrong:
+                raise NotTouched(f"{row.id}: missing from the wrong world {str(world)!r}")
+            other = wrong[row.id]
+            if (other.measured, other.bound) != (row.measured, row.bound):
                 touched.add((row.id, world.family))
             known = found[row.id]["catches"]
-            if row.holds and not (other and other.holds):
+            if row.holds and not other.holds:
                 if not any(text.startswith(world.family) for text in known):
                     known.append(str(world))
                     found[row.id]["small"] |= world.small

@@ -37,6 +37,10 @@ def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
         ledger.in_order(ledger.rows("Theorem 9", "", 3, claim, fails_if=("norm off",)), PAPER)
     with pytest.raises(ValueError, match="no reason why"):
         ledger.in_order([], PAPER)
+    with pytest.raises(ValueError, match=r"^\['a'\]: name the wrong worlds"):
+        ledger.in_order([replace(claim, id="a", fails_if=(), remark="")], PAPER)
+    named_none = replace(claim, fails_if=(), remark="a rank")
+    assert ledger.in_order([named_none], PAPER) == [named_none]
 
 
 def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
@@ -79,3 +83,14 @@ def test_failures_of_records_are_collected_with_their_digits():
         assert verdict in ledger.failures([judged]).lower()
     assert page.count("size") == 1 and "1.0000004, asked ≤ 1" in page
     assert claims.failing(1 + 4e-9, "≤ 1") == "1.000000004"
+
+
+@pytest.mark.parametrize(
+    "measured, expected, tolerance, shown",
+    [(-1.100000001, -1, 0.1, "-1.100000001"), (0.2600001, 0.2, 0.06, "0.2600001")],
+)
+def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(measured, expected, tolerance, shown):
+    """-1.1 is no miss of -1 +- 0.1 in print, though float64's -1.1 + 1 is above 0.1 in size."""
+    claim = claims.close("x", "slope", "paper A", measured, expected, tolerance)
+    assert not claim.holds and claims.shown(claim) == shown
+    assert claim.bound == f"{expected:g} ± {tolerance:g}"

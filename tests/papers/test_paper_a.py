@@ -261,6 +261,8 @@ def test_lemma4_small_and_large_starts():
     std = data_and_starts.start_size(F.tokens)
     start = dynamics.gaussian_start(F.space, std, [5, 6])
     assert all(c.holds for c in data_and_starts.lemma4(F.tokens, start, std, 60))
+    twice = replace(F.tokens, X=2 * F.tokens.X, z=2 * F.tokens.z)  # |x^T W z| <= B^2 ||W||
+    assert data_and_starts.start_size(twice) == pytest.approx(std / 4)
     larger = dynamics.Start(100 * start.inside, 100 * start.outside)
     assert not any(c.holds for c in data_and_starts.lemma4(F.tokens, larger, std, 60))
 

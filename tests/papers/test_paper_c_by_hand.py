@@ -31,6 +31,15 @@ def test_worst_edges_make_hoelders_inequality_an_equality(p):
     np.testing.assert_allclose((A * E).sum(-1), sizes, rtol=1e-12)
 
 
+def test_nearness_is_half_the_least_excess_and_at_most_one_half():
+    of = OF[2]
+    margins = np.ones_like(of.solution.margins)
+    margins[0, 0, 0], margins[1, 0, 0] = 1.6, 3.0
+    seen = replace(of, solution=replace(of.solution, margins=margins))
+    np.testing.assert_allclose(cones.delta(seen), [0.3, 1.0])
+    np.testing.assert_allclose(cones.nearness(seen), [0.3, 0.5])
+
+
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
     """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that moves."""

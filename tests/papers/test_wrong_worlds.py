@@ -1,5 +1,6 @@
 """Wrong worlds are wrong by as much as they say, and rows are measured in them."""
 
+import importlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -82,6 +83,11 @@ def test_a_world_that_does_not_apply_is_named():
         falsify.power(untouched)
 
 
+def test_a_row_that_a_wrong_world_lacks_is_not_caught():
+    with pytest.raises(falsify.NotTouched, match=r"^tight .*missing from .*norm off, \+1 %"):
+        falsify.power(lambda world: [] if world.family else section(world))
+
+
 def test_the_papers_that_a_command_line_names(capsys):
     assert falsify.named([]) == ["A", "B", "C"] and falsify.named(["C", "A", "C"]) == ["C", "A"]
     with pytest.raises(SystemExit):
@@ -130,3 +136,10 @@ def test_rows_of_the_ledgers_catch_a_world_that_they_name(paper, name):
     found = falsify.power(section)
     assert all(row["holds"] for row in found.values())
     assert [id for id, families in named.items() if families and not found[id]["catches"]] == []
+
+
+def test_rows_keep_their_ids_at_every_size():
+    """What a row catches is measured at small size and found by its id."""
+    rows = importlib.import_module("lib.papers.c.ledger_rows")
+    made = [rows.inequality_rows(replace(rows.SMALL, draws=draws)) for draws in (20, 30)]
+    assert [row.id for row in made[0]] == [row.id for row in made[1]]

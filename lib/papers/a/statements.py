@@ -151,6 +151,7 @@ STATEMENTS = {
         "setting of joint training",
         r"$u_0 = 0, W_0 = 0$, $\alpha \ge C_0$, small step,"
         r" $d \ge C_1 \mathrm{poly}(\alpha, n) \log(n^2/\delta)$",
-        "Its absolute constants are blank in the text at hand.",
+        "Its absolute constants are blank in the text at hand, those of its complete version,"
+        " Condition 2, as well.",
     ),
 }

@@ -11,10 +11,17 @@ CONE = r"$\alpha$ locally optimal, $W \in C_{p,\mu_0,R}(W_{mm})$: "
 IDENTITY = "An identity: it is tested on arbitrary inputs and is no finding."
 MISSING = (
     "It stands in the main part of the paper. The text at hand has Lemma 4 and Lemmas 12 to 30"
-    " alone, and no proof in it quotes this one: its formula and hypotheses are not known."
+    " alone (25 by its number), and no proof in it quotes this one: its formula and hypotheses are"
+    " not known."
 )
 
 STATEMENTS = {
+    "Assumption A": Statement(
+        "loss",
+        r"$\ell$ is strictly decreasing on bounded intervals, $\ell'$ Lipschitz and bounded (our"
+        " reading).",
+        "It is about the loss alone; the logistic loss of every row has it.",
+    ),
     "Theorem, convergence": Statement(
         "local convergence",
         r"Started in $C_{p,\mu,R}(W_{mm})$, $\ell_p$-AttGD has $\|W(k)\| \to \infty$ and"
