@@ -143,3 +143,13 @@ def test_rows_keep_their_ids_at_every_size():
     rows = importlib.import_module("lib.papers.c.ledger_rows")
     made = [rows.inequality_rows(replace(rows.SMALL, draws=draws)) for draws in (20, 30)]
     assert [row.id for row in made[0]] == [row.id for row in made[1]]
+
+
+def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
+    found = []
+    monkeypatch.setenv("FIGURES_DIR", str(ledger.ROOT / "figures"))
+    monkeypatch.setattr(falsify, "write", lambda path, text: found.append((path, text)))
+    falsify.write_failures()
+    ((path, text),) = found
+    said = "figures/failures.md is behind the records: run lib.papers.falsify.write_failures()"
+    assert path.read_bytes() == text, said
