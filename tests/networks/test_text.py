@@ -126,10 +126,10 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
 
 def test_a_review_counts_as_positive_from_probability_one_half_on():
     logits = torch.tensor([-0.3, 0.3, 0.3])
-    judge = reviews_judge(torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 0]))
+    judge = reviews_judge(torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 1]))
     model = torch.nn.Linear(1, 1)
     model.forward = lambda ids: logits
-    assert judge(model)["test_accuracy"] == pytest.approx(2 / 3)
+    assert judge(model)["test_accuracy"] == 1.0
 
 
 @pytest.mark.parametrize("p", [1.1, 2.0, 3.0])
