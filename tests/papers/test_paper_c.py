@@ -119,6 +119,20 @@ def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
     assert not cone_lemmas.lemma21(nowhere, multiples, 3).holds
 
 
+def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
+    """With pi = c log R / R the measure is flat: nothing grows. With pi = c / R it falls."""
+    of, multiples = FOUND[2], np.geomspace(5, 5e4, 5)
+
+    def growth(power):
+        sizes = iter(np.repeat(cone_lemmas._radii(of, multiples), 6, 0))
+        monkeypatch.setattr(
+            cone_lemmas, "excess", lambda of, W: np.log(r := next(sizes)) ** power / r
+        )
+        return cone_lemmas.lemma21(of, multiples, 1).measured
+
+    assert abs(growth(1.0)) < 1e-12 and growth(0.0) < -0.01 and growth(2.0) > 0.1
+
+
 def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
     worst = (DATA.y[..., None] * np.einsum("rntd,rd->rnt", DATA.X, DATA.u)).argmin(-1)
     assert not cones.locally_optimal(cones.selection(DATA, worst, 2)).any()
