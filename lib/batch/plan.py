@@ -21,17 +21,20 @@ class UsageError(Exception):
 class Plan:
     """The jobs asked for: those `todo`, longest first, each with its reason, and those up to date.
 
-    `skipped` are the notebooks left out because they are not offered at the scale.
+    `skipped` are the notebooks left out because they are not offered at the scale; `renamed` says
+    what the old names among those asked for stand for.
     """
 
     jobs: tuple[Job, ...]
     todo: tuple[Job, ...]
     reasons: Mapping[str, str]
     skipped: tuple[str, ...]
+    renamed: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The plan in words."""
         return [
+            *self.renamed,
             *(f"skip {name}: not offered at scale {self.jobs[0].scale}" for name in self.skipped),
             *(f"run  {job.notebook}: {self.reasons[job.notebook]}" for job in self.todo),
             f"{len(self.jobs) - len(self.todo)} up to date, {len(self.todo)} to run",
@@ -48,7 +51,7 @@ def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store
         raise UsageError(f"there is no notebook in {folder('notebooks')}")
     if "scale" in settings:
         raise UsageError("choose the scale with --scale, not with --set")
-    names = list(names)
+    names, renamed = _by_todays_names(names, known)
     wanted = {name: _job(name, scale, settings) for name in select(names, known)}
     skipped = tuple(name for name, job in wanted.items() if job is None)
     jobs = tuple(job for job in wanted.values() if job is not None)
@@ -63,7 +66,19 @@ def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store
         (job for job in jobs if job.notebook in reasons),
         key=lambda job: -past.get(job.notebook, float("inf")),
     )
-    return Plan(jobs, tuple(todo), reasons, skipped)
+    return Plan(jobs, tuple(todo), reasons, skipped, renamed)
+
+
+def _by_todays_names(names, known):
+    """The names with old ones replaced by what holds their subject now, and the hints, in words."""
+    table, found, hints = parameters.names_now(), [], []
+    for name in names:
+        if name in table and name not in known:
+            hints.append(parameters.renamed(name))
+            found += table[name]
+        else:
+            found.append(name)
+    return found, tuple(hints)
 
 
 def select(names: Iterable[str], known: list[str]) -> list[str]:

@@ -229,6 +229,13 @@ def test_second_run_does_nothing(repository, first):
     assert repository.files("figures", "runs", "notebooks") == before
 
 
+def test_an_old_name_runs_what_holds_its_subject_now_and_says_so(repository):
+    lines = repository.batch("07_old", "--dry-run", "--force").lines
+    assert lines[0] == "07_old is now 01_good and 02_bad"
+    assert [line.split()[1].rstrip(":") for line in lines[1:-1]] == ["01_good", "02_bad"]
+    assert lines[-1] == "0 up to date, 2 to run"
+
+
 def test_dry_run_runs_nothing(repository, first):
     before = repository.files("figures", "runs", "notebooks")
     assert repository.why("--force") == "forced"
@@ -398,8 +405,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     ("arguments", "words"),
     [
         (["09_none"], ["'09_none' is not a notebook", "01_good, 02_bad, 03_hangs"]),
-        (["07_old"], ["'07_old' is not a notebook any more: 07_old is now 01_good and 02_bad"]),
-        (["07"], ["07_old is now 01_good and 02_bad"]),
+        (["07"], ["'07' is not a notebook any more: 07_old is now 01_good and 02_bad"]),
         (["0"], ["'0' fits more than one notebook"]),
         (["--scale", "huge"], ["invalid choice: 'huge'"]),
         (
