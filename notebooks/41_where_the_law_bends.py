@@ -592,7 +592,7 @@ numbers = {
     "short": record.Number(1 - onsets[-1].half(onsets[-1].measured)[0], 0.005),
     "imbalance": record.Number(switches["imbalance"].mean(), 0.02),
     "raw_noise": record.Number(switches["raw noise"].mean(), 0.01),
-} | {f"lost_{axis}": record.Number(found[0], 0.1 * found[0]) for axis, found in lost.items()}
+} | {f"lost_{axis}": record.Number(found[0], 0.01) for axis, found in lost.items()}
 run.save(figure_map, "bends_constant", "beyond Theorem 1", about_map, map_table, numbers, rows)
 numbers = {
     claim.id.replace(".", "_"): record.Number(claim.measured, 0.01)
