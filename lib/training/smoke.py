@@ -47,8 +47,8 @@ def last_losses(study: Study, rates: Mapping[str, float], cap: float | None = No
 
 # Why a smoke run that fails to learn fails.
 SHORT = (
-    "a smoke run takes a few dozen steps; more of them at an ordinary rate do learn, as notebooks"
-    " 08 and 09 show below their tables"
+    "a smoke run takes a few dozen steps; more of them at an ordinary rate do learn, as notebook 14"
+    " shows below its tables"
 )
 
 
