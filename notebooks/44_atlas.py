@@ -67,7 +67,7 @@ from lib.papers.beyond import atlas_figures as drawn
 from lib.papers.beyond import atlas_rules as rules
 
 # %%
-run = record.start("42_atlas", "A", globals())
+run = record.start("44_atlas", "A", globals())
 plots.set_style()
 
 # %% [markdown]
