@@ -15,10 +15,13 @@ def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> fl
 
     Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and the
     best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at most
-    `study.extensions` times. `trial(rate, quarter)` runs one rate, with `quarter` up to there only.
+    `study.extensions` times. A single candidate needs no trial. `trial(rate, quarter)` runs one
+    rate, with `quarter` up to there only.
     ValueError, with the rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
+    if len(rates) == 1:
+        return rates[0]
     # A study that is taken up again finds some trials whole; they are judged by their first quarter
     # as before, so that the same rates are kept.
     early = {rate: score(study, first_steps(trial(rate, True), study.quarter)) for rate in rates}

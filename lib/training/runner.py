@@ -57,7 +57,8 @@ class Runner:
             rate = self.choose(rule, cap)
             rates |= {rule: rate} if wanted else {}
             cap = rate if shared else cap
-        for seed in sorted(range(self.study.seeds), reverse=backwards):
+        first = self.study.first_seed
+        for seed in sorted(range(first, first + self.study.seeds), reverse=backwards):
             for rule, rate in rates.items():
                 self.one(_run_id("curve", rule, rate, cap, seed))
         return self.files.collected()

@@ -45,7 +45,8 @@ class Study:
     losses, the last one decides. A run ends at the first evaluation where `stop(found)` holds, or
     after `horizon` steps. `criterion` is "speed" (rates by the training loss) or "accuracy" (by
     held-out accuracy). `cap` is that of SNGD, None for the one that SPS chose. `extensions` rates
-    at most are added beyond an edge of the grid, one after the other. `loss_rows` divides a loss
+    at most are added beyond an edge of the grid, one after the other; a single candidate is taken
+    without a trial. Seeds are `first_seed` and the `seeds` - 1 after it. `loss_rows` divides a loss
     that is a sum.
     """
 
@@ -60,6 +61,7 @@ class Study:
     stop_words: str
     criterion: str = "speed"
     seeds: int = 5
+    first_seed: int = 0
     evaluations: int = 20
     extensions: int = 2
     cap: float | None = None

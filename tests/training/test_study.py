@@ -83,6 +83,18 @@ def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(tmp_path
     assert {rule: found.rates()[rule] for rule in STUDY.rates} == found.rates()
 
 
+def test_a_single_candidate_is_taken_without_a_trial_on_the_seeds_asked_for(tmp_path):
+    rates = {"SGD": (0.1,), "SPS": (0.5,), "SNGD": (0.3,)}
+    study = dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10)
+    found = Runner(study, tmp_path, Budget(None), print).run()
+    assert {(c.part, c.seed) for c in found.curves} == {("curve", 10), ("curve", 11)}
+    assert {(c.rule, c.rate, c.cap) for c in found.curves} == {
+        ("SGD", 0.1, None),
+        ("SPS", 0.5, None),
+        ("SNGD", 0.3, 0.7),
+    }
+
+
 def test_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
     low = dataclasses.replace(STUDY, rates={"SGD": (0.001, 0.002)})
     found = run(low, tmp_path)

@@ -4,13 +4,24 @@ In: nothing. Out: `STUDIES` by name. `python -m lib.training study NAME` runs on
 stand in `notebooks/protocol.md`.
 """
 
-from lib.training.studies.language import CIVIL_COMMENTS, MULTI_NLI
+from lib.training.studies.language import CIVIL_COMMENTS, MULTI_NLI, MULTI_NLI_AGAIN
 from lib.training.studies.pairs import PAIRS
 from lib.training.studies.reviews import IMDB
 from lib.training.studies.vision import CIFAR10, MNIST, VIT
 
 STUDIES = {
-    study.name: study for study in (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, CIVIL_COMMENTS, PAIRS)
+    study.name: study
+    for study in (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, MULTI_NLI_AGAIN, CIVIL_COMMENTS, PAIRS)
 }
 
-__all__ = ["CIFAR10", "CIVIL_COMMENTS", "IMDB", "MNIST", "MULTI_NLI", "PAIRS", "STUDIES", "VIT"]
+__all__ = [
+    "CIFAR10",
+    "CIVIL_COMMENTS",
+    "IMDB",
+    "MNIST",
+    "MULTI_NLI",
+    "MULTI_NLI_AGAIN",
+    "PAIRS",
+    "STUDIES",
+    "VIT",
+]

@@ -88,6 +88,17 @@ MULTI_NLI = Study(
     evaluations=4,
     **until_loss(0.93),
 )
+# Three seeds decided nothing: six fresh ones, three epochs, at the rates that MULTI_NLI chose.
+MULTI_NLI_AGAIN = replace(
+    MULTI_NLI,
+    name="multi_nli_again",
+    rates={"SGD": (0.1,), "Adam": (1e-4,), "SPS": (3.0,), "SNGD": (0.2,)},
+    cap=3.0,
+    horizon=480,
+    seeds=6,
+    first_seed=10,
+    evaluations=6,
+)
 CIVIL_COMMENTS = replace(
     MULTI_NLI,
     name="civil_comments",
