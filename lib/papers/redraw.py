@@ -37,7 +37,7 @@ def _faster(slug: str, judged: Callable, name: str, panel: str | None = None) ->
 
 
 PICTURES = {
-    "multi_nli": [_faster("fastrates_fig1", speed.language_table, "fig1", "entropy")],
+    "multi_nli_again": [_faster("fastrates_fig1", speed.language_table, "fig1", "entropy")],
     "civil_comments": [_faster("fastrates_fig4", speed.language_table, "fig4", "entropy")],
     "mnist": [_faster("fastrates_fig6", speed.vision_table, "fig6")],
     "cifar10": [_faster("fastrates_fig7", speed.vision_table, "fig7")],

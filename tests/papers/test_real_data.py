@@ -111,6 +111,8 @@ def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
 def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
     world = race({"SGD": 0.03, "SPS": 0.03})
     assert set(speed.edges(world)) == {"SGD", "SPS"}  # judged at 0.1, tried at 0.1 and 0.2
+    judged = tuple(c for c in world.curves if c.part == "curve")
+    assert not speed.edges(dataclasses.replace(world, curves=judged))  # rates of another study
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):

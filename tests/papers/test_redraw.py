@@ -38,9 +38,9 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     shutil.copy(KEPT / "mnist.npz", desk)
     (desk / "vit.npz").write_bytes((KEPT / "vit.npz").read_bytes()[:5000])
     out = tmp_path / "out"
-    assert redraw.main(["multi_nli", "vit", "mnist", "--out", str(out)]) == 1
+    assert redraw.main(["multi_nli_again", "vit", "mnist", "--out", str(out)]) == 1
     said = capsys.readouterr().out
-    assert "multi_nli: not redrawn" in said and "vit: not redrawn" in said
+    assert "multi_nli_again: not redrawn" in said and "vit: not redrawn" in said
     assert "fastrates_fig6\n  reproduced: SNGD slower" in said
     assert [path.name for path in out.iterdir()] == ["fastrates_fig6.png"]
 
@@ -48,4 +48,4 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
 def test_an_unknown_study_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
-    assert "none of multi_nli, civil_comments" in capsys.readouterr().err
+    assert "none of multi_nli_again, civil_comments" in capsys.readouterr().err

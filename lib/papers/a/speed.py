@@ -195,7 +195,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def edges(curves: Curves) -> Mapping[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, and that rate."""
+    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
     found = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
@@ -203,6 +203,6 @@ def edges(curves: Curves) -> Mapping[str, float]:
         free = rule == "SPS" and any(
             trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
         )
-        if rate == min(tried) or (rate == max(tried) and not free):
+        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
             found[rule] = rate
     return found

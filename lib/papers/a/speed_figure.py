@@ -24,7 +24,8 @@ def padded(rows: list[np.ndarray]) -> np.ndarray:
 def draw(curves: Curves, observed: str = "") -> Figure:
     """Six panels: loss, steps ratio at every target, test accuracy, step size, rates tried, a last.
 
-    The last one shows weight growth, the metric `observed` over steps, or the accuracy at the end.
+    Where no rate was tried, the fifth shows the accuracy at the end. The last one shows weight
+    growth, the metric `observed` over steps, or the accuracy at the end.
     Lines are medians over the seeds that still run.
     """
     figure, axes = plots.panels(2, 3, height=2.3)
@@ -32,7 +33,8 @@ def draw(curves: Curves, observed: str = "") -> Figure:
     for rule in rules:
         _lines(axes, curves, rule)
     _ratios(axes[1], curves)
-    _rates(axes[4], curves)
+    tried = any(map(curves.trials, rules))
+    (_rates if tried else _accuracies)(axes[4], curves)
     if curves.configuration["walk"]:
         _growth(axes[5], curves)
     elif observed:
@@ -153,6 +155,8 @@ def caption(number: str, curves: Curves, table) -> str:
     data: Mapping = problem["data"]
     epochs = setting["horizon"] * setting["batch"] / problem["rows"]
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items()) or "none"
+    tried = any(map(curves.trials, setting["rates"]))
+    chosen = f"at the grid's edge: {at_edge}" if tried else "chosen by an earlier study"
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     verdicts = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
     words = f" {verdicts}." if verdicts else ""
@@ -162,8 +166,8 @@ def caption(number: str, curves: Curves, table) -> str:
         f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
         f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
         f" {network}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
-        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} (at the"
-        f" grid's edge: {at_edge}). Dots: seeds, hollow where a run missed the target; bars: 95 % "
+        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} ({chosen})."
+        f" Dots: seeds, hollow where a run missed the target; bars: 95 % "
         f"intervals; grey:"
         f" equally fast; bands: all seeds.{words} {curves.hours():.1f} processor hours"
     )
