@@ -88,7 +88,7 @@ def train(
 
     A run whose gradient is zero ends as "stalled", one whose loss is not finite as
     "diverged"; the history says which and when. Raises ValueError for records, starts or
-    targets of the wrong shape or order.
+    targets of the wrong shape or order, and TypeError for rules that are none.
     """
     problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
     attention.check_loss(loss)
@@ -98,6 +98,9 @@ def train(
     targets = _check_targets(targets, start.inside.shape)
     head_targets = _check_targets(head_targets, problem.tokens.u.shape)
     named = rules if isinstance(rules, Mapping) else {"": rules}
+    for rule in named.values():
+        if not isinstance(rule, GradientRule):
+            raise TypeError(f"rules holds {rule!r}; it takes rules such as dynamics.ngd(0.1)")
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
@@ -134,7 +137,8 @@ def _check_targets(targets, shape):
         if target.shape != shape:
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal "
-                f"coordinates"
+                f"coordinates: train on problem = attention.minimal(tokens), and take the target "
+                f"from problem.tokens"
             )
         sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(sizes).all() and sizes.all()):
