@@ -18,7 +18,7 @@ from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.mirror import geometry
 from lib.mirror.geometry import check_exponent, to_mirror
 from lib.representation import Facts, counts, last, span, when
-from lib.seeds import stream
+from lib.seeds import gaussian
 
 __all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "train"]
 
@@ -109,8 +109,7 @@ def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> 
 
     The entries are those of the given coordinates.
     """
-    shape = tokens.shape[-1], tokens.z.shape[-1]
-    return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
+    return gaussian(seeds, (tokens.shape[-1], tokens.z.shape[-1]), std)
 
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:

@@ -171,5 +171,5 @@ def random_regression(
 
 def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """A (k, d) and B (d, d) with independent N(0, std^2) entries."""
-    Z = std * seeds.stream(seed, "start").standard_normal((k + d, d))
+    (Z,) = seeds.gaussian([seed], (k + d, d), std)
     return Z[:k], Z[k:]
