@@ -74,6 +74,7 @@ from lib.companion import claims, plots, record
 from lib.papers import fits
 from lib.papers.b import measurements, theorems, training_figures
 from lib.regression import manifold
+from lib.seeds import stream
 
 run = record.start("21_noise_and_samples", "B", globals())
 plots.set_style()
@@ -128,7 +129,7 @@ def limit(A, B, S, M):
 # The page's plain mean over fresh batches must agree with it within the standard errors of both.
 
 # %%
-rng = np.random.default_rng(0)
+rng = stream(0, "draws")
 minimum = manifold.of(small).point()
 Z = minimum + 0.02 * rng.standard_normal(minimum.shape)
 A, B = Z[:small_k], Z[small_k:]

@@ -25,22 +25,22 @@ def class_mean_tokens(
     _sizes(n=n, T=T, d=d)
     if d < 3:
         raise ValueError(f"d = {d}; two class means and noise off their span need d >= 3")
-    return _stack(seeds, lambda *rng: _class_means(*rng, n, T, d, signal, noise, antipodal))
 
+    def draw(data, labels):
+        directions = np.linalg.qr(data.standard_normal((d, 2)))[0]  # (d, 2), orthonormal
+        plus = signal * directions[:, 0]
+        minus = -plus if antipodal else signal * directions[:, 1]
+        y = labels.choice((-1.0, 1.0), n)
+        X = data.standard_normal((n, T, d))
+        X *= noise
+        for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
+            x -= (x @ directions) @ directions.T
+        opt = labels.integers(1, T, n)
+        X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
+        head = (plus - minus) / np.linalg.norm(plus - minus)
+        return X, y, X[:, 0], head, opt
 
-def _class_means(data, labels, n, T, d, signal, noise, antipodal):
-    directions = np.linalg.qr(data.standard_normal((d, 2)))[0]  # (d, 2), orthonormal
-    plus = signal * directions[:, 0]
-    minus = -plus if antipodal else signal * directions[:, 1]
-    y = labels.choice((-1.0, 1.0), n)
-    X = data.standard_normal((n, T, d))
-    X *= noise
-    for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
-        x -= (x @ directions) @ directions.T
-    opt = labels.integers(1, T, n)
-    X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
-    head = (plus - minus) / np.linalg.norm(plus - minus)
-    return X, y, X[:, 0], head, opt
+    return _stack(seeds, draw)
 
 
 def gaussian_tokens(
