@@ -166,7 +166,10 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p over the last axis, without overflow or underflow at large p."""
+    """||w||_p = (sum_k |w_k|^p)^{1/p} of w (..., k) over the last axis, (...).
+
+    Without overflow or underflow at large p.
+    """
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
     return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)

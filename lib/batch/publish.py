@@ -1,6 +1,4 @@
-"""From a run that succeeded to figures/<scale>/: all of its figures or none, and then its
-marker.
-"""
+"""From a run that succeeded to figures/<scale>/: all of its figures or none, then its marker."""
 
 import os
 import shutil

@@ -32,8 +32,8 @@ class Claim:
     the families of wrong worlds in which it must fail (`fails_if`) and the smallest world of each
     in which it was seen to (`catches`, None until `make falsify` has run it).
 
-    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds
-    if that is the first.
+    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
+    the first.
     """
 
     id: str
@@ -138,7 +138,7 @@ def close(
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean of `values` over seeds, less and plus two standard errors; NaN ends for one seed."""
+    """Mean of `values`, one a seed, less and plus two standard errors; NaN ends for one seed."""
     values = np.asarray(values, float).ravel()
     error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else math.nan
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)

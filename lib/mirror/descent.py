@@ -46,7 +46,7 @@ class MirrorRule:
         return float(self.p), float(self.step_size), float(self.normalised)
 
     def to_dual(self, W: np.ndarray) -> np.ndarray:
-        """The mirror image of a parameter, in which a step is an addition."""
+        """nabla psi(W) of W (..., d, d_z), the same shape: there a step is an addition."""
         return to_mirror(W, self.p)
 
 
@@ -143,12 +143,11 @@ def train(
 
     The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
 
-    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all
-    cores, and the result is one history or a dict of them. steps: number of updates, one for
-    all or by name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u,
-    lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself). record:
-    iterations to record, ascending, cut at each rule's steps (default about 100, evenly spaced
-    in log t).
+    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all cores,
+    and the result is one history or a dict of them. steps: number of updates, one for all or by
+    name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint"
+    (v from tokens.u, lp-JointGD: each normalised by itself). record: iterations to record,
+    ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
 
     A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative.
     Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of

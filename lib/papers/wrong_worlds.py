@@ -158,7 +158,10 @@ class World:
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Targets to train with: the end point under `name`, and rotated by each size as name@size."""
+    """Targets to train with: the end point under `name`, and rotated by each size as name@size.
+
+    Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
+    """
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
     found = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | found

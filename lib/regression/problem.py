@@ -25,9 +25,9 @@ class Regression(Facts):
 
     `noise` is the standard deviation of eps, in the units of y.
 
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of
-    full column rank) hold. Where A3 fails it warns with the number: paper B needs it for a
-    proof, no formula here does.
+    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
+    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
+    formula here does.
     """
 
     Sigma: np.ndarray
@@ -128,9 +128,10 @@ class Regression(Facts):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric.
+    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
 
-    ValueError, with `name`, where Sigma is not symmetric or not positive definite.
+    Raises ValueError, with `name`, where Sigma is not square, not finite, not symmetric or not
+    positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(

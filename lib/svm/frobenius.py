@@ -28,8 +28,8 @@ class Infeasible(ValueError):
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
     one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T for the tokens
     and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1.
-    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all
-    <a_m, W> above residual ||a_m||. `run` is the run it happened in.
+    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m,
+    W> above residual ||a_m||. `run` is the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):

@@ -49,9 +49,9 @@ class AugmentedBatches(Batches):
     """`batches.Batches` of images cropped out of a padded border and mirrored at random.
 
     padding: pixels of the border, 4 in paper C; `transform` comes after it. What happens to a
-    picture is a function of (seed, step) alone, so a resumed run sees the same pictures.
-    Source: paper C, vision experiment (crop, resize, flip; a flip after the resize is the
-    same picture as one before).
+    picture is a function of (seed, step) alone, so a resumed run sees the same pictures. Source:
+    paper C, vision experiment (crop, resize, flip; a flip after the resize is the same picture as
+    one before).
     """
 
     padding: int = 4

@@ -122,9 +122,7 @@ def ahead(
     head_target: str,
     since: float,
 ) -> list[Claim]:
-    """`fast` is ahead of `slow` in norms, opt weight and alignments, in every run, for t >=
-    since.
-    """
+    """`fast` is ahead of `slow` in norms, opt weight, alignments: in every run, for t >= since."""
     late = fast.iterations >= since
     series = {
         "||W||": lambda h: h.norm,

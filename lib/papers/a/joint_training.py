@@ -1,8 +1,8 @@
 """Statements of paper A (2402.05738), Section 4, as checked claims: head u and W trained together.
 
-gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by
-eta (t+1)^-2/3. Constants that the paper's text lost are ours and marked so; where several runs
-enter, a claim speaks of the worst of them.
+gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
+(t+1)^-2/3. Constants that the paper's text lost are ours and marked so; where several runs enter, a
+claim speaks of the worst of them.
 """
 
 from dataclasses import replace
@@ -30,9 +30,7 @@ def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
-    """log of each sample's loss, -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k,
-    n).
-    """
+    """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
     opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
         ..., 0
     ]

@@ -109,9 +109,7 @@ def _from_start(of: LedgerSetting, start: str, sizes: Sizes) -> list[Claim]:
 
 
 def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 20 seeds
-    always.
-    """
+    """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 20 seeds."""
     drawn = tokens.class_mean_tokens(range(20), 20, 10, 300, 3.0, 0.1, antipodal=True)
     problem = coordinates.minimal(drawn)
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}

@@ -1,6 +1,4 @@
-"""Break the assumptions of paper A's Theorem 1 one step at a time, and count which runs still
-reach W_mm.
-"""
+"""Break paper A's assumptions one step at a time, and count which runs still reach W_mm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -100,7 +98,8 @@ def phase_diagram(
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
     """In the first cell of each diagram, where the assumptions nearly hold, all runs reach W_mm.
 
-    Elsewhere not all.
+    Elsewhere not all (ours). A diagram has each rule's fraction of runs, (rows, columns), NaN where
+    no run has a token SVM. Source: paper A, Theorem 1.
     """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     least = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}

@@ -39,8 +39,9 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 
 def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) -> Claim:
-    """The claim `word` ("faster", "slower", "no_gain" of `verdicts`) on `rule` at the last
-    target.
+    """The claim on `rule` at the last target that `word` makes.
+
+    `word` is "faster", "slower" or "no_gain" of `verdicts`.
     """
     target = targets(curves)[-1]
     name, said = f"{claim}.{rule.lower()}", word.__name__.replace("_", " ")
@@ -102,7 +103,10 @@ def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction."""
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction.
+
+    For each layer one value a run, (runs,).
+    """
     runs = curves.runs(rule)
     return {
         name: np.array(

@@ -1,6 +1,4 @@
-"""What Figures 1 and 2 of paper B (2603.01514), and our ablation of them, show, as checked
-claims.
-"""
+"""What Figures 1 and 2 of paper B (2603.01514) and our ablation of them show, as claims."""
 
 from collections.abc import Mapping
 
@@ -34,7 +32,11 @@ def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
 
 
 def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """From one random start Algorithm 1 reaches the optimum and SGD does not."""
+    """From one random start Algorithm 1 reaches the optimum and SGD does not (paper B, Figure 2).
+
+    `excess`: (L - L*) / L* of each run by name, (seeds, records); `ours` and `sgd` are two of its
+    names.
+    """
     source, last, sgd_last = (
         "paper B, Figure 2",
         excess[ours][:, -1].max(),
@@ -65,8 +67,10 @@ WELL_CONDITIONED = (
 def ablation(
     excess: Mapping[str, np.ndarray], effect_P: np.ndarray, effect_R: np.ndarray
 ) -> list[Claim]:
-    """What each part does: the start at iteration 0, the others at the end of the run from the
-    random start.
+    """What each part does (paper B, Appendix A): the start at once, the other two by the end.
+
+    `excess`: (L - L*) / L* by name, (seeds, records); `effect_P`, `effect_R` (seeds,): last excess
+    with that part over without, from the random start (`experiments.factor_effect`).
     """
     source = "paper B, Appendix A"
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
@@ -96,10 +100,11 @@ def ablation(
 
 
 def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
-    """Ill-conditioned Sigma is where the preconditioner pays: last row of the times, P and R over R
-    only.
+    """The preconditioner pays where Sigma is ill-conditioned (paper B, Section 5).
 
-    A run that does not get there counts as `steps`, which favours the rule without preconditioner.
+    Iterations with P and R over those with R only, medians over seeds in the last row of `times`
+    (floors, seeds). A run that does not get there counts as `steps`, which favours the rule without
+    preconditioner.
     """
     with_P, without = (
         np.median(np.minimum(times[name][-1], steps)) for name in ("P and R", "R only")
@@ -111,7 +116,10 @@ def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
 
 
 def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds."""
+    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours).
+
+    `excess`: (L - L*) / L* by name, (seeds, records).
+    """
     ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
     text = "Algorithm 1: last excess over that of SGD, each with its best step, median"
     return at_most("other.sgd", text, "ours", ratio, 1.0)

@@ -1,6 +1,4 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true world or in a wrong
-one.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world."""
 
 from dataclasses import replace
 
@@ -45,9 +43,7 @@ def named(of: Regression, world: World) -> Regression:
 
 
 def fall(id: str, text: str, source: str, sizes, values, expected: float, world: World) -> Claim:
-    """The exponent of values (repeats, sizes) in n, expected ± 0.1, with its interval over
-    repeats.
-    """
+    """The exponent in n of values (repeats, sizes), expected ± 0.1, its interval over repeats."""
     x = np.asarray(sizes, float)
     off = (x / x[-1]) ** world.of("exponent off")
     own = fitted_slope(np.log(x), np.log(np.atleast_2d(values) * off), -np.inf)

@@ -109,7 +109,11 @@ def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
 
 
 def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[str, np.ndarray]:
-    """Per norm the worst convexity and smoothness that a search finds, over our constants, (2,)."""
+    """The worst convexity and smoothness that a search finds, over our constants, (2,) by norm.
+
+    `starts` searches a norm, and this at each of the `fractions` of the radius (paper B, Eqs. 3 and
+    4).
+    """
     found = {}
     for norm in manifold.NORMS:
         each = [worst_curvature(problem, norm, starts, fraction=f) for f in fractions]
@@ -124,9 +128,9 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
 
 
 def one_point(found: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Eqs. 3 and 4 from `curvatures`, in both norms; off.
+    """Eqs. 3 and 4 of paper B, with our constants, in both norms.
 
-    The share by which constants are wrong.
+    `found` are the `curvatures`, (2,) by norm; off: by what share the constants are wrong.
     """
     rows, source = [], "paper B, Eq. {} (our constant)".format
     text = "{}: {} at the worst perturbation found, over the constant".format
@@ -193,7 +197,11 @@ def theorem_2(floors: Floors) -> list[Claim]:
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """Spectral start's distance ~ n^{-1/2} and gradient bias ~ 1/n; rows are repeats."""
+    """Spectral start's distance ~ n^{-1/2} (paper B, Lemma 3) and gradient bias ~ 1/n (Theorem 3).
+
+    `distances` (repeats, sizes) at the sample sizes `sizes`, `bias` (repeats, bias_sizes) at
+    `bias_sizes`.
+    """
     start, start_error = power_fit(sizes, distances)
     slope, slope_error = power_fit(bias_sizes, bias)
     return [

@@ -40,8 +40,8 @@ class Joint:
     """A layer whose head was trained with it: errors of the offsets (runs, records), support only.
 
     errors: the largest, with the kappa of both SVMs; fixed: the same with the kappa of the head
-    that the run started from; law: that of both SVMs. plain and difference (runs,): direction
-    error of the last W_t, and of its difference to the record before.
+    that the run started from; law: that of both SVMs. plain and difference (runs,): direction error
+    of the last W_t, and of its difference to the record before.
     """
 
     iterations: np.ndarray
@@ -126,8 +126,8 @@ class Reading:
 def trained_networks(counts: Sequence[int], rows: int = 16, seed: int = 0):
     """A small ViT of two blocks and one head after each number of full-batch NGD steps in `counts`.
 
-    Yields (network, images, labels); the network goes on training after each. Images are MNIST's
-    or their stand-in's.
+    Yields (network, images, labels); the network goes on training after each. Images are MNIST's or
+    their stand-in's.
     """
     found = images.load("mnist", "train", demo=True, rows=rows)
     pictures, labels = found.standardise()(found.images), found.labels.long()

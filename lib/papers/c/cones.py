@@ -55,9 +55,9 @@ def locally_optimal(of: Selection) -> np.ndarray:
 
 
 def delta(of: Selection) -> np.ndarray:
-    """Half the smallest excess over 1 of the margins of other than support tokens (paper C, Eq.
+    """Half the smallest excess over 1 of the margins of other than support tokens, (runs,).
 
-    4); inf without one.
+    Infinite without one. Source: paper C, Eq. 4.
     """
     beyond = np.where(of.solution.margins > 1 + SUPPORT, of.solution.margins - 1, np.inf)
     return beyond.min((1, 2)) / 2

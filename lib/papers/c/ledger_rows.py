@@ -1,6 +1,4 @@
-"""The ledger of paper C (2410.14581): every statement's rows, in the true world or in a wrong
-one.
-"""
+"""The ledger of paper C (2410.14581): every statement's rows, in the true or a wrong world."""
 
 from dataclasses import replace
 
@@ -89,9 +87,7 @@ def _pairs(steps):
 
 
 def step_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemmas 4, 22, 24 and 25 along plain lp-AttGD from a random start, at recorded pairs of
-    steps.
-    """
+    """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
     drawn, found = data(sizes.seeds, sizes.n, sizes.T, sizes.d), []
     start, steps = gaussian_start(drawn, range(sizes.seeds)), _pairs(sizes.steps)
     for p in sizes.exponents:

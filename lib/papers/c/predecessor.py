@@ -26,7 +26,7 @@ SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that pape
 
 
 def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """<W, V> / (||W||_F ||V||_F) over the last two axes; NaN for zero."""
+    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / (
             np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
@@ -74,10 +74,10 @@ def ranks(W: np.ndarray) -> np.ndarray:
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM over the draws of `unit_tokens` that have a solution,
-    (dimensions,).
+    """Mean rank of the nuclear-norm token SVM for each dimension, (dimensions,).
 
-    NaN where none has: selections are random, and low dimensions cannot make them all.
+    The mean is over the draws of `unit_tokens` that have a solution. NaN where none has: selections
+    are random, and low dimensions cannot make them all.
     """
     found = []
     for d in dimensions:

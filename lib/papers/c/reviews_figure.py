@@ -15,9 +15,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def loss_panel(ax, curves: Curves, rows: int) -> None:
-    """Running mean of the training loss, per row of a batch, without the spike of the first
-    steps.
-    """
+    """Running mean of the training loss a row, without the spike of the first steps."""
     window = curves.configuration["window"]
     for rule in curves.rates():
         lines = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows

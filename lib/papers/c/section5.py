@@ -68,11 +68,12 @@ def table(found: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, 
 
 
 def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; no run ended
-    early.
+    """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
 
-    As in REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our
-    runs, drawn at random, since a run that changes its selection late is rare and far off.
+    `found[p, q]` (runs, records): divergence of training with p from the SVM of exponent q. As in
+    REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our runs,
+    drawn at random, since a run that changes its selection late is rare and far off. Source: paper
+    C, Section 5.
     """
     last, claims = table(found), []
     for p in histories:
@@ -219,8 +220,9 @@ def joint_claims(
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent, and closer
-    than 1e-2.
+    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent (paper C).
+
+    And closer than 1e-2 (our bound).
     """
     claims = []
     for p, history in histories.items():

@@ -64,7 +64,8 @@ def extreme_matrices(tokens: TokenSet, size: float = 1000.0) -> np.ndarray:
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
     """L_min <= L(W) <= L_max, attained: the loss of each sample's best and worst score (ours).
 
-    off: by what share both constants are wrong.
+    At every W of `matrices` (m, runs, d, d_z). off: by what share both constants are wrong. Source:
+    paper C, Lemma 16.
     """
     scores, extremes = attention.scores(tokens, tokens.u), extreme_matrices(tokens)
     ends = scores.max(-1), scores.min(-1)
@@ -82,7 +83,8 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) -> Claim:
     """||grad L||_{q,q} <= G for every W, a constant of the data (`gradient_bound`).
 
-    At the matrices given and on the data that attain it; off: by what share G is wrong.
+    At `matrices` (m, runs, d, d_z), and on the data that attain it; off: by what share G is wrong.
+    Source: paper C, Lemma 18 (our constant).
     """
     q, extreme = dual_exponent(p), extreme_pair()
     zero = np.zeros((1, 1, extreme.shape[-1], extreme.z.shape[-1]))

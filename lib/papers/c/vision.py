@@ -17,9 +17,7 @@ RULES = ("Adam", "l1.1")
 
 
 def early(curves: Curves) -> Interval:
-    """Adam's test accuracy minus that of l1.1 at the first evaluation after the start, on a
-    sample.
-    """
+    """Adam's sampled test accuracy less that of l1.1, at the first evaluation after the start."""
     first, second = (
         np.array([run.metrics["test_accuracy"][1] for run in curves.runs(rule)]) for rule in RULES
     )
@@ -27,9 +25,7 @@ def early(curves: Curves) -> Interval:
 
 
 def sparser(curves: Curves) -> Claim:
-    """The median Hoyer index of the weight matrices is larger under l1.1, at matched training
-    loss.
-    """
+    """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     found = verdicts.mean_interval(mirror - adam)
     last = [
