@@ -48,7 +48,7 @@ def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0)
 
 
 def variances(values: list[np.ndarray], halves: int = 10) -> np.ndarray:
-    """E||v - E v||^2 of each size's values, (repeats, sizes), the draws cut into `halves` repeats."""
+    """E||v - E v||^2 of each size, (repeats, sizes), its draws cut into `halves` repeats."""
     parts = [np.stack(np.array_split(v, halves)[:halves]) for v in values]
     return np.array([[part.var(0).sum() for part in cut] for cut in parts]).T
 

@@ -6,6 +6,8 @@ import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, remarked
 
+SGD_END = "SGD: (L - L*)/L* at the end, smallest of seeds"
+
 
 def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
     """The spectral start is near-optimal at once, SGD far and slow.
@@ -14,20 +16,12 @@ def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
     """
     source, start, end = "paper B, Figure 1", excess[sgd][:, 0].min(), excess[sgd][:, -1].min()
     first = excess[ours][:, 0].max()
+    spectral = "spectral start: (L - L*)/L* at iteration 0, worst seed"
+    at_first = "SGD: L/L* at iteration 0, smallest of seeds"
     return [
-        at_most(
-            "fig1.start",
-            "spectral start: (L - L*)/L* at iteration 0, worst seed",
-            source,
-            first,
-            0.01,
-        ),
-        at_least(
-            "fig1.sgd_start", "SGD: L/L* at iteration 0, smallest of seeds", source, 1 + start, 1000
-        ),
-        at_least(
-            "fig1.sgd_end", "SGD: (L - L*)/L* at the end, smallest of seeds", source, end, 0.05
-        ),
+        at_most("fig1.start", spectral, source, first, 0.01),
+        at_least("fig1.sgd_start", at_first, source, 1 + start, 1000),
+        at_least("fig1.sgd_end", SGD_END, source, end, 0.05),
     ]
 
 
@@ -37,22 +31,11 @@ def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
     `excess`: (L - L*) / L* of each run by name, (seeds, records); `ours` and `sgd` are two of its
     names.
     """
-    source, last, sgd_last = (
-        "paper B, Figure 2",
-        excess[ours][:, -1].max(),
-        excess[sgd][:, -1].min(),
-    )
+    source, last, end = "paper B, Figure 2", excess[ours][:, -1].max(), excess[sgd][:, -1].min()
+    own = "Algorithm 1, random start: (L - L*)/L* at the end, worst seed"
     return [
-        at_most(
-            "fig2.end",
-            "Algorithm 1, random start: (L - L*)/L* at the end, worst seed",
-            source,
-            last,
-            0.05,
-        ),
-        at_least(
-            "fig2.sgd_end", "SGD: (L - L*)/L* at the end, smallest of seeds", source, sgd_last, 0.05
-        ),
+        at_most("fig2.end", own, source, last, 0.05),
+        at_least("fig2.sgd_end", SGD_END, source, end, 0.05),
     ]
 
 
@@ -75,27 +58,13 @@ def ablation(
     source = "paper B, Appendix A"
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     text = "{}: last excess with it over without, from the random start, median of seeds"
+    start = "excess at iteration 0, spectral over random start, median"
+    with_P, with_R = text.format("preconditioner"), text.format("regulariser")
+    P = at_most("ablation.preconditioner", with_P, source, np.median(effect_P), 1.0)
     return [
-        at_most(
-            "ablation.start",
-            "excess at iteration 0, spectral over random start, median",
-            source,
-            ratio,
-            1e-3,
-        ),
-        remarked(
-            at_most(
-                "ablation.preconditioner",
-                text.format("preconditioner"),
-                source,
-                np.median(effect_P),
-                1.0,
-            ),
-            WELL_CONDITIONED,
-        ),
-        at_most(
-            "ablation.regulariser", text.format("regulariser"), source, np.median(effect_R), 1.0
-        ),
+        at_most("ablation.start", start, source, ratio, 1e-3),
+        remarked(P, WELL_CONDITIONED),
+        at_most("ablation.regulariser", with_R, source, np.median(effect_R), 1.0),
     ]
 
 

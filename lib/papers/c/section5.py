@@ -75,34 +75,22 @@ def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -
     drawn at random, since a run that changes its selection late is rare and far off. Source: paper
     C, Section 5.
     """
-    last, claims = table(found), []
+    last, claims, source = table(found), [], "paper C, Section 5"
+    row = "p = {:g}: second smallest mean divergence over the one from its own SVM".format
+    runs = "p = {:g}: fraction of runs nearest to their own SVM".format
     for p in histories:
         nearest = min(last[p, q] / last[p, p] for q in histories if q != p)
         others = np.min([found[p, q][:, -1] for q in histories if q != p], 0)
-        source = "paper C, Section 5"
+        own = (found[p, p][:, -1] < others).mean()
         claims += [
-            at_least(
-                f"bregman.row.{p:g}",
-                f"p = {p:g}: second smallest mean divergence over the one from its own SVM",
-                source,
-                nearest,
-                1.0,
-            ),
-            at_least(
-                f"bregman.runs.{p:g}",
-                f"p = {p:g}: fraction of runs nearest to their own SVM",
-                source + " (ours)",
-                (found[p, p][:, -1] < others).mean(),
-                1.0,
-            ),
+            at_least(f"bregman.row.{p:g}", row(p), source, nearest, 1.0),
+            at_least(f"bregman.runs.{p:g}", runs(p), f"{source} (ours)", own, 1.0),
         ]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
             claims += _beside_reference(p, {q: found[p, q][:, -1] for q in histories})
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
-    claims.append(
-        at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
-    )
-    return claims
+    completed = "fraction of runs that completed"
+    return [*claims, at_least("bregman.completed", completed, "ours", ended, 1.0)]
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
@@ -111,19 +99,14 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     worst, calm = _factor(p, last, 1.0), _factor(p, last, 0.95)
     inside = [_in_range(values, seeds, REFERENCE[p][q]) for q, values in last.items()]
     means = f"p = {p:g}: largest factor between a mean and the reference's"
+    late = (
+        "a few runs that settled late carry the mean: without the largest 5 % of the values"
+        f" the factor is {calm:.2g}"
+    )
+    spread = f"p = {p:g}: reference means in the 95 % range of {seeds} seeds, fraction"
     return [
-        remarked(
-            at_most(f"bregman.table.{p:g}", means, source, worst, 1.5),
-            "a few runs that settled late carry the mean: without the largest 5 % of the values"
-            f" the factor is {calm:.2g}",
-        ),
-        at_least(
-            f"bregman.range.{p:g}",
-            f"p = {p:g}: reference means in the 95 % range of {seeds} seeds, fraction",
-            f"{source} (ours)",
-            np.mean(inside),
-            1.0,
-        ),
+        remarked(at_most(f"bregman.table.{p:g}", means, source, worst, 1.5), late),
+        at_least(f"bregman.range.{p:g}", spread, f"{source} (ours)", np.mean(inside), 1.0),
     ]
 
 
@@ -166,11 +149,7 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
     return 1 / (1 + np.exp(-np.stack(found, 1)))
 
 
-SELECTED_JOINTLY = {
-    1.75: (1, 0),
-    2: (1, 0),
-    3: (0, 0),
-}  # the tokens that the paper's instance selects
+SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
 
 
 def joint_claims(
@@ -181,11 +160,12 @@ def joint_claims(
     Both probabilities near one.
     """
     claims, source = [], "paper C, Section 5"
+    ours, start = f"{source} (our bound)", "p = {:g}: {}".format
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
             same = np.mean(chosen == SELECTED_JOINTLY[p])
-            statement = f"p = {p:g}: fraction of samples that select the paper's token"
+            statement = start(p, "fraction of samples that select the paper's token")
             claims.append(at_least(f"joint.tokens.{p:g}", statement, source, same, 1.0))
         last = max(
             history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1]
@@ -193,28 +173,13 @@ def joint_claims(
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
+        apart = start(p, "last divergence of W or v from its l_p SVM")
+        selects = start(p, "smallest softmax weight of a selected token at t = 15")
+        labels = start(p, "smallest probability of the label at t = 30")
         claims += [
-            at_most(
-                f"joint.directions.{p:g}",
-                f"p = {p:g}: last divergence of W or v from its l_p SVM",
-                source + " (our bound)",
-                last,
-                1e-3,
-            ),
-            at_least(
-                f"joint.softmax.{p:g}",
-                f"p = {p:g}: smallest softmax weight of a selected token at t = 15",
-                source + " (our bound)",
-                weight,
-                0.98,
-            ),
-            at_least(
-                f"joint.logistic.{p:g}",
-                f"p = {p:g}: smallest probability of the label at t = 30",
-                source + " (our bound)",
-                label,
-                0.97,
-            ),
+            at_most(f"joint.directions.{p:g}", apart, ours, last, 1e-3),
+            at_least(f"joint.softmax.{p:g}", selects, ours, weight, 0.98),
+            at_least(f"joint.logistic.{p:g}", labels, ours, label, 0.97),
         ]
     return claims
 
@@ -224,24 +189,14 @@ def path_claims(histories, ends) -> list[Claim]:
 
     And closer than 1e-2 (our bound).
     """
-    claims = []
+    claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
+        second = f"p = {p:g}: second smallest divergence over that from its own SVM"
+        end = f"p = {p:g}: last divergence from its own SVM"
         claims += [
-            at_least(
-                f"path.nearest.{p:g}",
-                f"p = {p:g}: second smallest divergence over that from its own SVM",
-                "paper C, Section 5",
-                nearest,
-                1.0,
-            ),
-            at_most(
-                f"path.end.{p:g}",
-                f"p = {p:g}: last divergence from its own SVM",
-                "paper C, Section 5 (our bound)",
-                last[p],
-                1e-2,
-            ),
+            at_least(f"path.nearest.{p:g}", second, source, nearest, 1.0),
+            at_most(f"path.end.{p:g}", end, f"{source} (our bound)", last[p], 1e-2),
         ]
     return claims
