@@ -88,11 +88,7 @@ plots.set_style()
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
-held = small.assumptions()
-print(f"A1 lambda_min(Sigma) = {held['A1'][0]:.3f};",
-      f"A2 sigma_d(M Sigma^1/2) = {held['A2'][0]:.3f};",
-      f"A3 largest moment c = {held['A3'][0]:.3f}, needs > 1;",
-      f"all hold: {all(holds for _, holds in held.values())}")  # fmt: skip
+print(small.premises())
 
 # %% [markdown]
 # ## The bias, in this page

@@ -121,6 +121,16 @@ class Regression(Facts):
             "A3": (self.largest_moment, self.largest_moment > SELF_MOMENT),
         }
 
+    def premises(self) -> str:
+        """`assumptions` in words."""
+        held = self.assumptions()
+        smallest, sigma_d, moment = (number for number, _ in held.values())
+        return (
+            f"A1 lambda_min(Sigma) = {smallest:.3f}; A2 sigma_d(M Sigma^1/2) = {sigma_d:.3f}; "
+            f"A3 largest moment c = {moment:.3f}, needs > {SELF_MOMENT:g}; "
+            f"all hold: {all(holds for _, holds in held.values())}"
+        )
+
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """n fresh samples: X (n, d) with rows x_j, Y (n, k) with rows y_j = M x_j + eps_j."""
         X = rng.standard_normal((n, self.d)) @ self.root

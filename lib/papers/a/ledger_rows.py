@@ -121,19 +121,13 @@ def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         dynamics.log_spaced(1000, 200),
         start=dynamics.gaussian_start(problem, 1e-3, each),
     )
-    return [
-        row
-        for rule, history in histories.items()
-        for claim in fixed_head.lemma5(history, rule)
-        for row in rows(
-            "Lemma 5",
-            "Figure 5's data",
-            len(each),
-            claim,
-            fails_if=("label turned",),
-            remark=remarked(claim, gradient_cone.NOT_ORTHOGONAL).remark,
-        )
-    ]
+    found, fails_if = [], ("label turned",)
+    for rule, history in histories.items():
+        for claim in fixed_head.lemma5(history, rule):
+            why = remarked(claim, gradient_cone.NOT_ORTHOGONAL).remark
+            setting = "Lemma 5", "Figure 5's data", len(each)
+            found += rows(*setting, claim, fails_if=fails_if, remark=why)
+    return found
 
 
 def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:

@@ -165,21 +165,11 @@ def _on_key_and_query(pairs):
     ):
         words = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}
         at_own, at_other = last[trained, own], last[trained, other]
+        aligned = f"{trained}: median alignment with the {words[own]} SVM"
+        better = f"{trained}: that over the median alignment with the {words[other]} SVM"
         found += [
-            at_least(
-                name,
-                f"{trained}: median alignment with the {words[own]} SVM",
-                PREDECESSOR,
-                at_own,
-                0.99,
-            ),
-            at_least(
-                f"{name}.other",
-                f"{trained}: that over the median alignment with the {words[other]} SVM",
-                PREDECESSOR,
-                at_own / at_other,
-                1.0,
-            ),
+            at_least(name, aligned, PREDECESSOR, at_own, 0.99),
+            at_least(f"{name}.other", better, PREDECESSOR, at_own / at_other, 1.0),
         ]
     return found
 

@@ -49,22 +49,12 @@ def table(curves: Curves) -> Table:
     if count < FEWEST:
         return Table([few(name, text, SOURCE, count) for name, text in words.items()])
     end, begin = accuracy_difference(curves, *RULES), early(curves)
+    equal, within = verdicts.equivalent(end, MARGIN), f"interval within ± {MARGIN}"
+    last = f"Adam minus l1.1, last test accuracy, {count} seeds, {end}"
+    first = f"Adam minus l1.1, test accuracy at the first evaluation, {begin}"
     rows = [
-        judge(
-            "vit.end",
-            f"Adam minus l1.1, last test accuracy, {count} seeds, {end}",
-            f"{SOURCE} (our bound)",
-            end,
-            verdicts.equivalent(end, MARGIN),
-            f"interval within ± {MARGIN}",
-        ),
-        judge(
-            "vit.early",
-            f"Adam minus l1.1, test accuracy at the first evaluation, {begin}",
-            SOURCE,
-            begin,
-            verdicts.above(begin),
-        ),
+        judge("vit.end", last, f"{SOURCE} (our bound)", end, equal, within),
+        judge("vit.early", first, SOURCE, begin, verdicts.above(begin)),
         sparser(curves),
     ]
     return Table(rows)
