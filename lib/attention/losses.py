@@ -1,5 +1,6 @@
-"""The losses l(f): decreasing, continuously differentiable, each by the logarithms of what a step
-needs.
+"""The losses l(f), each by the logarithms of what a step needs.
+
+All are decreasing and continuously differentiable:
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})

@@ -1,6 +1,4 @@
-"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run
-again.
-"""
+"""What to run: the notebooks asked for, their parameters at a scale, why they must run again."""
 
 import contextlib
 from collections.abc import Iterable, Mapping

@@ -21,10 +21,10 @@ NORMS = "nuclear", "spectral", 1.0, np.inf
 def least_norm(
     A: np.ndarray, shape: tuple[int, int], norm: str | float, unit: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(w, beta): vec W of least `norm` with A vec(W) >= 1, A (m, d d_z), and its duals (m,), up to
-    scale; None where Clarabel fails.
+    """(w, beta): vec W of least `norm` with A vec(W) >= 1, and its duals (m,), up to scale.
 
-    shape (d, d_z); `unit` is the size of some feasible W: the program is solved in units of it.
+    A (m, d d_z). None where Clarabel fails. shape (d, d_z); `unit` is the size of some feasible W:
+    the program is solved in units of it.
     """
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 

@@ -1,5 +1,4 @@
-"""Paper A's Lemma 3 (complete: Lemma 15) as checked claims: how loss, gradient and curvature bound
-each other.
+"""Paper A's Lemma 3 (complete: Lemma 15): how loss, gradient and curvature bound each other.
 
 In joint training the loss depends on W and u only through margins and scores, which are linear in
 them. So the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix
@@ -19,9 +18,7 @@ from lib.svm.max_margin import MaxMargin
 
 
 def _opt_first(history, tokens):
-    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in the same
-    order.
-    """
+    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in that order."""
     gamma = scores_along(history, tokens)
     best = np.take_along_axis(gamma, tokens.opt[:, None, :, None], -1)
     margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
@@ -38,8 +35,9 @@ def _log_loss(margins, scores):
 
 
 def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarray:
-    """max L(theta')/L(theta_t) over points of every recorded step [theta_t, theta_{t+1}], (runs,
-    steps).
+    """max L(theta')/L(theta_t) over each recorded step [theta_t, theta_{t+1}], (runs, steps).
+
+    At `points` places of the step.
     """
     margins, scores = _opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -76,9 +74,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens):
-    """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token
-    first.
-    """
+    """Rows of a root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)

@@ -63,8 +63,7 @@ def start_size(tokens: TokenSet, delta: float = 0.1) -> float:
 
 
 def assumption1(tokens: TokenSet) -> np.ndarray:
-    """Near orthogonality as the margin of a sufficient condition, b^2 (a^2 - 3 mu) / (4 n C mu^2),
-    (runs,); >= 1 holds.
+    """Near orthogonality as a margin, b^2 (a^2 - 3 mu) / (4 n C mu^2), (runs,): >= 1 suffices.
 
     mu the largest |<x, x'>| of two distinct tokens, a the smallest norm of an opt token and b of a
     query, and C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)), phi = 1/(e T), bounds how

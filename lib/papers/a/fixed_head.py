@@ -99,9 +99,7 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> list[Claim]:
-    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours), so that c is as large as can
-    be.
-    """
+    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours): c is as large as can be."""
     travelled, start = step_size * history.iterations, history.norm[:, :1]
     moved, source = history.iterations > 0, "paper A, Lemma 7"
     below = (history.norm[:, moved] / (travelled + start)[:, moved]).max()
@@ -191,8 +189,9 @@ def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) 
 def theorem5(
     history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """After t_0 = 2 B^2 ||W_mm|| / eta (our constant) error(t) / sqrt(log t/t) stays below its
-    start.
+    """After t_0 = 2 B^2 ||W_mm|| / eta, error(t) / sqrt(log t/t) stays below its start.
+
+    The constant is ours.
     """
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error[target][:, moved]
@@ -219,9 +218,7 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarray:
-    """Whether W_t ended within `error` of the target, every sample selecting its opt token,
-    (runs,).
-    """
+    """Whether W_t ended within `error` of the target and selects every opt token, (runs,)."""
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error[target][:, -1] <= error)
 

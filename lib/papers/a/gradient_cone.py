@@ -55,8 +55,7 @@ def pairs(tokens: TokenSet, run: int) -> Pairs:
 
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
-    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained where one pair is left to
-    learn.
+    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||; attained with one pair left to learn.
 
     Measured: its smallest value over c, at the W whose margins are 40 but for one pair, where it is
     0; every pair of every run.

@@ -68,11 +68,10 @@ def growth(history: History, rule: str, power: float, since: float) -> list[Clai
 
 
 def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
-    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)); in the end log L falls by 3 gamma* eta per
-    t^{1/3}.
+    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant).
 
-    c = 1/4 (our constant). The sharp slope (ours): near saturation -log L = gamma* ||u|| and ||u||
-    = 3 eta t^{1/3}.
+    In the end log L falls by 3 gamma* eta per t^{1/3} (ours): near saturation -log L = gamma* ||u||
+    and ||u|| = 3 eta t^{1/3}.
     """
     later, unit = history.iterations > 1, 3 * step_size / head.norm
     root = np.cbrt(history.iterations[later])
@@ -89,10 +88,9 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
 
 
 def theorem3(history: History, target: str, since: float) -> list[Claim]:
-    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours), for t >=
-    since.
+    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours).
 
-    error x log t never exceeds its value at `since` (our constant).
+    For t >= since: error x log t never exceeds its value at `since` (our constant).
     """
     late = history.iterations >= since
     scaled = history.direction_error[target][:, late] * np.log(history.iterations[late])
@@ -119,8 +117,7 @@ def head_direction(history: History, target: str, since: float) -> Claim:
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a constant factor of gamma*, in the end all
-    of it.
+    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a part of gamma*, in the end all of it.
 
     At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
     """

@@ -42,10 +42,10 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens, the
-    longer ones `size` long.
+    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens.
 
-    Nearly orthogonal in high dimension d; in low d the noise tokens overlap and Assumption 1 fails.
+    The longer ones have length `size`. Nearly orthogonal in high dimension d; in low d the noise
+    tokens overlap and Assumption 1 fails.
     """
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
@@ -54,10 +54,10 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it
-    (`fixed_head.reached`).
+    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it.
 
-    Besides: "feasible", the fraction of runs with a W_mm; the others are NaN where that is zero.
+    Reached as `fixed_head.reached` says. Besides: "feasible", the fraction of runs with a W_mm; the
+    others are NaN where that is zero.
     """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:

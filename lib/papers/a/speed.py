@@ -66,8 +66,9 @@ WORDS = {
 
 
 def step_error(run: Curve) -> float:
-    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3, from its own
-    loss and ‖g‖.
+    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3 of paper A.
+
+    From its own loss and ‖g‖.
     """
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
@@ -175,9 +176,7 @@ def hits(run: Curve) -> np.ndarray:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, last loss and steps ratio of every rule; recomputed from the curves, they are
-    exact.
-    """
+    """Test accuracy, last loss and steps ratio of every rule; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     window, target = curves.configuration["window"], targets(curves)[-1]
     for rule in curves.configuration["rates"]:

@@ -78,8 +78,9 @@ def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) 
 
 
 def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
-    """Distance to the minima of the start for Sigma + s S and M + s N, S and N of size 1, (draws,
-    sizes).
+    """Distance to the minima of the start for Sigma + s S and M + s N, (draws, sizes).
+
+    S and N have size 1, s is each of `sizes`.
     """
     space, found = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
@@ -110,8 +111,7 @@ def regulariser_bias(problem: Regression, sizes: Sequence[int], draws: int) -> n
 
 
 def singular_ends(problem: Regression) -> tuple[float, float]:
-    """Lemma 1's two inequalities at the rotations that attain them: measured over bound, low and
-    high.
+    """Lemma 1's two inequalities at the rotations that attain them: measured over bound.
 
     The smallest singular value of Sbar^{1/2} Z_R is smallest where R pairs the weakest direction of
     the signal with the strongest of Sigma; the largest likewise.

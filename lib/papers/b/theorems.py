@@ -17,9 +17,7 @@ from lib.regression.problem import Regression
 
 
 def standard_errors(estimates: np.ndarray, expected) -> float:
-    """Largest |mean - expected| over entries of estimates (draws, ...), in standard errors of the
-    mean.
-    """
+    """Largest |mean - expected| over entries of estimates (draws, ...), in standard errors."""
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
@@ -32,12 +30,12 @@ def _layers(problem, rng, scale=0.5):
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
-    """Ratio identity, population loss and integrability threshold against samples, in standard
-    errors.
+    """Ratio identity, population loss, integrability threshold against `draws` samples.
 
-    E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with infinitely many keys; E
-    e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the manifold, where the
-    variance is finite too. `named` is the problem whose closed forms are taken, default the same.
+    In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
+    infinitely many keys; E e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the
+    manifold, where the variance is finite too. `named` is the problem whose closed forms are taken,
+    default the same.
     """
     rng, named = seeds.stream(seed, "draws"), named or problem
     X, Y = problem.sample(draws, rng)
@@ -77,8 +75,10 @@ def _worst_self_logit(problem):
 
 
 def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
-    """A3's bound is attained, not passed: largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) over
-    sigma_1^{1/2}.
+    """A3's bound is attained, not passed: largest self-logit eigenvalue over sigma_1^{1/2}.
+
+    lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) on the manifold, at `rotations` random points and the
+    worst.
     """
     space, rng = manifold.of(problem), seeds.stream(0, "draws")
     largest = np.linalg.eigvalsh(_worst_self_logit(problem))[-1]
@@ -128,8 +128,9 @@ def one_point(found: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric down to the floor, at the linearised rate, and a floor that falls with n at least
-    as fast as 1/n.
+    """Geometric down to the floor, at the linearised rate; the floor falls at least like 1/n.
+
+    Source: paper B, Theorem 2.
     """
     source = "paper B, Theorem 2"
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)

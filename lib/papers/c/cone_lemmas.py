@@ -45,10 +45,9 @@ def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
 
 
 def lemma19(of: Selection) -> list[Claim]:
-    """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in (ours): at most 10
-    000.
+    """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in: at most 10 000.
 
-    The second is the largest power of 10 of mu_0 at whose edge all four hold.
+    The second is ours: The second is the largest power of 10 of mu_0 at whose edge all four hold.
     """
     mu, source, p = radius(of), "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
     least, room = margins_inside(of, mu).min(), 0.0
@@ -140,8 +139,7 @@ def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
 
 
 def lemma27(of: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the smallest pi >= 0 that Lemma
-    21 allows there.
+    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
 
     <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
     - L) / ((1+pi) ||W||). The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is

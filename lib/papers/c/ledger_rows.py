@@ -25,8 +25,7 @@ TRUE = World()
 
 
 def inequality_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and on those that attain
-    them.
+    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
 
     Measured: the smallest ratio larger / smaller side over all EXPONENTS; the smaller side is off
     by the world's "constant off".
@@ -174,8 +173,7 @@ def _later(of, start, width, far, steps):
 
 
 def _far_out(of, start, width, steps, target, runs=None):
-    """D (runs, k) along normalised training from `start`, each run (or those named) with its own
-    step.
+    """D (runs, k) along normalised training from `start`, each run with its own step.
 
     A step turns the mirror image of W by a tenth of the cone's width, all together by much more,
     and ||W_0|| is so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,

@@ -1,6 +1,4 @@
-"""How fast lp-AttGD finds its direction (paper C, Lemma 29), and how wide the basins of selections
-are (Lemma 28).
-"""
+"""How fast lp-AttGD finds its direction (paper C, Lemma 29), how wide basins are (28)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,8 +15,7 @@ from lib.papers.fits import fitted_slope
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
 ) -> Selection:
-    """The selections that training with p from random starts ends in, of the runs where they are
-    locally optimal.
+    """The locally optimal selections that training with p from random starts ends in.
 
     Normalised steps of `relative_step` in units of the mirror image of W_0. A run that has not
     settled on a locally optimal selection is left out.
@@ -85,12 +82,11 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def sharp(p: float) -> float:
-    """The exponent of D in r that we expect: -2 min(p - 1, 1), the square of Lemma 29's rate up to
-    logarithms.
+    """The exponent of D in r that we expect: -2 min(p - 1, 1).
 
-    D is quadratic in the error of the direction. The part of the mirror image of W_0 that no
-    constraint sees stays, an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is
-    off by 1/||W||, more for p > 2.
+    It is the square of Lemma 29's rate up to logarithms. D is quadratic in the error of the
+    direction. The part of the mirror image of W_0 that no constraint sees stays, an error of order
+    1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, more for p > 2.
     """
     return -2 * min(p - 1, 1.0)
 

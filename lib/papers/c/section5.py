@@ -27,10 +27,10 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, query the first token, v_0
-    = 0.
+    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
 
-    The opt tokens are not known before the head is: index 0 stands in for them.
+    The query is the first token. The opt tokens are not known before the head is: index 0 stands in
+    for them.
     """
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
@@ -39,11 +39,10 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """Where training must end: for every p the l_q token SVMs, all q, of the tokens that p's last
-    iterate selects.
+    """Where training must end: for every p the l_q token SVMs, all q.
 
-    Raises svm.Infeasible for a selection that no W can make, ValueError for an iterate that selects
-    none.
+    Of the tokens that p's last iterate selects. Raises svm.Infeasible for a selection that no W can
+    make, ValueError for an iterate that selects none.
     """
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
@@ -122,9 +121,7 @@ def _factor(p, last, share):
 
 
 def _in_range(values, count, reference):
-    """Whether `reference` lies in the middle 95 % of the means of `count` of the values, drawn
-    without replacement.
-    """
+    """Whether `reference` is in the middle 95 % of the means of `count` values, not replaced."""
     draw = stream(0, "split")
     means = [draw.permutation(values)[:count].mean() for _ in range(2000)]
     return np.quantile(means, 0.025) <= reference <= np.quantile(means, 0.975)

@@ -1,6 +1,4 @@
-"""What paper C claims about its vision transformer, recomputed from the kept curves of the study
-`vit`.
-"""
+"""What paper C claims of its vision transformer, from the kept curves of the study `vit`."""
 
 import numpy as np
 
@@ -61,9 +59,7 @@ def table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, rate and Hoyer index of both rules; recomputed from the curves, they are
-    exact.
-    """
+    """Test accuracy, rate, Hoyer index of both rules; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name = rule.lower().replace(".", "_")
