@@ -137,6 +137,19 @@ def close(
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 
+def furthest(values: np.ndarray, expected: float) -> float:
+    """The value, of any shape, that is furthest from `expected`."""
+    return float(values.ravel()[np.abs(values - expected).argmax()])
+
+
+def every_close(
+    id: str, statement: str, source: str, values: np.ndarray, expected: float, tolerance: float
+) -> Claim:
+    """`close` of the furthest of the `values`, one a seed, with the `interval` of their mean."""
+    worst, ends = furthest(values, expected), interval(values)
+    return close(id, statement, source, worst, expected, tolerance, interval=ends)
+
+
 def interval(values: np.ndarray) -> tuple[float, float]:
     """Mean of `values`, one a seed, less and plus two standard errors; NaN ends for one seed."""
     values = np.asarray(values, float).ravel()

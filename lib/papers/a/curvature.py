@@ -9,9 +9,9 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval
 from lib.dynamics.history import History
-from lib.papers.a.fixed_head import bound_on_tokens, furthest
+from lib.papers.a.fixed_head import bound_on_tokens
 from lib.papers.a.joint_training import scores_along
 from lib.papers.fits import fitted_slope
 from lib.svm.max_margin import MaxMargin
@@ -120,9 +120,9 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
 
 
 def lemma15(history: History, tokens: TokenSet) -> Claim:
-    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record (A2.
+    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record.
 
-    Our constants).
+    Under A2; our constants. Source: paper A, Lemma 15.
     """
     B, u = bound_on_tokens(tokens)[:, None], history.head_norm
     largest = (curvature(history, tokens) / (B**2 + B**3 + 2 * B**5 * u + B**6 * u**2)).max()

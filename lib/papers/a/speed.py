@@ -81,17 +81,12 @@ def step_error(run: Curve) -> float:
 def formulas(curves: Curves) -> list[Claim]:
     """Steps as taken against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
-    return [
-        claims.at_most(
-            f"formula.{rule}",
-            f"{rule}: worst error of a step",
-            equation[rule],
-            max(map(step_error, curves.runs(rule))),
-            FORMULA,
-        )
-        for rule in STEP_SIZED
-        if curves.runs(rule)
-    ]
+    found = []
+    for rule in filter(curves.runs, STEP_SIZED):
+        id, text = f"formula.{rule}", f"{rule}: worst error of a step"
+        worst = max(map(step_error, curves.runs(rule)))
+        found.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
+    return found
 
 
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
@@ -166,13 +161,7 @@ def language_table(curves: Curves, figure: str) -> Table:
 
 def test_accuracy(curves: Curves, rule: str) -> np.ndarray:
     """Share of all test rows that are classified correctly at the end: (seeds,)."""
-    return np.array([hits(run).mean() for run in curves.runs(rule)])
-
-
-def hits(run: Curve) -> np.ndarray:
-    """Which test rows the end of `run` classifies correctly: bool (rows,)."""
-    count = int(run.end["test_rows"])
-    return np.unpackbits(run.end["test_correct"], count=count).astype(bool)
+    return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:

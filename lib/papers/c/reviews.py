@@ -25,13 +25,7 @@ RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
 
 def hits(curves: Curves, rule: str) -> np.ndarray:
     """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
-    runs = curves.runs(rule)
-    return np.stack(
-        [
-            np.unpackbits(run.end["test_correct"], count=int(run.end["test_rows"])).astype(bool)
-            for run in runs
-        ]
-    )
+    return np.stack([run.hits for run in curves.runs(rule)])
 
 
 def accuracy(curves: Curves, rule: str) -> np.ndarray:
