@@ -125,8 +125,8 @@ def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     for rule, history in histories.items():
         for claim in fixed_head.lemma5(history, rule):
             why = remarked(claim, gradient_cone.NOT_ORTHOGONAL).remark
-            setting = "Lemma 5", "Figure 5's data", len(each)
-            found += rows(*setting, claim, fails_if=fails_if, remark=why)
+            where = "Lemma 5", "Figure 5's data", len(each)
+            found += rows(*where, claim, fails_if=fails_if, remark=why)
     return found
 
 
