@@ -123,7 +123,9 @@ class World:
             return replace(tokens, y=y)
         if share := self.of("inner products raised"):
             size = np.linalg.norm(tokens.X, axis=-1, keepdims=True)
-            common = np.ones(tokens.X.shape[-1]) / np.sqrt(tokens.X.shape[-1])
+            # Random: the sum of the coordinates is zero for the head of class means.
+            common = stream(0, "draws").standard_normal(tokens.X.shape[-1])
+            common /= np.linalg.norm(common)
             return replace(tokens, X=tokens.X + np.sqrt(share) * size * common)
         return tokens
 

@@ -181,7 +181,7 @@ def worst_weights_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 
 
 def _start_rows(sizes, world):
-    many = range(200)  # a quantile of fewer draws is too rough for 5 %
+    many = range(1000)  # a quantile of fewer draws is too rough for 5 %
     shape = sizes.n, sizes.T, sizes.d, sizes.signal, sizes.noise
     wide = coordinates.minimal(tokens.class_mean_tokens(many, *shape))
     size = data_and_starts.start_size(wide.tokens)
