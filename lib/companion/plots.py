@@ -78,7 +78,7 @@ def set_style() -> None:
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
     """A figure of `rows` x `columns` axes, page wide, each row `height` inches.
 
-    The axes come as a flat array.
+    The axes come as a flat array (rows columns,).
     """
     # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
     # global state.
@@ -123,8 +123,8 @@ def toward_one(ax, smallest: float) -> None:
 def percentages(ax, fractions: np.ndarray, columns, rows):
     """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages.
 
-    The first row stands at the bottom. NaN is a blank cell marked "none". Returns
-    the image, for a colour bar.
+    The first row stands at the bottom. NaN is a blank cell marked "none". Returns the image, for a
+    colour bar.
     """
     image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
     for (row, column), fraction in np.ndenumerate(fractions):

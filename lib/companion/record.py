@@ -130,12 +130,12 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        The parameters are read again: a cell may have been run again since the start. What this
-        run reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is
-        the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
-        Raises ValueError for a bad slug, a number that is not finite, a data row without name or
-        source, or a parameter that is gone.
+        The parameters are read again: a cell may have been run again since the start. What this run
+        reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is the
+        figure's number in the paper ("Figure 2"); `data` rows need name and source; `statements`
+        are those of the paper that the claims of a ledger name (`ledger.statements`). Raises
+        ValueError for a bad slug, a number that is not finite, a data row without name or source,
+        or a parameter that is gone.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)

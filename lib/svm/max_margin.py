@@ -1,5 +1,4 @@
-"""Where training must end: max-margin token selection, the max-margin head, and what certifies
-them.
+"""Where training must end: max-margin tokens and head, and what certifies them.
 
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} - x_{i,t})
 z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a solution is proved
