@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from lib.ambient import entrywise, graded_svd, gradients, matrix_moments, scaled, spectral
-from lib.ambient import optimisers as o
+from lib.ambient import update as o
 from lib.compiled import softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
@@ -18,8 +18,8 @@ SOURCES = stamp(__file__)
 class State(NamedTuple):
     """What an optimiser keeps, and its work space, of one run.
 
-    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,);
-    momentum a graded sum; work (2, d d_z).
+    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,),
+    or first the mirror image of W; momentum a graded sum; work (2, d d_z).
     """
 
     G: np.ndarray
@@ -79,6 +79,8 @@ def _direction(rule, t, z, s):
     if kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule[o.P], s.work, D)
         return 0.0 if normalised and value > -math.inf else value
+    if kind == o.MIRROR:
+        return entrywise.pull(G, top, rule[o.P], normalised, s.work, D)
     if kind == o.ADAPTIVE:
         return entrywise.adaptive(rule, t, G, top, s, D)
     if kind == o.SIGN:
@@ -98,6 +100,18 @@ def _batch(rule, t, order, graded):
         per_epoch = n // size
         first = (t % per_epoch) * size
         gradients.keep(graded, order[(t // per_epoch) % epochs, first : first + size], size)
+
+
+@numba.njit
+def _move(rule, length, s, W):
+    """Move W, flat, by length D; returns the log of its largest entry, NaN where that is none."""
+    moved = s.first if rule[o.KIND] == o.MIRROR else W  # mirror descent moves W's image
+    D = s.D.ravel()
+    for j in range(W.size):
+        moved[j] += length * D[j]
+    if rule[o.KIND] == o.MIRROR:
+        return entrywise.signed_power(moved, 1.0 / (rule[o.P] - 1.0), s.work, W)
+    return scaled.log(scaled.largest(W))
 
 
 class Records(NamedTuple):
@@ -136,6 +150,10 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
             work.scores[token, i] = problem.scores[token, i]
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
     record = 0
+    if rule[o.KIND] == o.MIRROR and not (
+        entrywise.signed_power(W.ravel(), rule[o.P] - 1.0, s.work, s.first) <= LONGEST
+    ):
+        return DIVERGED, 0
     for t in range(times[-1] + 1):
         gradients.margins(problem, W, image, work.margins)
         softmax.slopes(work, 1, problem.logistic, True, scales)
@@ -153,11 +171,6 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
             step -= rule[o.DECAY] * math.log(t + 1.0)
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
-        length, top = math.exp(step), 0.0
-        for j in range(d):
-            for k in range(W.shape[1]):
-                W[j, k] += length * s.D[j, k]
-        top = scaled.largest(W.ravel())
-        if not math.log(max(top, 1.0)) <= LONGEST:
+        if not _move(rule, math.exp(step), s, W.ravel()) <= LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

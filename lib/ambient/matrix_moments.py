@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from lib.ambient import entrywise, graded_svd, scaled
-from lib.ambient import optimisers as o
+from lib.ambient import update as o
 
 FLOOR = 1e-13
 

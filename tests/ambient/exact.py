@@ -108,3 +108,14 @@ def muon(momentum, nesterov):
         return steepest(mu * m + (1 - mu) * G if nesterov else m, "spectral")
 
     return direction
+
+
+def mirror(data, p, step_size, steps, W, normalised, loss="exponential"):
+    """W after `steps` of l_p mirror descent."""
+    p = mp.mpf(p)
+    q, U = p / (p - 1), power(digits(W), p - 1)
+    for _ in range(steps):
+        G = gradients(data, power(U, 1 / (p - 1)), loss).mean(0)
+        size = (np.abs(G) ** q).sum() ** (1 / q) if normalised else 1
+        U = U + mp.mpf(step_size) * G / size
+    return power(U, 1 / (p - 1)).astype(float)
