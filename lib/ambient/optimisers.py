@@ -105,6 +105,43 @@ def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = Tr
     return Optimiser(update.MIRROR, step_size, decay, p=float(p), normalised=normalised)
 
 
+def natural(
+    step_size: float,
+    damping: float = 0.0,
+    relative: bool = False,
+    empirical: bool = False,
+    normalised: bool = False,
+    decay: float = 0.0,
+) -> Optimiser:
+    """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
+
+    F: the Gauss-Newton matrix (1/n) sum_i l''(f_i) grad f_i grad f_i^T, under the logistic loss the
+    Fisher matrix of the labels; where `empirical` (1/n) sum_i g_i g_i^T of the samples' own
+    gradients g_i. lambda = damping, times the trace of F where `relative`. With lambda = 0 the
+    pseudo-inverse, <grad f_i, D> = |l'|/l'' for every i: D is then as large as the inverse of the
+    smallest gradient, and without `normalised` training soon diverges. Of samples whose gradients
+    depend on each other to rounding those of larger ones count.
+    """
+    return Optimiser(
+        update.NATURAL,
+        step_size,
+        decay,
+        normalised=normalised,
+        damping=damping,
+        relative=relative,
+        empirical=empirical,
+    )
+
+
+def full_adagrad(step_size: float, decay: float = 0.0) -> Optimiser:
+    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
+
+    The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
+    takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
+    """
+    return Optimiser(update.FULL_ADAGRAD, step_size, decay)
+
+
 def signum(step_size: float, momentum: float = 0.9, decay: float = 0.0) -> Optimiser:
     """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
     return Optimiser(update.SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
@@ -154,3 +191,27 @@ def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optim
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
     return replace(optimiser, batch=size, shuffled=shuffled)
+
+
+def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Optimiser:
+    """Steepest descent or Muon block by block: W's rows (or columns) in `count` equal parts.
+
+    With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is sum_b N*(G_b): each
+    block moves by its own direction, one without a gradient rests. Head-wise Muon is
+    `in_blocks(muon(eta), heads)`.
+    """
+    if optimiser.kind not in (update.ENTRYWISE, update.SPECTRAL):
+        raise ValueError("only steepest descent and Muon move in blocks of their own")
+    return replace(optimiser, blocks=count, by_columns=by_columns)
+
+
+def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> Optimiser:
+    """Progressive rescaling (Wang, Min and Wu, 2024, PRGD for normalised gradient descent).
+
+    The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that would
+    leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0 always does.
+    W = 0 stays. A radius beyond e^600 ends a run as diverged.
+    """
+    if optimiser.kind == update.MIRROR:
+        raise ValueError("mirror descent moves the image of W, which is not rescaled")
+    return replace(optimiser, radius=radius, growth=growth, every=every)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR = range(7)
+ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = range(9)
 POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
 # Places in the array of numbers that the compiled loop reads.
 KIND, STEP, DECAY, P, NORMALISED, SHAPE, ITERATIONS, MOMENTUM, MEMORY, EPSILON, NESTEROV = range(11)
-CORRECTED, SUMMED, FIRST_MIX, BATCH = range(11, 15)
-NUMBERS = 15
+CORRECTED, SUMMED, FIRST_MIX, BATCH, BLOCKS, BY_COLUMNS, DAMPING, RELATIVE = range(11, 19)
+EMPIRICAL, RADIUS, GROWTH, EVERY = range(19, 23)
+NUMBERS = 23
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class Optimiser:
 
     kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
     first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
-    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic.
+    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic; blocks: parts
+    of W's rows or columns that move on their own; damping, relative, empirical: of the natural
+    gradient; radius, growth, every: the norms that W is brought to.
     """
 
     kind: int
@@ -41,6 +44,14 @@ class Optimiser:
     first_mix: float = 0.0
     batch: int = 0
     shuffled: bool = False
+    blocks: int = 1
+    by_columns: bool = False
+    damping: float = 0.0
+    relative: bool = False
+    empirical: bool = False
+    radius: float = math.inf
+    growth: float = 1.0
+    every: int = 1
 
     def __post_init__(self):
         if not 0 < self.step_size < math.inf:
@@ -50,10 +61,18 @@ class Optimiser:
         for name in ("momentum", "memory", "first_mix"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}; it must be in [0, 1)")
-        if not 0 <= self.epsilon < math.inf:
-            raise ValueError(f"epsilon = {self.epsilon}; it must be zero or positive, and finite")
+        for name in ("epsilon", "damping"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"{name} = {getattr(self, name)}; it must be finite, 0 or positive"
+                )
         if self.batch != int(self.batch) or self.batch < 0:
             raise ValueError(f"batch = {self.batch}; it must be a whole number, 0 for all samples")
+        for name in ("blocks", "every"):
+            if getattr(self, name) != int(getattr(self, name)) or getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be a whole number >= 1")
+        if not (self.radius > 0 and 1 <= self.growth < math.inf):
+            raise ValueError(f"radius {self.radius}, growth {self.growth}; they need > 0 and >= 1")
 
     def numbers(self) -> np.ndarray:
         """The rule as the compiled loop takes it, (NUMBERS,)."""
@@ -63,4 +82,7 @@ class Optimiser:
         found[[MOMENTUM, MEMORY, FIRST_MIX]] = self.momentum, self.memory, self.first_mix
         found[[EPSILON, NESTEROV, BATCH]] = self.epsilon, self.nesterov, self.batch
         found[[CORRECTED, SUMMED]] = self.corrected, self.summed
+        found[[BLOCKS, BY_COLUMNS]] = self.blocks, self.by_columns
+        found[[DAMPING, RELATIVE, EMPIRICAL]] = self.damping, self.relative, self.empirical
+        found[[RADIUS, GROWTH, EVERY]] = math.log(self.radius), math.log(self.growth), self.every
         return found
