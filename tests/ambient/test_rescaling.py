@@ -17,9 +17,8 @@ START = np.random.default_rng(5).standard_normal((1, 4, 4))
 def by_hand(norm, eta, radius, growth, every, steps, W):
     W = exact.digits(W)
     for t in range(steps):
-        W = W + mpmath.mpf(eta) * exact.steepest(
-            exact.gradients(DATA, W, "exponential").mean(0), norm
-        )
+        G = exact.gradients(DATA, W, "exponential").mean(0)
+        W = W + mpmath.mpf(eta) * exact.steepest(G, norm)
         size, phase = mpmath.sqrt((W * W).sum()), (t + 1) // every
         bound = mpmath.mpf(radius) * mpmath.mpf(growth) ** phase
         if size > bound or (phase > 0 and (t + 1) % every == 0):
