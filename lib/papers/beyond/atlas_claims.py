@@ -60,6 +60,39 @@ def nearest(name: str, of: str, found: Ratios) -> Claim:
     return at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5, remark=remark)
 
 
+def forgets(short: Ratios, long: Ratios) -> Claim:
+    """Adam with a short memory is nearer to l_inf than with a long one, in every run."""
+    statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
+    k = column("l_inf")
+    return at_least("atlas.memory", statement, SOURCE, (short.last - long.last)[:, k].min(), 0.1)
+
+
+def growing(found: Mapping[str, Ratios], rows: Mapping[str, Row]) -> list[Claim]:
+    """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
+    claims = []
+    for name, row in rows.items():
+        least = found[name].last[:, column(row.highest)].min()
+        statement = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
+        judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
+        claims.append(judge(f"atlas.growing.{word(name)}", statement, SOURCE, least, bound))
+    return claims
+
+
+def batches(found: Mapping[str, Mapping[int, Ratios]], own: Mapping[str, str]) -> list[Claim]:
+    """The own norm needs all samples: it is not reached on fewer, and its ratio rises to them."""
+    claims = []
+    for name, by_size in found.items():
+        k, *fewer, _ = column(own[name]), *sorted(by_size)
+        best = max(by_size[size].last[:, k].min() for size in fewer)
+        statement = f"{name}: best least ratio in {own[name]} on fewer than all samples a step"
+        low = at_most(f"atlas.batch.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
+        medians = [np.median(by_size[size].last[:, k]) for size in sorted(by_size)]
+        statement = f"{name}: least rise of the median ratio from one batch size to the next"
+        rise = np.diff(medians).min()
+        claims += [low, at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)]
+    return claims
+
+
 def bounded(found: Mapping[str, Ratios]) -> Claim:
     """No ratio of any run at any time is above 1: the best margins are the best."""
     statement = "largest ratio of all rules, norms, runs and times"
