@@ -52,7 +52,10 @@ def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.
 
 
 class BestMargins:
-    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap."""
+    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap.
+
+    W has an even number of rows, for its two heads.
+    """
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0

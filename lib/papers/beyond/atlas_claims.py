@@ -10,7 +10,7 @@ import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most
 from lib.papers.beyond.atlas import NORMS, Ratios, column, others
-from lib.papers.beyond.atlas_rules import Row
+from lib.papers.beyond.atlas_rules import TENTH, Row
 
 REACHED = 0.99
 JUDGED_AT = 1_000_000  # steps
@@ -60,21 +60,26 @@ def nearest(name: str, of: str, found: Ratios) -> Claim:
     return at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5, remark=remark)
 
 
-def forgets(short: Ratios, long: Ratios) -> Claim:
-    """Adam with a short memory is nearer to l_inf than with a long one, in every run."""
+def memories(_rows: Mapping, found: Mapping[str, Ratios]) -> list[Claim]:
+    """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
     statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
-    k = column("l_inf")
-    return at_least("atlas.memory", statement, SOURCE, (short.last - long.last)[:, k].min(), 0.1)
+    excess = (found["0.99"].last - found["0.9999"].last)[:, column("l_inf")].min()
+    return [at_least("atlas.memory", statement, SOURCE, excess, 0.1)]
 
 
-def growing(found: Mapping[str, Ratios], rows: Mapping[str, Row]) -> list[Claim]:
+def growing(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]:
     """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
     claims = []
+    last = max(one.iterations[-1] for one in found.values())
+    early = "" if last >= TENTH else f"The protocol judges after {TENTH:,} steps"
     for name, row in rows.items():
         least = found[name].last[:, column(row.highest)].min()
         statement = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
         judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
-        claims.append(judge(f"atlas.growing.{word(name)}", statement, SOURCE, least, bound))
+        holds = (least >= REACHED) == bool(row.reached)
+        remark = "" if holds else early or "The prediction is refuted here"
+        key = f"atlas.growing.{word(name)}"
+        claims.append(judge(key, statement, SOURCE, least, bound, remark=remark))
     return claims
 
 

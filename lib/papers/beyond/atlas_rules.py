@@ -7,9 +7,15 @@ of n = 6, T = 8, d = 10, where the largest margin at norm 1 is about GAMMA.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path as File
 
+import numpy as np
+
+from lib.ambient import kept
 from lib.ambient import optimisers as o
 from lib.ambient.optimisers import Optimiser
+from lib.ambient.training import Path
+from lib.attention.token_sets import TokenSet
 from lib.papers.beyond.atlas import NORMS
 
 GROWTH = 0.02
@@ -103,11 +109,11 @@ def metric_rows() -> dict[str, Row]:
     """Mirror descent, natural gradients, full-matrix AdaGrad, progressive rescaling."""
     of_frobenius, name = step("Frobenius"), "Frobenius"
     relative = o.natural(of_frobenius, 0.1, relative=True, normalised=True)
-    grown = o.rescaled(o.steepest(2, of_frobenius), 10.0, 1.2, 200)
+    grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
     return {
         "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3"),
         "natural, undamped": Row(o.natural(of_frobenius, normalised=True), None, "nuclear", TENTH),
-        "natural, damped": Row(o.natural(0.05, 0.01), None, name, TENTH),
+        "natural, damped": Row(o.natural(0.05, 0.01), None, name),
         "natural, damped by trace": Row(relative, name, name, TENTH),
         "AdaGrad, full matrix": Row(o.full_adagrad(of_frobenius), None, name, 2_000),
         "rescaled, Frobenius": Row(grown, name, name, 20_000),
@@ -128,7 +134,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     """Four rules on so many of the samples a step, in turn; their own norm at all samples."""
     rules = {
         "Frobenius": ("normalised GD", o.steepest(2, step("Frobenius"))),
-        "l_inf": ("sign", o.steepest(float("inf"), step("l_inf"))),
+        "l_inf": ("sign", o.steepest(np.inf, step("l_inf"))),
         "spectral": ("polar", o.steepest("spectral", step("spectral"))),
     }
     named = {what: (rule, name) for name, (what, rule) in rules.items()}
@@ -139,15 +145,22 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     }
 
 
+def wrong_memory(row: Row) -> Row:
+    """The row as a wrong world has it: its beta_2 = 0.9999."""
+    return replace(row, rule=replace(row.rule, memory=0.9999), longest=TENTH)
+
+
 def rows() -> dict[str, Row]:
     """Every row of the map."""
     return steepest_rows() | memory_rows() | sample_rows() | head_rows() | metric_rows()
 
 
-def by_horizon(rows: Mapping[str, Row], steps: int) -> dict[int, dict[str, Optimiser]]:
-    """The rules by how many steps each is run, at most `steps`."""
-    ends = sorted({min(steps, row.longest) for row in rows.values()})
-    return {
-        end: {name: row.rule for name, row in rows.items() if min(steps, row.longest) == end}
-        for end in ends
-    }
+def trained(
+    tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
+) -> dict[str, Path]:
+    """Every row's path, of `steps` or until its `longest`, by `kept.train`; records at `times`."""
+    paths = {}
+    for end in sorted({min(steps, row.longest) for row in rows.values()}):
+        some = {name: row.rule for name, row in rows.items() if min(steps, row.longest) == end}
+        paths |= kept.train(tokens, some, end, np.append(times[times < end], end), folder)
+    return {name: paths[name] for name in rows}
