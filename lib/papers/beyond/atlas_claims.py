@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.papers.beyond.atlas import NORMS, Ratios, column, others
 from lib.papers.beyond.atlas_rules import TENTH, Row
 
@@ -70,16 +70,12 @@ def memories(_rows: Mapping, found: Mapping[str, Ratios]) -> list[Claim]:
 def growing(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]:
     """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
     claims = []
-    last = max(one.iterations[-1] for one in found.values())
-    early = "" if last >= TENTH else f"The protocol judges after {TENTH:,} steps"
     for name, row in rows.items():
         least = found[name].last[:, column(row.highest)].min()
         statement = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
         judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
-        holds = (least >= REACHED) == bool(row.reached)
-        remark = "" if holds else early or "The prediction is refuted here"
-        key = f"atlas.growing.{word(name)}"
-        claims.append(judge(key, statement, SOURCE, least, bound, remark=remark))
+        claim = judge(f"atlas.growing.{word(name)}", statement, SOURCE, least, bound)
+        claims.append(remarked(claim, _why(found[name])))
     return claims
 
 
@@ -87,15 +83,21 @@ def batches(found: Mapping[str, Mapping[int, Ratios]], own: Mapping[str, str]) -
     """The own norm needs all samples: it is not reached on fewer, and its ratio rises to them."""
     claims = []
     for name, by_size in found.items():
-        k, *fewer, _ = column(own[name]), *sorted(by_size)
-        best = max(by_size[size].last[:, k].min() for size in fewer)
+        k, sizes = column(own[name]), sorted(by_size)
+        best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
         statement = f"{name}: best least ratio in {own[name]} on fewer than all samples a step"
         low = at_most(f"atlas.batch.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
-        medians = [np.median(by_size[size].last[:, k]) for size in sorted(by_size)]
+        rise = np.diff([np.median(by_size[size].last[:, k]) for size in sizes]).min()
         statement = f"{name}: least rise of the median ratio from one batch size to the next"
-        rise = np.diff(medians).min()
-        claims += [low, at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)]
+        rises = at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)
+        claims += [remarked(claim, _why(by_size[sizes[0]])) for claim in (low, rises)]
     return claims
+
+
+def _why(found):
+    if found.iterations[-1] < TENTH:
+        return f"The protocol judges after {TENTH:,} steps"
+    return "The prediction is refuted here"
 
 
 def bounded(found: Mapping[str, Ratios]) -> Claim:
