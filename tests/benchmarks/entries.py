@@ -19,9 +19,8 @@ from lib.ambient.training import train as training_along
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.data import images
-from lib.dynamics import gradient_descent
+from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
-from lib.dynamics import rules
 from lib.svm import margin_law
 from lib.training import augmentation
 from lib.training import history as history_file
@@ -589,7 +588,8 @@ ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
-        products_single, products_runs, products_joint, mirror_runs, entrywise_runs, spectral_runs, svm_per_constraint, svm_vectorised, svm_lp_low,
+        products_single, products_runs, products_joint,
+        mirror_runs, entrywise_runs, spectral_runs, svm_per_constraint, svm_vectorised, svm_lp_low,
         svm_lp_high, dimension, long_horizon, minibatch_gradient, normalized_step, polyak_step,
         normalized_loop, polyak_loop, image_loader, two_trainings,
     )
