@@ -65,7 +65,21 @@ def minimal(tokens: TokenSet) -> Minimal:
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    return Minimal(replace(tokens, X=X.reshape(runs, n, T, -1), z=z, u=u), token_basis, query_basis)
+    # Rounding must not part equal tokens: their scores are equal, and stay so in joint training.
+    X = np.take_along_axis(X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2)
+    return Minimal(replace(tokens, X=X, z=z, u=u), token_basis, query_basis)
+
+
+def first_equal(X: np.ndarray) -> np.ndarray:
+    """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n, T, d)."""
+    runs, n, T, _ = X.shape
+    first = np.tile(np.arange(T), (runs, n, 1))
+    for t in range(1, T):
+        for s in reversed(range(t)):
+            r, i = np.nonzero(X[..., s, 0] == X[..., t, 0])  # few, where entries are continuous
+            same = (X[r, i, s] == X[r, i, t]).all(-1)
+            first[r[same], i[same], t] = s
+    return first
 
 
 def _basis(rows):
