@@ -51,7 +51,9 @@ def reached(found: GlobalMap, history: History) -> Figure:
     plots.percentages(chart, found.shares, found.alphas, found.dimensions)
     rows, columns = range(len(found.dimensions)), range(len(found.alphas))
     half = np.log([min(half_at_once(d, found.n), found.alphas[-1]) for d in found.dimensions])
-    chart.plot(np.interp(half, np.log(found.alphas), columns), rows, ":", color="#D55E00", lw=2.5)
+    wanted = np.interp(half, np.log(found.alphas), columns)
+    chart.plot(wanted, rows, "-", color="white", lw=4)  # seen on dark and on bright cells
+    chart.plot(wanted, rows, ":", color=PREDICTED, lw=2.2)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
