@@ -114,7 +114,7 @@ figure
 # | $\kappa_m=\lvert\ell'(\gamma_{i,s_i})\rvert\,(\gamma_{i,s_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$ | the token SVM: least norm with all $\langle A_m,W\rangle\ge1$; its duals $\beta_m\ge0$ |
 # | $S$, *support* | the pairs with $\langle A_m,W_{mm}\rangle=1$ |
-# | $a_t=\langle W_t,W_{mm}\rangle/\|W_{mm}\|^2$ | *margin level*; $g_m-a_t$ is the *offset* of a margin |
+# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | *margin level*; $g_m-a_t$ is the *offset* of a margin |
 # | $\eta$, $\eta^*$ | length of an NGD step; the longest with which offsets settle ([notebook 41](41_how_margins_settle.ipynb)) |
 #
 # **Hypotheses.**

@@ -78,11 +78,11 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # | $A_m,\ g_m$ | feature of a pair of tokens; its margin $\langle A_m,W\rangle$ |
 # | $W_{mm}=\sum_m\beta_mA_m$ | token SVM: least norm with all $\langle A_m,W\rangle\ge1$; its duals |
 # | $S$; $K$; $B$ | support: pairs with $\langle A_m,W_{mm}\rangle=1$; Gram matrix of its $A_m$; $\text{diag}(\beta)$ on it |
-# | $a_t=\langle W_t,W_{mm}\rangle/\|W_{mm}\|^2$ | margin level; $g_m-a_t$ is the offset |
-# | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$ |
+# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | margin level; $g_m-a_t$ is the offset |
+# | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
 # | $\lambda_1\le\dots\le\lambda_{\max}$ | eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
-# | $C$, $\omega_\infty$ | length of the residual that the offsets make; what lies off the support's span |
-# | $\eta$, $\mu$; $h$ | step and momentum of NGD; by how much one step raises the margins, $h=\eta/\|W_{mm}\|$ |
+# | $\rho$, $\omega$ | $W_t=a_tW_{mm}+\rho+\omega$: the residual that makes the offsets, in the span of the $A_m$ on $S$; what lies off it |
+# | $\eta$, $\mu$; $h$ | step and momentum of NGD; by how much one step raises the margins, $h=\eta/\lVert W_{mm}\rVert$ |
 # | $\epsilon$ | least margin of $W_{mm}$ off $S$, less 1 |
 #
 # **Hypotheses**, as in notebook 40. The direction tends to $W_{mm}$ and the norm to infinity. The $A_m$ on $S$ are independent

@@ -29,8 +29,8 @@
 # ## Two samples in the plane
 #
 # Take two samples of two tokens, $(1,0)$ against zero and $(0,r)$ against zero, all with the query 1. Then $W$ is a vector in the
-# plane, the duals are 1 and $1/r^2$, and the samples pull alike. The formula of notebook 40 needs five lines, with an exponent
-# $p=2$ that is explained below.
+# plane, the duals are 1 and $1/r^2$, and the samples pull alike. The formula of notebook 40 takes six lines. Its exponent is
+# $p=2$; other exponents are for other norms, in section 4.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -116,7 +116,7 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 # | $p<2$ | steps like $t^{p-2}$ settle at any level | derived; measured |
 #
 # Derivations are in [where_the_law_bends.md](where_the_law_bends.md). Criteria were [written before the runs](bends_protocol.md);
-# changes are dated there. The five lines must give what the library gives, here for a problem of Example 1 and for $p=1.5$:
+# changes are dated there. The page's lines must give what the library gives, here for a problem of Example 1 and for $p=1.5$:
 
 # %%
 data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens
@@ -137,10 +137,10 @@ for of, solved, p, expected in (
 # %% [markdown]
 # ## 1. The map
 #
-# Example 1 of paper A along nine axes. "long T" goes to $T=512$ with two samples in $15\,T$ dimensions. In "correlation" the
-# tokens that are not opt, queries too, are correlated within a sample, or all of them. "imbalance" tilts the head and "raw
-# noise" disturbs all tokens, so other tokens' scores change. There the run leaves the opt tokens exactly where the first of
-# the others overtakes: a closed form of tokens and head.
+# Example 1 of paper A, opt tokens at two class means and noise of size $\sigma$, along nine axes. "long T" goes to $T=512$ with two
+# samples in $15\,T$ dimensions. In "correlation" the tokens that are not opt, queries too, are correlated within a sample, or
+# all of them. "imbalance" tilts the head and "raw noise" disturbs all tokens, so other tokens' scores change. There the run
+# leaves the opt tokens exactly where the first of the others overtakes: a closed form of tokens and head.
 
 # %%
 points = constant_map.along(every, map_steps)
@@ -157,7 +157,8 @@ for axis in moved:
 
 # %% [markdown]
 # **Noise cannot make the SVM infeasible** here: scaling the noise is a change of basis of tokens and queries. More samples, longer
-# sequences and fewer dimensions can. Where do half of the seeds lose $W_{mm}$?
+# sequences and fewer dimensions can. Cover (1965) counts how many random constraints are too many: twice the unknowns that they
+# see, here $n(T-1)=2d(d-2)$. Where do half of the seeds lose $W_{mm}$?
 
 # %%
 few = range(sample_seeds)
@@ -170,7 +171,7 @@ for axis, at in lost.items():
 # %% [markdown]
 # **Correlated tokens** score 0 as before, so no correlation $\rho<1$ makes a run leave the opt tokens. But differences of tokens
 # shrink, $\lambda_1\to0$, and a run of given length is refused as too short from some $\rho$ on. Duals say from which, with $a_t=t/\lambda_{\max}$.
-# A refusal goes by the duals' $\lambda_1$ too, at the level that the run has: `map.short` tests that level. At $\rho=1$ within samples
+# A refusal goes by the duals' $\lambda_1$ too, at the level that the run has; `map.short` tests that level. At $\rho=1$ within samples
 # the other tokens of each are one token, and the law is that of two tokens.
 
 # %%
@@ -248,8 +249,8 @@ for count in (2, 3):
 #
 # **A start** off the span of the support adds in quadrature. **Pairs off the support** pull as well while their margins are
 # small. With $a_t$ as the clock all rules follow one flow of $n(T-1)$ numbers, given by tokens and head. It reacts on itself,
-# so the first-order sum of the pulls is many times too large. A bound is proved for the saturated flow, from the fact that
-# $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
+# so the sum of the pulls to first order, along the margins of the law itself, is many times too large. A bound is proved for
+# the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$ at all times: there $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 
 # %%
 pairs_of = tokens.gaussian_tokens(every, n=6, T=3, d=60)
