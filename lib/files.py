@@ -75,8 +75,8 @@ def read_object(path: Path) -> dict:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes `path` at the end: the old bytes or all of the new.
 
-    Whatever interrupts, a power cut included: the bytes are on the disk before the
-    name points to them.
+    Whatever interrupts, a power cut included: the bytes are on the disk before the name points to
+    them.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

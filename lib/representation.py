@@ -29,7 +29,7 @@ class Facts(ABC):
 
 
 def span(values: np.ndarray, form: str = ".3g") -> str:
-    """The smallest and the largest of `values` in words, NaN left aside."""
+    """The smallest and the largest of `values`, of any shape, in words, NaN left aside."""
     present = np.asarray(values)[~np.isnan(values)]
     if not present.size:
         return "none"
@@ -44,7 +44,7 @@ def last(values: np.ndarray) -> np.ndarray:
 
 
 def counts(words: np.ndarray) -> str:
-    """How often each word occurs, such as "completed 3, stalled 1"."""
+    """How often each of the words (k,) occurs, such as "completed 3, stalled 1"."""
     return ", ".join(
         f"{word} {count}" for word, count in zip(*np.unique(words, return_counts=True))
     )

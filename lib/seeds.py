@@ -1,5 +1,7 @@
 """One integer seed, one independent random stream per role."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 # Appended to, never reordered: a role's place in the list is its stream.
@@ -19,6 +21,7 @@ ROLES = (
     "heads",
     "problems",
     "resamples",
+    "outside",
 )
 
 
@@ -34,3 +37,8 @@ def stream(seed: int, role: str) -> np.random.Generator:
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),)))
+
+
+def gaussian(seeds: Sequence[int], shape: Sequence[int], std: float = 1.0) -> np.ndarray:
+    """Independent N(0, std^2) entries (runs, *shape), each run from its seed's "start" stream."""
+    return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])

@@ -64,6 +64,7 @@ from lib.companion import ledger, plots, record
 from lib.dynamics import rules
 from lib.papers.a import ledger_rows
 from lib.papers.a.statements import STATEMENTS
+from lib.seeds import stream
 
 run = record.start("19_theory_ledger", "A", globals())
 plots.set_style()
@@ -121,7 +122,7 @@ print("the page's errors are the library's")
 # no longer ends there. The exponent must notice.
 
 # %%
-away = np.random.default_rng(0).standard_normal(W_mm.shape)
+away = stream(0, "draws").standard_normal(W_mm.shape)
 away -= W_mm * (away * W_mm).sum() / (W_mm**2).sum()
 rotated = W_mm + 0.05 * np.linalg.norm(W_mm) * away / np.linalg.norm(away)
 for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):

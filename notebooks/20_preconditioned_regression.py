@@ -87,11 +87,7 @@ def build(floor, of_seeds=range(seeds)):
 data = build(floor)
 optimum = data.problems[0].optimal_loss
 for seed, problem in enumerate(data.problems):
-    held = problem.assumptions()
-    print(f"seed {seed}: A1 lambda_min(Sigma) = {held['A1'][0]:.3f};",
-          f"A2 sigma_d(M Sigma^1/2) = {held['A2'][0]:.3f};",
-          f"A3 largest moment c = {held['A3'][0]:.3f}, needs > 1;",
-          f"all hold: {all(holds for _, holds in held.values())}")  # fmt: skip
+    print(f"seed {seed}: {problem.premises()}")
 print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 
 # %% [markdown]

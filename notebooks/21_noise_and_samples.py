@@ -74,6 +74,7 @@ from lib.companion import claims, plots, record
 from lib.papers import fits
 from lib.papers.b import measurements, theorems, training_figures
 from lib.regression import manifold
+from lib.seeds import stream
 
 run = record.start("21_noise_and_samples", "B", globals())
 plots.set_style()
@@ -87,11 +88,7 @@ plots.set_style()
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
-held = small.assumptions()
-print(f"A1 lambda_min(Sigma) = {held['A1'][0]:.3f};",
-      f"A2 sigma_d(M Sigma^1/2) = {held['A2'][0]:.3f};",
-      f"A3 largest moment c = {held['A3'][0]:.3f}, needs > 1;",
-      f"all hold: {all(holds for _, holds in held.values())}")  # fmt: skip
+print(small.premises())
 
 # %% [markdown]
 # ## The bias, in this page
@@ -128,7 +125,7 @@ def limit(A, B, S, M):
 # The page's plain mean over fresh batches must agree with it within the standard errors of both.
 
 # %%
-rng = np.random.default_rng(0)
+rng = stream(0, "draws")
 minimum = manifold.of(small).point()
 Z = minimum + 0.02 * rng.standard_normal(minimum.shape)
 A, B = Z[:small_k], Z[small_k:]

@@ -21,12 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 # Compiled loops over one run, which numba would not make faster in parts; and functions that a
 # notebook calls with many options by name.
 LONG = {"ambient/kernel._train_run", "compiled/softmax.slopes", "dynamics/kernel._train_group"}
-WIDE = {
-    "attention/tokens._class_means",
-    "companion/record.save",
-    "dynamics/gradient_descent.train",
-    "networks/vision.__init__",
-}
+WIDE = {"companion/record.save", "dynamics/gradient_descent.train", "networks/vision.__init__"}
 
 
 def name_of(requirement):

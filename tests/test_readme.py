@@ -1,6 +1,6 @@
 """README, CONTRIBUTING, REPRODUCING, lib/README tell the truth: paths, commands, code, layers."""
 
-import ast
+import dataclasses
 import importlib
 import re
 import subprocess
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from lib import files
+from lib.companion import plots
+from lib.training import rules
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "REPRODUCING.md", "data/README.md", "lib/README.md")
@@ -64,13 +66,21 @@ def test_the_options_of_commands_exist():
         assert done.returncode == 0, command
 
 
-def test_the_code_of_the_readme_runs():
-    (code,) = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
-    ast.parse(code)
-    shorter = code.replace("1000", "50").replace("print(", "found = (")
-    names = {}
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
+    own_step, own_optimiser = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
+    names = {"print": lambda name, errors: found.update({name: errors})}
+    found = {}
+    exec(compile(own_step.replace("1000", "50"), "README.md", "exec"), names)
+    assert list(found) == ["mine", "NGD"]
+    assert all(errors.shape == (5,) and (errors < 2).all() for errors in found.values())
+    shorter = own_optimiser.replace("train(race)", "train(shorter(race))")
+    names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rules, "RULES", dict(rules.RULES))
+    monkeypatch.setattr(plots, "COLOURS", plots.Colours(plots.COLOURS))
     exec(compile(shorter, "README.md", "exec"), names)
-    assert names["found"].shape == (5,) and (names["found"] < 2).all()
+    assert (tmp_path / "mine.png").stat().st_size > 10_000
+    assert plots.COLOURS["mine"] == plots.SPARE[0]
 
 
 def test_the_readme_is_short():

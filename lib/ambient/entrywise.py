@@ -8,9 +8,10 @@ import math
 
 import numba
 
-from lib.ambient import optimisers as o
 from lib.ambient import scaled
+from lib.ambient import update as o
 from lib.ambient.kernel import power
+from lib.compiled.status import LONGEST
 
 _REORDER = {"reassoc", "contract", "nsz"}
 
@@ -76,6 +77,34 @@ def steepest(G, top, p, work, D):
     for j in range(G.size):
         D[j] = math.copysign(work[1, j] * over, D[j])
     return top + math.log(size) + math.log(total) / q
+
+
+@numba.njit(fastmath=_REORDER)
+def pull(G, top, p, normalised, work, D):
+    """Mirror descent's D = G up to e^factor, divided by ||G||_q where `normalised`; work (2, m)."""
+    size, total = scaled.largest(G), 0.0
+    if size == 0.0 or top == -math.inf:
+        D[:] = 0.0
+        return -math.inf
+    for j in range(G.size):
+        D[j] = G[j] / size
+    if not normalised:
+        return top + math.log(size)
+    q = p / (p - 1.0)
+    power(D, q, work[0], work[1])
+    for j in range(G.size):
+        total += work[1, j]
+    return -math.log(total) / q
+
+
+@numba.njit
+def signed_power(x, exponent, work, out):
+    """out = sgn(x) |x|^exponent, and the log of its largest entry, above LONGEST where no float."""
+    top = power(x, exponent, work[0], work[1])
+    if top <= LONGEST:
+        for j in range(x.size):
+            out[j] = math.copysign(work[1, j], x[j])
+    return top
 
 
 @numba.njit

@@ -6,8 +6,18 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import entrywise, graded_svd, gradients, matrix_moments, scaled, spectral
-from lib.ambient import optimisers as o
+from lib.ambient import (
+    blocks,
+    entrywise,
+    full_matrix,
+    graded_svd,
+    gradients,
+    matrix_moments,
+    natural,
+    scaled,
+    spectral,
+)
+from lib.ambient import update as o
 from lib.compiled import softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
@@ -18,8 +28,8 @@ SOURCES = stamp(__file__)
 class State(NamedTuple):
     """What an optimiser keeps, and its work space, of one run.
 
-    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,);
-    momentum a graded sum; work (2, d d_z).
+    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,),
+    or first the mirror image of W; momentum a graded sum; work (2, d d_z).
     """
 
     G: np.ndarray
@@ -33,10 +43,14 @@ class State(NamedTuple):
     looked: gradients.Graded
     space: graded_svd.Space
     sides: matrix_moments.Sides
+    block: blocks.Block
+    system: natural.System
+    full: full_matrix.Moment
 
 
 @numba.njit
-def _state(n, d, d_z):
+def _state(problem, rule):
+    n, d, d_z = problem.delta.shape[0], problem.delta.shape[2], problem.z.shape[1]
     return State(
         G=np.zeros((d, d_z)),
         D=np.zeros((d, d_z)),
@@ -49,12 +63,15 @@ def _state(n, d, d_z):
         looked=gradients.empty(n, d),
         space=graded_svd.space(n, d, d_z),
         sides=matrix_moments.sides(d, d_z),
+        block=blocks.block(rule, n, d, d_z),
+        system=natural.system(n),
+        full=full_matrix.moment(problem, rule[o.KIND] == o.FULL_ADAGRAD),
     )
 
 
 @numba.njit
-def _spectral(rule, z, s):
-    """Polar factor, leading pair or Newton-Schulz, of the gradient or of its momentum."""
+def _seen(rule, s):
+    """The graded sum whose direction is taken: the gradient or its momentum."""
     beta, seen = rule[o.MOMENTUM], s.graded
     if beta > 0.0:
         gradients.mix(s.momentum, beta, s.graded, 1.0 - beta)
@@ -64,21 +81,31 @@ def _spectral(rule, z, s):
             entrywise.copy(s.momentum.logs, s.looked.logs)
             gradients.mix(s.looked, beta, s.graded, 1.0 - beta)
             seen = s.looked
-    return spectral.direction(seen, z, rule, s.space, s.D)
+    return seen
 
 
 @numba.njit
-def _direction(rule, t, z, s):
+def _direction(rule, t, z, answers, s):
     """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
     kind, normalised = int(rule[o.KIND]), rule[o.NORMALISED] != 0.0
-    if kind == o.SPECTRAL:
-        value = _spectral(rule, z, s)
+    if kind == o.SPECTRAL or rule[o.BLOCKS] > 1.0:
+        seen = _seen(rule, s)
+        if rule[o.BLOCKS] > 1.0:
+            value = blocks.direction(rule, seen, z, s.block, s.D)
+        else:
+            value = spectral.direction(seen, z, rule, s.space, s.D)
         return 0.0 if normalised and value > -math.inf else value
+    if kind == o.NATURAL:
+        return natural.direction(rule, s.graded, z, answers, s.system, s.D)
     top = gradients.dense(s.graded, z, s.G)
     G, D = s.G.ravel(), s.D.ravel()
     if kind == o.ENTRYWISE:
         value = entrywise.steepest(G, top, rule[o.P], s.work, D)
         return 0.0 if normalised and value > -math.inf else value
+    if kind == o.MIRROR:
+        return entrywise.pull(G, top, rule[o.P], normalised, s.work, D)
+    if kind == o.FULL_ADAGRAD:
+        return full_matrix.adagrad(G, top, s.full, D)
     if kind == o.ADAPTIVE:
         return entrywise.adaptive(rule, t, G, top, s, D)
     if kind == o.SIGN:
@@ -98,6 +125,40 @@ def _batch(rule, t, order, graded):
         per_epoch = n // size
         first = (t % per_epoch) * size
         gradients.keep(graded, order[(t // per_epoch) % epochs, first : first + size], size)
+
+
+@numba.njit
+def _move(rule, t, length, s, W):
+    """Move W, flat, by length D; returns the log of its largest entry, NaN where that is none."""
+    moved = s.first if rule[o.KIND] == o.MIRROR else W  # mirror descent moves W's image
+    D = s.D.ravel()
+    for j in range(W.size):
+        moved[j] += length * D[j]
+    if rule[o.KIND] == o.MIRROR:
+        return entrywise.signed_power(moved, 1.0 / (rule[o.P] - 1.0), s.work, W)
+    largest = scaled.largest(W)
+    if rule[o.RADIUS] < math.inf and 0.0 < largest < math.inf:
+        return _rescale(rule, t, largest, W)
+    return scaled.log(largest)
+
+
+@numba.njit
+def _rescale(rule, t, largest, W):
+    """W, flat, into the ball of step t's phase, or onto its sphere; returns the log of its size."""
+    phase = (t + 1) // int(rule[o.EVERY])
+    log_radius, total = rule[o.RADIUS] + phase * rule[o.GROWTH], 0.0
+    for j in range(W.size):
+        total += (W[j] / largest) ** 2
+    log_norm = math.log(largest) + 0.5 * math.log(total)
+    begins = phase > 0 and (t + 1) % int(rule[o.EVERY]) == 0
+    if begins and not max(log_radius, log_radius - log_norm) <= LONGEST:
+        return math.inf
+    if begins or log_norm > log_radius:
+        factor = math.exp(log_radius - log_norm)
+        for j in range(W.size):
+            W[j] *= factor
+        return log_radius
+    return log_norm
 
 
 class Records(NamedTuple):
@@ -129,13 +190,18 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
     is zero.
     """
     n, S, d = problem.delta.shape
-    s = _state(n, d, problem.z.shape[1])
+    s = _state(problem, rule)
     work, image = softmax.empty_lanes(S + 1, n), np.zeros(d)
+    answers = work.lane[softmax.ANSWER]
     for token in range(S + 1):
         for i in range(n):
             work.scores[token, i] = problem.scores[token, i]
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
     record = 0
+    if rule[o.KIND] == o.MIRROR and not (
+        entrywise.signed_power(W.ravel(), rule[o.P] - 1.0, s.work, s.first) <= LONGEST
+    ):
+        return DIVERGED, 0
     for t in range(times[-1] + 1):
         gradients.margins(problem, W, image, work.margins)
         softmax.slopes(work, 1, problem.logistic, True, scales)
@@ -148,16 +214,11 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
         if record == times.size:
             break
         _batch(rule, t, order, s.graded)
-        step = scaled.add_logs(_direction(rule, t, problem.z, s), rule[o.STEP])
+        step = scaled.add_logs(_direction(rule, t, problem.z, answers, s), rule[o.STEP])
         if rule[o.DECAY] != 0.0:
             step -= rule[o.DECAY] * math.log(t + 1.0)
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
-        length, top = math.exp(step), 0.0
-        for j in range(d):
-            for k in range(W.shape[1]):
-                W[j, k] += length * s.D[j, k]
-        top = scaled.largest(W.ravel())
-        if not math.log(max(top, 1.0)) <= LONGEST:
+        if not _move(rule, t, math.exp(step), s, W.ravel()) <= LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

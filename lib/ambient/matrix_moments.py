@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from lib.ambient import entrywise, graded_svd, scaled
-from lib.ambient import optimisers as o
+from lib.ambient import update as o
 
 FLOOR = 1e-13
 
@@ -91,7 +91,7 @@ def _accumulate(rule, G, top, s):
 
 
 @numba.njit
-def _eigen(A, work, Q, values):
+def eigen(A, work, Q, values):
     """Columns of Q: eigenvectors of the symmetric A >= 0, by values from large to small."""
     m = len(A)
     entrywise.copy(A.ravel(), work.ravel())
@@ -114,7 +114,7 @@ def _eigen(A, work, Q, values):
 @numba.njit
 def _quarter(A, work, Q, values, out):
     """out = A^{-1/4} of the pseudo-inverse; A symmetric."""
-    _eigen(A, work, Q, values)
+    eigen(A, work, Q, values)
     for i in range(len(A)):
         for j in range(len(A)):
             total = 0.0
@@ -189,8 +189,8 @@ def soap(rule, t, G, top, s, D):
     fresh = s.logs[0] == -math.inf
     _accumulate(rule, G, top, s)
     if fresh:
-        _eigen(s.left, s.work_left, s.of_left, s.values_left)
-        _eigen(s.right, s.work_right, s.of_right, s.values_right)
+        eigen(s.left, s.work_left, s.of_left, s.values_left)
+        eigen(s.right, s.work_right, s.of_right, s.values_right)
     else:
         _follow(s.left, s.of_left, s.work_left, s.root_left)
         _follow(s.right, s.of_right, s.work_right, s.root_right)

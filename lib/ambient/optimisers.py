@@ -1,71 +1,15 @@
-"""Optimisers that see more than the gradient's direction: their formulas, as frozen values.
+"""Optimisers that see more than the gradient's direction: their formulas.
 
 G = -grad L, the way down, and eta_t = eta (t+1)^-a. All divisions 0/0 below are 0: an entry, or a
 singular direction, in which nothing pulls does not move.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 
-import numpy as np
-
-ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP = range(6)
-POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
-# Places in the array of numbers that the compiled loop reads.
-KIND, STEP, DECAY, P, NORMALISED, SHAPE, ITERATIONS, MOMENTUM, MEMORY, EPSILON, NESTEROV = range(11)
-CORRECTED, SUMMED, FIRST_MIX, BATCH = range(11, 15)
-NUMBERS = 15
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """One update rule W_{t+1} = W_t + eta_t D_t; build it with a constructor of this module.
-
-    kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
-    first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
-    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic.
-    """
-
-    kind: int
-    step_size: float
-    decay: float = 0.0
-    p: float = 2.0
-    normalised: bool = True
-    shape: int = POLAR
-    iterations: int = 0
-    momentum: float = 0.0
-    memory: float = 0.0
-    epsilon: float = 0.0
-    nesterov: bool = False
-    corrected: bool = False
-    summed: bool = False
-    first_mix: float = 0.0
-    batch: int = 0
-    shuffled: bool = False
-
-    def __post_init__(self):
-        if not 0 < self.step_size < math.inf:
-            raise ValueError(f"step_size = {self.step_size}; it must be positive and finite")
-        if not math.isfinite(self.decay):
-            raise ValueError(f"decay = {self.decay}; it must be finite")
-        for name in ("momentum", "memory", "first_mix"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}; it must be in [0, 1)")
-        if not 0 <= self.epsilon < math.inf:
-            raise ValueError(f"epsilon = {self.epsilon}; it must be zero or positive, and finite")
-        if self.batch != int(self.batch) or self.batch < 0:
-            raise ValueError(f"batch = {self.batch}; it must be a whole number, 0 for all samples")
-
-    def numbers(self) -> np.ndarray:
-        """The rule as the compiled loop takes it, (NUMBERS,)."""
-        found = np.zeros(NUMBERS)
-        found[[KIND, STEP, DECAY, P]] = self.kind, math.log(self.step_size), self.decay, self.p
-        found[[NORMALISED, SHAPE, ITERATIONS]] = self.normalised, self.shape, self.iterations
-        found[[MOMENTUM, MEMORY, FIRST_MIX]] = self.momentum, self.memory, self.first_mix
-        found[[EPSILON, NESTEROV, BATCH]] = self.epsilon, self.nesterov, self.batch
-        found[[CORRECTED, SUMMED]] = self.corrected, self.summed
-        return found
+from lib.ambient import update
+from lib.ambient.update import Optimiser
 
 
 def steepest(
@@ -79,12 +23,12 @@ def steepest(
     "nuclear", D = u_1 v_1^T, of equal largest singular values one pair.
     """
     if norm in ("spectral", "nuclear"):
-        shape = POLAR if norm == "spectral" else LEADING
-        return Optimiser(SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
+        shape = update.POLAR if norm == "spectral" else update.LEADING
+        return Optimiser(update.SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
     p = 2.0 if norm == "frobenius" else norm
     if not isinstance(p, Real) or not p >= 1:
         raise ValueError(f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1")
-    return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
+    return Optimiser(update.ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
 
 
 def muon(
@@ -99,9 +43,9 @@ def muon(
     newton_schulz > 0: so many steps of the quintic iteration X <- aX + b(XX^T)X + c(XX^T)^2 X from
     X = M/||M|| in place of the polar factor, (a, b, c) = (3.4445, -4.7750, 2.0315) (Jordan, 2024).
     """
-    shape = NEWTON_SCHULZ if newton_schulz else POLAR
+    shape = update.NEWTON_SCHULZ if newton_schulz else update.POLAR
     return Optimiser(
-        SPECTRAL,
+        update.SPECTRAL,
         step_size,
         decay,
         shape=shape,
@@ -125,7 +69,7 @@ def adam(
     stays.
     """
     return Optimiser(
-        ADAPTIVE,
+        update.ADAPTIVE,
         step_size,
         decay,
         momentum=momentum,
@@ -139,17 +83,68 @@ def rmsprop(
     step_size: float, memory: float = 0.99, epsilon: float = 0.0, decay: float = 0.0
 ) -> Optimiser:
     """RMSprop: Adam without momentum and without the corrections of m and v."""
-    return Optimiser(ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
+    return Optimiser(update.ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
 
 
 def adagrad(step_size: float, epsilon: float = 0.0, decay: float = 0.0) -> Optimiser:
     """AdaGrad: D = G / (sqrt(v) + epsilon), v the sum of all G^2."""
-    return Optimiser(ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
+    return Optimiser(update.ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
+
+
+def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = True) -> Optimiser:
+    """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t with U = sgn(W) |W|^{p-1}.
+
+    D = G, divided by ||G||_q where `normalised`, 1/p + 1/q = 1, and W = sgn(U) |U|^{1/(p-1)} after
+    each step; 1 < p < inf, and p = 2 is gradient descent. An entry in which nothing pulls stays. An
+    entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
+    """
+    if not 1 < p < math.inf:
+        raise ValueError(
+            f"p = {p}; it must be above 1 and finite: else the mirror map is not 1 to 1"
+        )
+    return Optimiser(update.MIRROR, step_size, decay, p=float(p), normalised=normalised)
+
+
+def natural(
+    step_size: float,
+    damping: float = 0.0,
+    relative: bool = False,
+    empirical: bool = False,
+    normalised: bool = False,
+    decay: float = 0.0,
+) -> Optimiser:
+    """Natural gradient (Amari, 1998): D = (F + lambda I)^{-1} G, over ||D|| where `normalised`.
+
+    F: the Gauss-Newton matrix (1/n) sum_i l''(f_i) grad f_i grad f_i^T, under the logistic loss the
+    Fisher matrix of the labels; where `empirical` (1/n) sum_i g_i g_i^T of the samples' own
+    gradients g_i. lambda = damping, times the trace of F where `relative`. With lambda = 0 the
+    pseudo-inverse, <grad f_i, D> = |l'|/l'' for every i: D is then as large as the inverse of the
+    smallest gradient, and without `normalised` training soon diverges. Of samples whose gradients
+    depend on each other to rounding those of larger ones count.
+    """
+    return Optimiser(
+        update.NATURAL,
+        step_size,
+        decay,
+        normalised=normalised,
+        damping=damping,
+        relative=relative,
+        empirical=empirical,
+    )
+
+
+def full_adagrad(step_size: float, decay: float = 0.0) -> Optimiser:
+    """Full-matrix AdaGrad (Duchi et al., 2011): D = S^{-1/2} vec(G), S = sum vec(G) vec(G)^T.
+
+    The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
+    takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
+    """
+    return Optimiser(update.FULL_ADAGRAD, step_size, decay)
 
 
 def signum(step_size: float, momentum: float = 0.9, decay: float = 0.0) -> Optimiser:
     """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
-    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
+    return Optimiser(update.SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
 
 
 def lion(
@@ -157,7 +152,7 @@ def lion(
 ) -> Optimiser:
     """Lion (Chen et al., 2023): D = sgn(beta_1 m + (1 - beta_1) G), then m = beta_2 m + (1 -
     beta_2) G; first_mix is beta_1, momentum beta_2."""
-    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
+    return Optimiser(update.SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
 
 
 def shampoo(
@@ -169,7 +164,7 @@ def shampoo(
     `summed`. The powers are of the pseudo-inverse: eigenvalues below 1e-13 of the largest count
     as zero. With beta_2 = 0 it is the polar factor.
     """
-    return Optimiser(SHAMPOO, step_size, decay, memory=memory, summed=summed)
+    return Optimiser(update.SHAMPOO, step_size, decay, memory=memory, summed=summed)
 
 
 def soap(
@@ -183,7 +178,9 @@ def soap(
     Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and count as zero, so the first
     D is the polar factor of G.
     """
-    return Optimiser(SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True)
+    return Optimiser(
+        update.SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True
+    )
 
 
 def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optimiser:
@@ -194,3 +191,27 @@ def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optim
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
     return replace(optimiser, batch=size, shuffled=shuffled)
+
+
+def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Optimiser:
+    """Steepest descent or Muon block by block: W's rows (or columns) in `count` equal parts.
+
+    With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is sum_b N*(G_b): each
+    block moves by its own direction, one without a gradient rests. Head-wise Muon is
+    `in_blocks(muon(eta), heads)`.
+    """
+    if optimiser.kind not in (update.ENTRYWISE, update.SPECTRAL):
+        raise ValueError("only steepest descent and Muon move in blocks of their own")
+    return replace(optimiser, blocks=count, by_columns=by_columns)
+
+
+def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> Optimiser:
+    """Progressive rescaling (Wang, Min and Wu, 2024, PRGD for normalised gradient descent).
+
+    The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that would
+    leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0 always does.
+    W = 0 stays. A radius beyond e^600 ends a run as diverged.
+    """
+    if optimiser.kind == update.MIRROR:
+        raise ValueError("mirror descent moves the image of W, which is not rescaled")
+    return replace(optimiser, radius=radius, growth=growth, every=every)

@@ -9,7 +9,7 @@ import math
 import numba
 
 from lib.ambient import graded_svd as svd
-from lib.ambient import optimisers as o
+from lib.ambient import update as o
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 

@@ -64,8 +64,8 @@ def train(
     (default about 100, evenly spaced in log t). seeds: one per run, for the order of shuffled
     batches (default 0, 1, ...).
 
-    Raises ValueError for a start of the wrong shape, an unknown loss, records out of order, or a
-    batch larger than n.
+    Raises ValueError for a start of the wrong shape, an unknown loss, records out of order, a batch
+    larger than n, or blocks that do not divide W.
     """
     attention.check_loss(loss)
     check_sizes(tokens)
@@ -76,6 +76,7 @@ def train(
     named = optimisers if isinstance(optimisers, Mapping) else {"": optimisers}
     kinds = len(named)
     order = _orders(list(named.values()), range(runs) if seeds is None else seeds, n)
+    _check_blocks(named.values(), *shape[1:])
     W = np.repeat(W_0, kinds, 0)
     raw = unwritten(
         status.COMPLETED, runs * kinds, path=(len(times), *shape[1:]), logs=(len(times), 2)
@@ -86,6 +87,13 @@ def train(
         for k, (name, one) in enumerate(named.items())
     }
     return paths if isinstance(optimisers, Mapping) else paths[""]
+
+
+def _check_blocks(optimisers, d, d_z):
+    for one in optimisers:
+        size, what = (d_z, "columns") if one.by_columns else (d, "rows")
+        if size % one.blocks:
+            raise ValueError(f"blocks = {one.blocks} do not divide the {size} {what} of W")
 
 
 def _run_all(problem, optimisers, times, order, W, raw):

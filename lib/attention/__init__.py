@@ -2,9 +2,9 @@
 
 In: seeds and sizes, or your own arrays. Out: a `TokenSet` (X, y, z, u and the opt tokens), its
 logits, softmax weights, scores and gradients, and the same problem in minimal coordinates. Nothing
-here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient.
-`losses` has what l(f) may be, `token_sets` the record of the data, `tokens` the data models,
-`coordinates` the reduction.
+here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient. `losses`
+has what l(f) may be, `token_sets` the record of the data, `tokens` the data models, `coordinates`
+the reduction.
 """
 
 from lib.attention.coordinates import Minimal, differences, gram, minimal, others

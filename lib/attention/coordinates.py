@@ -14,6 +14,7 @@ from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Facts
 
 BLOCK = 2**12  # coordinates that are orthonormalised at once
+DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this part of its length
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,18 +55,35 @@ class Minimal(Facts):
 def minimal(tokens: TokenSet) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
 
-    By QR; spans may be degenerate. Raises ValueError for sizes whose squares leave float64.
+    By Gram-Schmidt in the order given, so that the bases, and a start drawn in them, move with the
+    tokens and not with rounding: r = min(nT, d), q = min(n, d_z). Where a span is smaller, tokens
+    have no part in the last vectors of its basis. Raises ValueError for sizes whose squares leave
+    float64.
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))
     query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    return Minimal(replace(tokens, X=X.reshape(runs, n, T, -1), z=z, u=u), token_basis, query_basis)
+    # Rounding must not part equal tokens: their scores are equal, and stay so in joint training.
+    X = np.take_along_axis(X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2)
+    return Minimal(replace(tokens, X=X, z=z, u=u), token_basis, query_basis)
+
+
+def first_equal(X: np.ndarray) -> np.ndarray:
+    """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n, T, d)."""
+    runs, n, T, _ = X.shape
+    first = np.tile(np.arange(T), (runs, n, 1))
+    for t in range(1, T):
+        for s in reversed(range(t)):
+            r, i = np.nonzero(X[..., s, 0] == X[..., t, 0])  # few, where entries are continuous
+            same = (X[r, i, s] == X[r, i, t]).all(-1)
+            first[r[same], i[same], t] = s
+    return first
 
 
 def _basis(rows):
-    """An orthonormal basis (runs, d, r) of the span of `rows`, and the rows in it.
+    """An orthonormal basis (runs, d, r) whose first vectors span `rows`, and the rows in it.
 
     `rows` (runs, m, d); in the basis (runs, m, r).
     """
@@ -75,7 +93,38 @@ def _basis(rows):
         basis, upper = np.linalg.qr(columns)
     else:
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
+    for of, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
+        diagonal = np.diagonal(R)
+        if (np.abs(diagonal) > DEPENDENT * np.linalg.norm(R[:, : len(R)], axis=0)).all():
+            signs = np.sign(diagonal)
+            of *= signs
+            R *= signs[:, None]
+        else:  # QR gave a dependent column a direction made of rounding
+            turn = _in_order(R)
+            for first in range(0, d, BLOCK):
+                of[first : first + BLOCK] = of[first : first + BLOCK] @ turn
+            R[:] = turn.T @ R
     return basis, np.swapaxes(upper, 1, 2)
+
+
+def _in_order(columns):
+    """Orthogonal (r, r): Gram-Schmidt of `columns` (r, m), dependent ones passed over.
+
+    What they do not span is filled from the unit vectors.
+    """
+    r, rank = len(columns), 0
+    turn = np.empty((r, r))
+    for column in np.hstack([columns, np.eye(r)]).T:
+        rest = column
+        for _ in range(2):  # the second time takes out the first one's rounding
+            rest = rest - turn[:, :rank] @ (turn[:, :rank].T @ rest)
+        distance = np.linalg.norm(rest)
+        if distance > DEPENDENT * np.linalg.norm(column):
+            turn[:, rank] = rest / distance
+            rank += 1
+        if rank == r:
+            break
+    return turn
 
 
 def _qr_by_blocks(columns, block):
@@ -131,7 +180,10 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p over the last axis, without overflow or underflow at large p."""
+    """||w||_p = (sum_k |w_k|^p)^{1/p} of w (..., k) over the last axis, (...).
+
+    Without overflow or underflow at large p.
+    """
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
     return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)

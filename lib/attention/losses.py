@@ -1,5 +1,6 @@
-"""The losses l(f): decreasing, continuously differentiable, each by the logarithms of what a step
-needs.
+"""The losses l(f), each by the logarithms of what a step needs.
+
+All are decreasing and continuously differentiable:
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})
@@ -23,7 +24,7 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
 
 
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
-    """log l(f)."""
+    """log l(f), elementwise in the margins f (...), for one of the `LOSSES`."""
     if loss == "exponential":
         return -f
     if loss == "sigmoid":
@@ -35,7 +36,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
-    """log |l'(f)|."""
+    """log |l'(f)|, elementwise in the margin f (...), for the loss as in `log_loss`."""
     if loss == "sigmoid":
         return -np.logaddexp(0.0, f) - np.logaddexp(0.0, -f)
     if loss == "reciprocal":

@@ -31,7 +31,7 @@ class TokenSet(Facts):
 
     def __post_init__(self):
         if self.X.ndim != 4:
-            raise ValueError(f"X has shape {self.X.shape}; it needs four axes (runs, n, T, d)")
+            raise ValueError(f"X has shape {self.X.shape}; it needs (n, T, d) or (runs, n, T, d)")
         runs, n, T, d = self.X.shape
         if self.X.size == 0:
             raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")

@@ -19,28 +19,31 @@ def class_mean_tokens(
     -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per
     entry, P the projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
     all other tokens score zero (Assumption 2). The query is the first token; the opt token stands
-    at a random other position. Needs d >= 3.
+    at a random other position.
+
+    One data set a seed. Raises ValueError for sizes that are not whole numbers, n < 1, T < 2 or d <
+    3, and for `signal` or `noise` that is not positive.
     """
     _positive(signal=signal, noise=noise)
     _sizes(n=n, T=T, d=d)
     if d < 3:
         raise ValueError(f"d = {d}; two class means and noise off their span need d >= 3")
-    return _stack(seeds, lambda *rng: _class_means(*rng, n, T, d, signal, noise, antipodal))
 
+    def draw(data, labels):
+        directions = np.linalg.qr(data.standard_normal((d, 2)))[0]  # (d, 2), orthonormal
+        plus = signal * directions[:, 0]
+        minus = -plus if antipodal else signal * directions[:, 1]
+        y = labels.choice((-1.0, 1.0), n)
+        X = data.standard_normal((n, T, d))
+        X *= noise
+        for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
+            x -= (x @ directions) @ directions.T
+        opt = labels.integers(1, T, n)
+        X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
+        head = (plus - minus) / np.linalg.norm(plus - minus)
+        return X, y, X[:, 0], head, opt
 
-def _class_means(data, labels, n, T, d, signal, noise, antipodal):
-    directions = np.linalg.qr(data.standard_normal((d, 2)))[0]  # (d, 2), orthonormal
-    plus = signal * directions[:, 0]
-    minus = -plus if antipodal else signal * directions[:, 1]
-    y = labels.choice((-1.0, 1.0), n)
-    X = data.standard_normal((n, T, d))
-    X *= noise
-    for x in X:  # one sample at a time: at d = 100,000 a second array of X's size counts
-        x -= (x @ directions) @ directions.T
-    opt = labels.integers(1, T, n)
-    X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
-    head = (plus - minus) / np.linalg.norm(plus - minus)
-    return X, y, X[:, 0], head, opt
+    return _stack(seeds, draw)
 
 
 def gaussian_tokens(
@@ -48,9 +51,12 @@ def gaussian_tokens(
 ) -> TokenSet:
     """Paper A, Example 1, in Gaussian form: the opt token is scaled by `signal`.
 
-    Every token is N(0, noise^2 I) before that. u is the least-norm solution
-    of y_i u^T x_{i,opt} = 1, u^T x_{i,t} = 0 (Assumption 2), which needs n T <= d. `noise` defaults
-    to 1/sqrt(d): token norm about 1. The query is the first token, never the opt token.
+    Every token is N(0, noise^2 I) before that. u is the least-norm solution of y_i u^T x_{i,opt} =
+    1, u^T x_{i,t} = 0 (Assumption 2). `noise` defaults to 1/sqrt(d): token norm about 1. The query
+    is the first token, never the opt token.
+
+    One data set a seed. Raises ValueError for n T > d, where no such u exists, and for bad sizes,
+    `signal` or `noise` as `class_mean_tokens` does.
     """
     _sizes(n=n, T=T, d=d)
     if n * T > d:
@@ -78,11 +84,11 @@ def two_token_gaussian(
 ) -> TokenSet:
     """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I); y_i =
-    sign(u_*^T x_{i,opt}) for a random u_*. For T > 2 the additional token is repeated T - 1
-    times, which keeps Assumption 2 at every step. The head is left at zero: this is the
-    joint-training model. The opt token stands last, the query is the first token (the additional
-    one). `noise` defaults to 1/sqrt(d).
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I); y_i = sign(u_*^T
+    x_{i,opt}) for a random u_*. For T > 2 the additional token is repeated T - 1 times, which keeps
+    Assumption 2 at every step. The head is left at zero: this is the joint-training model. The opt
+    token stands last, the query is the first token (the additional one). `noise` defaults to
+    1/sqrt(d).
     """
     _sizes(n=n, T=T, d=d)
     noise = d**-0.5 if noise is None else noise

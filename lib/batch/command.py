@@ -1,9 +1,8 @@
-"""The command `python -m lib.batch`: run notebooks headless, skip what is up to date, and compare
-new numbers with the committed ones.
+"""The command `python -m lib.batch`: run notebooks headless, compare their numbers.
 
-Notebooks run straight from their .py through papermill on Dask. Executed copies go to
-runs/<scale>/; figures are staged there too and reach figures/<scale>/ only when their notebook has
-succeeded.
+What is up to date is skipped; new numbers are compared with the committed ones. Notebooks run
+straight from their .py through papermill on Dask. Executed copies go to runs/<scale>/; figures are
+staged there too and reach figures/<scale>/ only when their notebook has succeeded.
 """
 
 import argparse
@@ -37,9 +36,7 @@ class Command:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true and plain words
-    work.
-    """
+    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true, plain words."""
     key, equals, value = text.partition("=")
     if not (equals and key.isidentifier()):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form parameter=value")
@@ -159,8 +156,7 @@ def batch(command: Command) -> int:
 
 
 def _carried_out(planned: Plan, means: Means) -> tuple[list[str], list[str]]:
-    """Execute and publish, with one line for each job as it ends; the notebooks that failed, and
-    those that were not started in time."""
+    """Execute and publish, one line a job as it ends; which failed, which had no time."""
     from tqdm import tqdm
 
     failed, left = [], [job.notebook for job in planned.todo]

@@ -1,6 +1,4 @@
-"""New numbers against the committed ones: a line per figure, and which notebooks do not
-reproduce.
-"""
+"""New numbers against the committed ones, and which notebooks do not reproduce."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,9 +22,7 @@ class RecordComparison:
 
 
 def committed(scale: str, running: Iterable[str]) -> Committed:
-    """The committed records of a scale by slug; without git, what `running` notebooks made
-    before.
-    """
+    """The committed records of a scale by slug; without git, what `running` made before."""
     if provenance.git("rev-parse", "--git-dir") is None:
         present = {
             path.stem: _read(path.read_text(encoding="utf-8"))

@@ -57,9 +57,7 @@ def _threads_of_worker() -> int:
 
 @contextlib.contextmanager
 def _surroundings(job: Job, work: Path, threads: int):
-    """Environment for the kernel, and everything that processes below print sent to the job's
-    log.
-    """
+    """Environment for the kernel; all that processes below print goes to the job's log."""
     changes = {
         "FIGURES_DIR": work / "figures",
         "RUNS_DIR": job.runs_folder,
@@ -92,8 +90,9 @@ def _surroundings(job: Job, work: Path, threads: int):
 
 
 def _papermill(job: Job, work: Path, timeout: float | None) -> None:
-    """Execute once; a second time only when the kernel never came up, as when two kernels race for
-    a port.
+    """Execute once; a second time only when the kernel never came up.
+
+    Two kernels may race for a port.
     """
     import jupytext
     import papermill

@@ -1,5 +1,6 @@
-"""One batch at a time for each notebook and scale, by a lock that ends with the process that has
-it.
+"""One batch at a time for each notebook and scale.
+
+The lock ends with the process that has it.
 """
 
 import contextlib

@@ -1,6 +1,4 @@
-"""What to run: the notebooks asked for, their parameters at a scale, and in words why they must run
-again.
-"""
+"""What to run: the notebooks asked for, their parameters at a scale, why they must run again."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -82,8 +80,9 @@ def _by_todays_names(names, known):
 
 
 def select(names: Iterable[str], known: list[str]) -> list[str]:
-    """The notebooks that `names` (stems or unique prefixes) stand for; all of them when there is no
-    name.
+    """The notebooks that `names` (stems or unique prefixes) stand for; all of them without a name.
+
+    Raises UsageError for a name that fits none or more than one.
     """
     chosen = []
     for name in names:

@@ -1,6 +1,4 @@
-"""From a run that succeeded to figures/<scale>/: all of its figures or none, and then its
-marker.
-"""
+"""From a run that succeeded to figures/<scale>/: all of its figures or none, then its marker."""
 
 import os
 import shutil
@@ -29,8 +27,9 @@ class Published:
 
 
 def publish(outcome: Outcome) -> Published:
-    """Publish the figures of a run that succeeded; a disk that refuses them makes the job a failed
-    one.
+    """Publish the figures of a run that succeeded.
+
+    A disk that refuses them makes the job a failed one.
     """
     job = outcome.job
     copy = f"  ({os.path.relpath(job.copy)})"
@@ -61,8 +60,10 @@ def _stand_in(outcome: Outcome) -> bool:
 
 
 def _move(outcome: Outcome) -> list[str]:
-    """Write the staged figures that are not reproductions of those that are there, and the marker
-    behind them; return the names of all."""
+    """Write the staged figures that reproduce none that is there, and the marker behind them.
+
+    Return the names of all.
+    """
     job, made, data, content = outcome.job, {}, [], {}
     staged = [path for path in outcome.staged.glob("*") if not path.name.startswith(".")]
     for path in sorted(staged, key=lambda p: (p.stem, p.suffix == ".json", p.suffix)):
@@ -90,8 +91,10 @@ def _move(outcome: Outcome) -> list[str]:
 
 
 def store(job: Job) -> str | None:
-    """Write the executed cells of the demo run, with their outputs, into the .ipynb beside the .py;
-    return why that failed, if it did."""
+    """Write the executed cells of the demo run, with outputs, into the .ipynb beside the .py.
+
+    Return why that failed, if it did.
+    """
     try:
         _store(job)
     except (OSError, ValueError) as error:

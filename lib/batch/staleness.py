@@ -1,6 +1,4 @@
-"""Why a notebook must run again, in words: what its last success depended on, against what is there
-now.
-"""
+"""Why a notebook must run again: what its last success depended on, against what is there."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,9 +8,7 @@ from lib.batch.job import Job
 
 
 def reason(job: Job) -> str | None:
-    """Why a job must run, against the marker that its last success left; None when it is up to
-    date.
-    """
+    """Why a job must run, against the marker of its last success; None when it is up to date."""
     try:
         old = files.read_object(job.marker)
         return "; ".join(_changes(job, old)) or None

@@ -32,8 +32,8 @@ class Claim:
     the families of wrong worlds in which it must fail (`fails_if`) and the smallest world of each
     in which it was seen to (`catches`, None until `make falsify` has run it).
 
-    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds
-    if that is the first.
+    A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
+    the first.
     """
 
     id: str
@@ -137,8 +137,21 @@ def close(
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 
+def furthest(values: np.ndarray, expected: float) -> float:
+    """The value, of any shape, that is furthest from `expected`."""
+    return float(values.ravel()[np.abs(values - expected).argmax()])
+
+
+def every_close(
+    id: str, statement: str, source: str, values: np.ndarray, expected: float, tolerance: float
+) -> Claim:
+    """`close` of the furthest of the `values`, one a seed, with the `interval` of their mean."""
+    worst, ends = furthest(values, expected), interval(values)
+    return close(id, statement, source, worst, expected, tolerance, interval=ends)
+
+
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean of `values` over seeds, less and plus two standard errors; NaN ends for one seed."""
+    """Mean of `values`, one a seed, less and plus two standard errors; NaN ends for one seed."""
     values = np.asarray(values, float).ravel()
     error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else math.nan
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)

@@ -92,8 +92,10 @@ def differing(found: Mapping, usual: Mapping) -> dict:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the parameters of a run come from: its notebook's `text` as it was at the start, and
-    the notebook's `variables` (its `globals()`), which any cell may change later.
+    """Where the parameters of a run come from.
+
+    text: the notebook as it was at the start; variables: its `globals()`, which any cell may change
+    later.
     """
 
     notebook: str

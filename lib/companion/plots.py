@@ -13,25 +13,38 @@ WIDTH = 7.0  # inches, a page's text width
 
 # One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by
 # colour-blind readers and in grey).
-COLOURS = {
-    "GD": "#000000",
-    "SGD": "#000000",
-    "NGD": "#0072B2",
-    "SNGD": "#0072B2",
-    "NGD-mom": "#56B4E9",
-    "NGD-joint": "#56B4E9",
-    "NGD, decay": "#CC79A7",
-    "Polyak": "#D55E00",
-    "Polyak, no cap": "#E69F00",
-    "SPS": "#D55E00",
-    "Adam": "#009E73",
-    "p = 1.75": "#D55E00",
-    "p = 2": "#000000",
-    "p = 3": "#0072B2",
-    "l1.1": "#CC79A7",
-    "l2": "#000000",
-    "l3": "#0072B2",
-}
+SPARE = ("#8C510A", "#5E3C99", "#999999", "#F0E442")
+
+
+class Colours(dict):
+    """Colour by rule; a rule without one gets the next spare colour, and keeps it."""
+
+    def __missing__(self, rule: str) -> str:
+        free = [colour for colour in SPARE if colour not in self.values()]
+        return self.setdefault(rule, (free or SPARE)[0])
+
+
+COLOURS = Colours(
+    {
+        "GD": "#000000",
+        "SGD": "#000000",
+        "NGD": "#0072B2",
+        "SNGD": "#0072B2",
+        "NGD-mom": "#56B4E9",
+        "NGD-joint": "#56B4E9",
+        "NGD, decay": "#CC79A7",
+        "Polyak": "#D55E00",
+        "Polyak, no cap": "#E69F00",
+        "SPS": "#D55E00",
+        "Adam": "#009E73",
+        "p = 1.75": "#D55E00",
+        "p = 2": "#000000",
+        "p = 3": "#0072B2",
+        "l1.1": "#CC79A7",
+        "l2": "#000000",
+        "l3": "#0072B2",
+    }
+)
 
 
 def set_style() -> None:
@@ -65,7 +78,7 @@ def set_style() -> None:
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
     """A figure of `rows` x `columns` axes, page wide, each row `height` inches.
 
-    The axes come as a flat array.
+    The axes come as a flat array (rows columns,).
     """
     # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
     # global state.
@@ -110,8 +123,8 @@ def toward_one(ax, smallest: float) -> None:
 def percentages(ax, fractions: np.ndarray, columns, rows):
     """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages.
 
-    The first row stands at the bottom. NaN is a blank cell marked "none". Returns
-    the image, for a colour bar.
+    The first row stands at the bottom. NaN is a blank cell marked "none". Returns the image, for a
+    colour bar.
     """
     image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
     for (row, column), fraction in np.ndenumerate(fractions):

@@ -130,12 +130,12 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        The parameters are read again: a cell may have been run again since the start. What this
-        run reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is
-        the figure's number in the paper ("Figure 2"); `data` rows need name and source;
-        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`).
-        Raises ValueError for a bad slug, a number that is not finite, a data row without name or
-        source, or a parameter that is gone.
+        The parameters are read again: a cell may have been run again since the start. What this run
+        reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is the
+        figure's number in the paper ("Figure 2"); `data` rows need name and source; `statements`
+        are those of the paper that the claims of a ledger name (`ledger.statements`). Raises
+        ValueError for a bad slug, a number that is not finite, a data row without name or source,
+        or a parameter that is gone.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
@@ -218,8 +218,8 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
     cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
     its seeds 0 ... k - 1. With other values than the scale's own, whatever is saved goes below
-    runs/custom/. Raises ValueError for a name that is not there, FileNotFoundError where there is
-    no such notebook.
+    runs/custom/. Raises ValueError for a name that is not there and for a number of seeds that is
+    none, FileNotFoundError where there is no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
@@ -231,6 +231,9 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
         )
     source = parameters.Source(notebook, path.read_text(encoding="utf-8"), variables)
     found, changes = source.now()
+    many = found[counted]
+    if isinstance(many, bool) or not isinstance(many, int) or many < 1:
+        raise ValueError(f"{counted} = {many!r}; it is a number of runs, at least 1")
     return Run(
         notebook,
         paper,

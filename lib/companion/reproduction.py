@@ -39,9 +39,9 @@ def compare(new: Mapping, old: Mapping) -> list[Difference]:
 def reproduces(new: Mapping, place: Path) -> bool:
     """Whether the run that gave the record `new` reproduces the figure of the record at `place`.
 
-    It does where numbers agree within tolerance, claims ask and find the same, and
-    parameters, data, words and drawn data are those of before. A figure with a missing or
-    damaged file is not reproduced.
+    It does where numbers agree within tolerance, claims ask and find the same, and parameters,
+    data, words and drawn data are those of before. A figure with a missing or damaged file is not
+    reproduced.
     """
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
         return False

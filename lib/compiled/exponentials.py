@@ -8,37 +8,46 @@ import math
 import numba
 import numpy as np
 
+from lib.compiled import vectors
 
-@numba.njit(fastmath={"contract"})
-def exp(x, out):
-    """out = e^x for x <= 0 within 2 units in the last place, 0 below e^-708; (m,) each.
+ROUNDING = 1.5 * 2.0**52  # added to a number and taken off again, it rounds to a whole one
+
+
+@numba.njit(fastmath={"contract"}, forceinline=True)
+def exp_of(x):
+    """e^x for a number or `Vector` x <= 0 within 2 units in the last place, 0 below e^-708.
 
     e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor polynomial.
     Unlike the C library's exp, which takes one number a call and would take half of an iteration,
-    this loop fills vector registers.
+    this one fills vector registers.
     """
+    inside = x >= -708.0
+    bounded = vectors.where(inside, x, -708.0)
+    shifted = bounded * 1.4426950408889634 + ROUNDING
+    k = shifted - ROUNDING
+    # log 2 in two parts
+    r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
+    p = r * (1 / 6227020800.0) + 1 / 479001600.0
+    p = p * r + 1 / 39916800.0
+    p = p * r + 1 / 3628800.0
+    p = p * r + 1 / 362880.0
+    p = p * r + 1 / 40320.0
+    p = p * r + 1 / 5040.0
+    p = p * r + 1 / 720.0
+    p = p * r + 1 / 120.0
+    p = p * r + 1 / 24.0
+    p = p * r + 1 / 6.0
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    return vectors.where(inside, p * vectors.power_of_two(shifted), 0.0)
+
+
+@numba.njit(fastmath={"contract"})
+def exp(x, out):
+    """out = e^x as `exp_of`; (m,) each."""
     for i in range(x.size):
-        bounded = max(x[i], -708.0)
-        k = np.rint(bounded * 1.4426950408889634)
-        # log 2 in two parts
-        r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
-        p = 1 / 6227020800.0
-        p = p * r + 1 / 479001600.0
-        p = p * r + 1 / 39916800.0
-        p = p * r + 1 / 3628800.0
-        p = p * r + 1 / 362880.0
-        p = p * r + 1 / 40320.0
-        p = p * r + 1 / 5040.0
-        p = p * r + 1 / 720.0
-        p = p * r + 1 / 120.0
-        p = p * r + 1 / 24.0
-        p = p * r + 1 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        # 2^k by its bits
-        power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
-        out[i] = p * power if x[i] >= -708.0 else 0.0
+        out[i] = exp_of(x[i])
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, gram
+from lib.compiled.vectors import WIDTH, load, store, where
 
 # Sums may be taken in any order, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
@@ -22,19 +23,18 @@ LEVEL = 0  # score of the token with the largest logit
 ANCHOR = 1  # log weight of the largest token of another score, relative to that token
 MEAN_D = 2  # mean of score - LEVEL under the softmax, without the factor e^ANCHOR
 ANSWER = 3  # f = LEVEL + e^ANCHOR MEAN_D, the mean score
-TOP = 4  # the largest logit
-SMALL = 5  # e^ANCHOR
-OVER_Z = 6  # one over the sum of the weights
-REST = 7  # sum of the weights of other scores, later the logs to be exponentiated
-LOG_SLOPE = 8  # log |l'(f)|
-FACTOR = 9  # common factor of a sample's entries of c or push
-WORK_ROWS = 10
+SMALL = 4  # e^ANCHOR
+OVER_Z = 5  # one over the sum of the weights
+LOG_SLOPE = 6  # log |l'(f)|
+LOG_C = 7  # log of a sample's entries of c but for p and f - score
+LOG_PUSH = 8  # the same of push
+WORK_ROWS = 9
 
 
 class Lanes(NamedTuple):
     """What `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
 
-    Beside them work space, of which `log_gap` reads what it needs: x, D, w (T, lanes) and
+    Beside them work space, of which `log_gap` reads what it needs: weights w (T, lanes) and
     lane (WORK_ROWS, lanes).
     """
 
@@ -42,8 +42,6 @@ class Lanes(NamedTuple):
     scores: np.ndarray
     c: np.ndarray
     push: np.ndarray
-    x: np.ndarray
-    D: np.ndarray
     w: np.ndarray
     lane: np.ndarray
 
@@ -54,109 +52,116 @@ def empty_lanes(T, samples):
     width = -(-samples // gram.WIDTH) * gram.WIDTH
     g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)
     gamma, push = gram.zeros(T, width), gram.zeros(T, width)
-    x, D, w = gram.zeros(T, width), gram.zeros(T, width), gram.zeros(T, width)
-    lane = gram.zeros(WORK_ROWS, width)
-    return Lanes(margins=g, scores=gamma, c=c, push=push, x=x, D=D, w=w, lane=lane)
+    w, lane = gram.zeros(T, width), gram.zeros(WORK_ROWS, width)
+    return Lanes(margins=g, scores=gamma, c=c, push=push, w=w, lane=lane)
 
 
-@numba.njit(fastmath=_REORDER)
+@numba.njit(error_model="numpy")
 def slopes(work, n, logistic, head_fixed, scales):
     """`lib.attention.slopes` of runs of n samples, reference token first: fills c and push.
 
     Each is without its scale; scales (2, runs) are the logs taken out of c and push.
     """
-    margins, scores, c, push, x, D, w, lane = work
-    T, lanes = scores.shape
-    level, anchor, mean_D, f, top = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER], lane[TOP]
-    small, over_Z, rest = lane[SMALL], lane[OVER_Z], lane[REST]
-    log_slope, factor = lane[LOG_SLOPE], lane[FACTOR]
-    logs, share = rest, 1.0 / n
-    # The token with the largest logit, and its score. Token 0 is the reference, whose logit is 0.
-    for i in range(lanes):
-        top[i], level[i] = 0.0, scores[0, i]
-    for t in range(T - 1):
-        for i in range(lanes):
-            logit = -margins[t, i]
-            larger = logit > top[i]
-            level[i] = scores[t + 1, i] if larger else level[i]
-            top[i] = logit if larger else top[i]
-    # Log weight of the largest token of another score. It is factored out of all that is small, so
-    # that the direction of the gradient keeps its digits when the weights themselves underflow.
-    for i in range(lanes):
-        D[0, i] = scores[0, i] - level[i]
-        anchor[i] = -top[i] if D[0, i] != 0.0 else -math.inf
-    for t in range(T - 1):
-        for i in range(lanes):
-            D[t + 1, i] = scores[t + 1, i] - level[i]
-            log_weight = -margins[t, i] - top[i] if D[t + 1, i] != 0.0 else -math.inf
-            anchor[i] = log_weight if log_weight > anchor[i] else anchor[i]
-    for i in range(lanes):
-        x[0, i] = -top[i] - (anchor[i] if D[0, i] != 0.0 else 0.0)
-    for t in range(T - 1):
-        for i in range(lanes):
-            x[t + 1, i] = -margins[t, i] - top[i] - (anchor[i] if D[t + 1, i] != 0.0 else 0.0)
-    # One call for all tokens of all samples: the exponential is most of the work here.
-    exponentials.exp(x.reshape(-1), w.reshape(-1))
-    exponentials.exp(anchor, small)
-    for i in range(lanes):
-        over_Z[i], rest[i], mean_D[i] = 0.0, 0.0, 0.0
-    for t in range(T):
-        for i in range(lanes):
-            weight = w[t, i]
-            at_level = weight if D[t, i] == 0.0 else 0.0
-            mean_D[i] += weight * D[t, i]
-            over_Z[i] += at_level
-            rest[i] += weight - at_level
-    for i in range(lanes):
-        over_Z[i] = 1.0 / (over_Z[i] + small[i] * rest[i])
-    for i in range(lanes):
-        mean_D[i] *= over_Z[i]
-    for i in range(lanes):
-        f[i] = level[i] + small[i] * mean_D[i]
+    margins, scores, c, push, w, lane = work
+    lanes = scores.shape[1]
+    for first in range(0, lanes, WIDTH):
+        _weigh(margins, scores, w, lane, first)
     if logistic:
         for i in range(lanes):
-            log_slope[i] = -exponentials.log1p_exp(f[i])
-    else:
-        for i in range(lanes):
-            log_slope[i] = -f[i]
-    # c = |l'| p (f - score) / n. The log of its scale leaves first, since a step that is normalised
-    # never needs it.
+            lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])
+    # The log of the scales of c and push leaves first, since a step that is normalised never needs
+    # it.
     for i in range(lanes):
-        logs[i] = log_slope[i] + anchor[i]
-    _take_out_scales(logs, n, scales[0])
-    exponentials.exp(logs, factor)
-    for i in range(lanes):
-        factor[i] *= share * over_Z[i]
-    for t in range(T - 1):
-        for i in range(lanes):
-            lag = D[t + 1, i]
-            c[t, i] = (
-                factor[i] * w[t + 1, i] * (small[i] * mean_D[i] - lag if lag != 0.0 else mean_D[i])
-            )
-    # push = |l'| p / n, the head's gradient, with a scale of its own.
-    for i in range(lanes):
-        logs[i] = log_slope[i]
-    _take_out_scales(logs, n, scales[1])
-    if not head_fixed:
-        exponentials.exp(logs, factor)
-        for i in range(lanes):
-            factor[i] *= share * over_Z[i]
-        for t in range(T):
-            for i in range(lanes):
-                push[t, i] = factor[i] * w[t, i] * (small[i] if D[t, i] != 0.0 else 1.0)
+        lane[LOG_C, i] = lane[LOG_SLOPE, i] + lane[ANCHOR, i]
+        lane[LOG_PUSH, i] = lane[LOG_SLOPE, i]
+    _take_out_scales(lane, LOG_C, n, scales, 0)
+    _take_out_scales(lane, LOG_PUSH, n, scales, 1)
+    for first in range(0, lanes, WIDTH):
+        _pull(scores, w, lane, first, 1.0 / n, c)
+        if not head_fixed:
+            _push(scores, w, lane, first, 1.0 / n, push)
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def _weigh(margins, scores, w, lane, first):
+    """Softmax weights, their sums and the mean score of WIDTH lanes from `first` on."""
+    T = len(scores)
+    # The token with the largest logit, and its score. Token 0 is the reference, whose logit is 0.
+    score = load(scores, 0, first)
+    top, level = score * 0.0, score
+    for t in range(1, T):
+        logit = 0.0 - load(margins, t - 1, first)
+        larger = logit > top
+        level = where(larger, load(scores, t, first), level)
+        top = where(larger, logit, top)
+    # Log weight of the largest token of another score. It is factored out of all that is small, so
+    # that the direction of the gradient keeps its digits when the weights themselves underflow.
+    anchor = where(score == level, -math.inf, 0.0 - top)
+    for t in range(1, T):
+        log_weight = 0.0 - load(margins, t - 1, first) - top
+        log_weight = where(load(scores, t, first) == level, -math.inf, log_weight)
+        anchor = where(log_weight > anchor, log_weight, anchor)
+    # Weights, without the factor e^anchor where the score is another, and their sums.
+    lag = score - level
+    weight = exponentials.exp_of(0.0 - top - where(lag == 0.0, 0.0, anchor))
+    store(w, 0, first, weight)
+    mean_D, at_level = weight * lag, where(lag == 0.0, weight, 0.0)
+    rest = weight - at_level
+    for t in range(1, T):
+        lag = load(scores, t, first) - level
+        log_weight = 0.0 - load(margins, t - 1, first) - top
+        weight = exponentials.exp_of(log_weight - where(lag == 0.0, 0.0, anchor))
+        store(w, t, first, weight)
+        own = where(lag == 0.0, weight, 0.0)
+        mean_D = mean_D + weight * lag
+        at_level = at_level + own
+        rest = rest + (weight - own)
+    small = exponentials.exp_of(anchor)
+    over_Z = 1.0 / (at_level + small * rest)
+    mean_D = mean_D * over_Z
+    f = level + small * mean_D
+    store(lane, LEVEL, first, level)
+    store(lane, ANCHOR, first, anchor)
+    store(lane, SMALL, first, small)
+    store(lane, OVER_Z, first, over_Z)
+    store(lane, MEAN_D, first, mean_D)
+    store(lane, ANSWER, first, f)
+    store(lane, LOG_SLOPE, first, 0.0 - f)
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def _pull(scores, w, lane, first, share, c):
+    """c = |l'| p (f - score) / n of WIDTH lanes from `first` on, without its scale."""
+    level, mean_D = load(lane, LEVEL, first), load(lane, MEAN_D, first)
+    near = load(lane, SMALL, first) * mean_D
+    factor = exponentials.exp_of(load(lane, LOG_C, first)) * (share * load(lane, OVER_Z, first))
+    for t in range(1, len(scores)):
+        lag = load(scores, t, first) - level
+        behind = where(lag == 0.0, mean_D, near - lag)
+        store(c, t - 1, first, factor * load(w, t, first) * behind)
+
+
+@numba.njit(fastmath=_REORDER, forceinline=True)
+def _push(scores, w, lane, first, share, push):
+    """push = |l'| p / n, the head's gradient, of WIDTH lanes from `first` on, without its scale."""
+    level, small = load(lane, LEVEL, first), load(lane, SMALL, first)
+    factor = exponentials.exp_of(load(lane, LOG_PUSH, first)) * (share * load(lane, OVER_Z, first))
+    for t in range(len(scores)):
+        size = where(load(scores, t, first) == level, 1.0, small)
+        store(push, t, first, factor * load(w, t, first) * size)
 
 
 @numba.njit(forceinline=True)
-def _take_out_scales(logs, n, scales):
-    """Subtract each run's largest value from its lanes, unless -inf; note it in scales."""
-    for r in range(scales.size):
-        own, largest = logs[r * n : r * n + n], -math.inf
-        for i in range(n):
-            largest = own[i] if own[i] > largest else largest
-        scales[r] = largest
+def _take_out_scales(lane, row, n, scales, which):
+    """Subtract each run's largest log from its lanes, unless -inf; note it in scales[which]."""
+    for r in range(scales.shape[1]):
+        largest = -math.inf
+        for i in range(r * n, r * n + n):
+            largest = lane[row, i] if lane[row, i] > largest else largest
+        scales[which, r] = largest
         shift = largest if largest > -math.inf else 0.0
-        for i in range(n):
-            own[i] -= shift
+        for i in range(r * n, r * n + n):
+            lane[row, i] -= shift
 
 
 @numba.njit
@@ -199,18 +204,16 @@ def _log_loss(f, logistic):
 def gather(r, n, lanes, flat):
     """The lanes of run r of an array (T, lanes) one after the other, in flat (T n + padding,)."""
     for t in range(len(lanes)):
-        source, target = lanes[t, r * n : r * n + n], flat[t * n : t * n + n]
         for i in range(n):
-            target[i] = source[i]
+            flat[t * n + i] = lanes[t, r * n + i]
 
 
 @numba.njit(forceinline=True)
 def scatter(r, n, flat, lanes):
     """The inverse of `gather`; flat (runs, T n + padding)."""
     for t in range(len(lanes)):
-        source, target = flat[r, t * n : t * n + n], lanes[t, r * n : r * n + n]
         for i in range(n):
-            target[i] = source[i]
+            lanes[t, r * n + i] = flat[r, t * n + i]
 
 
 @numba.njit

@@ -79,13 +79,19 @@ class ImageSet(Facts):
         return Standardise(mean.float()[:, None, None], variance.sqrt().float()[:, None, None])
 
     def first(self, rows: int | None) -> "ImageSet":
-        """The first `rows` images, all of them for None or more rows than there are."""
+        """The first `rows` images, all of them for None or more rows than there are.
+
+        ValueError for `rows` below 1.
+        """
         if rows is not None and rows < 1:
             raise ValueError(f"rows must be 1 or more, got {rows}")
         return replace(self, images=self.images[:rows], labels=self.labels[:rows])
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["ImageSet", "ImageSet"]:
-        """Split at random into (all but `rows`, `rows`) images, the same for the same `seed`."""
+        """Split at random into (all but `rows`, `rows`) images, the same for the same `seed`.
+
+        Raises ValueError unless 0 < rows < the number of images.
+        """
         if not 0 < rows < len(self):
             raise ValueError(
                 f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"

@@ -1,7 +1,7 @@
 """Small text sets made here: sentences from templates, labelled by how they were put together.
 
-They stand in where the real set is nowhere. Whoever reads them should see at once
-that they are not real.
+They stand in where the real set is nowhere. Whoever reads them should see at once that they are not
+real.
 """
 
 from collections.abc import Callable

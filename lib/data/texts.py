@@ -47,7 +47,7 @@ class TextSet(Facts):
         ]
 
     def take(self, rows: np.ndarray) -> "TextSet":
-        """The rows with these numbers, in this order."""
+        """The rows with these numbers (rows,), in this order."""
         return replace(
             self,
             texts=[self.texts[k] for k in rows],
@@ -59,17 +59,21 @@ class TextSet(Facts):
     def sample(self, rows: int | None, seed: int = 0) -> "TextSet":
         """`rows` rows drawn at random without repeats; all of them for None or if there are fewer.
 
-        The files may be sorted by label, so the first rows would not do.
-        ValueError for `rows` below 1.
+        The files may be sorted by label, so the first rows would not do. ValueError for `rows`
+        below 1.
         """
         if rows is not None and rows < 1:
             raise ValueError(f"rows must be 1 or more, got {rows}")
         if rows is None or rows >= len(self):
             return self
+        # Not a role of its own, "subset": the stored studies were drawn so.
         return self.take(seeds.stream(seed, "data").permutation(len(self))[:rows])
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
-        """Split at random into (all but `rows`, `rows`) rows, the same for the same `seed`."""
+        """Split at random into (all but `rows`, `rows`) rows, the same for the same `seed`.
+
+        Raises ValueError unless 0 < rows < the number of rows.
+        """
         if not 0 < rows < len(self):
             raise ValueError(
                 f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"
@@ -87,9 +91,9 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     without a local copy the generated set is used at once. A folder civil_comments/ with WILDS'
     `all_data_with_identities.csv` is read from that file, with its own splits and `groups`.
 
-    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a
-    file that is damaged, lacks a column, or holds a text or label that cannot be used; the
-    message names file and row.
+    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for a file
+    that is damaged, lacks a column, or holds a text or label that cannot be used; the message names
+    file and row.
     """
     source = sources.known(name, split, TEXTS)
     where, folder = locate.place(source, demo)

@@ -18,7 +18,7 @@ from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
 from lib.representation import Facts, span
-from lib.seeds import stream
+from lib.seeds import gaussian, stream
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,18 +49,15 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 
 
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
-    """W_0 with independent N(0, std^2) entries, one seed per run (paper A, Lemma 4).
+    """W_0 with independent N(0, std^2) entries (d, d_z), one seed per run (paper A, Lemma 4).
 
-    Drawn in minimal coordinates, where its law is the same; of the rest only the norm matters,
-    std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
+    Drawn in minimal coordinates (r, q), where its law is the same; of the rest only the norm
+    matters, std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
     """
-    inside, outside = [], []
     (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
-    for seed in seeds:
-        draw = stream(seed, "start")
-        inside.append(std * draw.standard_normal((r, q)))
-        outside.append(std * np.sqrt(draw.chisquare(d * d_z - r * q)) if d * d_z > r * q else 0.0)
-    return Start(np.stack(inside), np.array(outside))
+    rest = d * d_z - r * q
+    squares = [stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds]
+    return Start(gaussian(seeds, (r, q), std), std * np.sqrt(squares))
 
 
 def train(
@@ -88,7 +85,7 @@ def train(
 
     A run whose gradient is zero ends as "stalled", one whose loss is not finite as
     "diverged"; the history says which and when. Raises ValueError for records, starts or
-    targets of the wrong shape or order.
+    targets of the wrong shape or order, and TypeError for rules that are none.
     """
     problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
     attention.check_loss(loss)
@@ -98,6 +95,9 @@ def train(
     targets = _check_targets(targets, start.inside.shape)
     head_targets = _check_targets(head_targets, problem.tokens.u.shape)
     named = rules if isinstance(rules, Mapping) else {"": rules}
+    for rule in named.values():
+        if not isinstance(rule, GradientRule):
+            raise TypeError(f"rules holds {rule!r}; it takes rules such as dynamics.ngd(0.1)")
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
@@ -134,7 +134,8 @@ def _check_targets(targets, shape):
         if target.shape != shape:
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal "
-                f"coordinates"
+                f"coordinates: train on problem = attention.minimal(tokens), and take the target "
+                f"from problem.tokens"
             )
         sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
         if not (np.isfinite(sizes).all() and sizes.all()):

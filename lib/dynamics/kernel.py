@@ -25,6 +25,7 @@ from lib.dynamics import rules as update_rules
 # Columns of the table of rules, as `GradientRule.numbers` fills them.
 KIND, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
 LANES = 96  # in a group of runs: enough to make loops long, few enough to stay in the nearest cache
+VALUE, MOVE, CARRY = range(3)  # what a step moves, its momentum, what rounding took from it
 SOURCES = stamp(__file__)
 _log_step = numba.njit(update_rules.log_step)
 
@@ -32,33 +33,31 @@ _log_step = numba.njit(update_rules.log_step)
 @numba.njit(forceinline=True)
 def _step(r, eta, c, momentum, moving):
     """One step of run r along c (m,), with momentum as in `rules.step`."""
-    value, move, _ = moving
     if momentum == 0.0:
         for m in range(c.size):
-            value[r, m] += eta * c[m]
+            moving[VALUE, r, m] += eta * c[m]
     else:
         for m in range(c.size):
-            move[r, m] = momentum * move[r, m] + eta * c[m]
-            value[r, m] += move[r, m]
+            moving[MOVE, r, m] = momentum * moving[MOVE, r, m] + eta * c[m]
+            moving[VALUE, r, m] += moving[MOVE, r, m]
 
 
 @numba.njit(forceinline=True)
 def _exact_step(r, eta, c, momentum, moving):
-    """`_step` with Kahan's sum: `carry` holds what rounding took from `value`.
+    """`_step` with Kahan's sum: CARRY holds what rounding took from VALUE.
 
     Settled steps are all alike and so is their rounding: after 10^7 of them the margins and W would
     have drifted apart by 10^-5, as much as W's direction is away from its limit.
     """
-    value, move, carry = moving
     for m in range(c.size):
         step = eta * c[m]
         if momentum != 0.0:
-            step += momentum * move[r, m]
-            move[r, m] = step
-        step -= carry[r, m]
-        total = value[r, m] + step
-        carry[r, m] = (total - value[r, m]) - step
-        value[r, m] = total
+            step += momentum * moving[MOVE, r, m]
+            moving[MOVE, r, m] = step
+        step -= moving[CARRY, r, m]
+        total = moving[VALUE, r, m] + step
+        moving[CARRY, r, m] = (total - moving[VALUE, r, m]) - step
+        moving[VALUE, r, m] = total
 
 
 class Jobs(NamedTuple):
@@ -93,17 +92,10 @@ class Records(NamedTuple):
     logs: np.ndarray
 
 
-class Moving(NamedTuple):
-    """What a step moves, per job and flat: a value, its momentum, what rounding took from it."""
-
-    value: np.ndarray
-    move: np.ndarray
-    carry: np.ndarray
-
-
 @numba.njit
 def _moving(jobs, m):
-    return Moving(gram.zeros(jobs, m), gram.zeros(jobs, m), gram.zeros(jobs, m))
+    """What a step moves, (3, jobs, m): a value, its momentum, what rounding took from it."""
+    return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
 @numba.njit(forceinline=True)
@@ -119,7 +111,7 @@ def _write(r, record, work, alpha, b, head_fixed, records):
         softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
 
 
-@numba.njit
+@numba.njit(error_model="numpy")
 def _train_group(jobs, times, records, status, ended):
     """Train `jobs` side by side; fills their records, status and the iteration at which each ended.
 
@@ -134,13 +126,16 @@ def _train_group(jobs, times, records, status, ended):
     flat_c, k = gram.zeros(1, m)[0], gram.zeros(1, m)[0]
     flat_push, k_u = gram.zeros(1, m_u)[0], gram.zeros(1, m_u)[0]
     scales = np.zeros((2, count))
+    # Taken out of their tuples here: inside the loop numba would count a reference every time.
+    margins_now, scores_now, c, push = work.margins, work.scores, work.c, work.push
+    g, gamma = flat_g[VALUE], flat_gamma[VALUE]
     for r in range(count):
         for i in range(n):
             work.margins[:, r * n + i] = margins[r, i]
             work.scores[:, r * n + i] = scores[r, i]
-        softmax.gather(r, n, work.margins, flat_g.value[r])
+        softmax.gather(r, n, work.margins, flat_g[VALUE, r])
         if not head_fixed:
-            softmax.gather(r, n, work.scores, flat_gamma.value[r])
+            softmax.gather(r, n, work.scores, flat_gamma[VALUE, r])
     alive, living, record = np.ones(count, np.bool_), count, 0
     for t in range(times[-1] + 1):
         # One softmax for all runs of the group, then the rest run by run.
@@ -156,13 +151,13 @@ def _train_group(jobs, times, records, status, ended):
             if recording or kind == update_rules.POLYAK:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
             # The product with the Gram matrix: the floor of an iteration's cost.
-            softmax.gather(r, n, work.c, flat_c)
+            softmax.gather(r, n, c, flat_c)
             gram.multiply(K, data[r], flat_c, k)
             square = gram.dot(flat_c, k)
             log_norm = scales[0, r] + 0.5 * math.log(square) if square > 0.0 else -math.inf
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                softmax.gather(r, n, work.push, flat_push)
+                softmax.gather(r, n, push, flat_push)
                 gram.multiply(G, data[r], flat_push, k_u)
                 log_norm_u = scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
@@ -173,7 +168,7 @@ def _train_group(jobs, times, records, status, ended):
                 log_eta_u = _log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm_u)
 
             if recording:
-                _write(r, record, work, alpha.value, b.value, head_fixed, records)
+                _write(r, record, work, alpha[VALUE], b[VALUE], head_fixed, records)
                 records.logs[r, record] = (log_gap, log_norm, log_norm_u, log_eta, log_eta_u)
             # 0/0 = 0: where there is no gradient there is no step.
             length = log_eta + log_norm if log_norm > -math.inf else -math.inf
@@ -189,12 +184,12 @@ def _train_group(jobs, times, records, status, ended):
             eta = math.exp(log_eta + scales[0, r]) if length > -math.inf else 0.0
             _exact_step(r, eta, flat_c, momentum, alpha)
             _exact_step(r, eta, k, momentum, flat_g)
-            softmax.scatter(r, n, flat_g.value, work.margins)
+            softmax.scatter(r, n, g, margins_now)
             if not head_fixed:
                 eta_u = math.exp(log_eta_u + scales[1, r])
                 _step(r, eta_u, flat_push, momentum, b)
                 _step(r, eta_u, k_u, momentum, flat_gamma)
-                softmax.scatter(r, n, flat_gamma.value, work.scores)
+                softmax.scatter(r, n, gamma, scores_now)
         if living == 0:
             return
         record += recording

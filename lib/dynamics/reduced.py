@@ -48,17 +48,30 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     flat = signed.reshape(runs, n * T, r)
     G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
+    others, every = coordinates.first_equal(delta), coordinates.first_equal(signed)
     return Reduced(
         delta=delta,
         signed=signed,
         z=tokens.z,
-        K=coordinates.gram(delta, tokens.z),
-        G=G,
-        margins=(delta @ keys[..., None])[..., 0],
-        scores=(signed @ tokens.u[:, None, :, None])[..., 0],
+        K=_tied(coordinates.gram(delta, tokens.z), others),
+        G=G if head == "fixed" else _tied(G, every),
+        margins=np.take_along_axis((delta @ keys[..., None])[..., 0], others, 2),
+        scores=np.take_along_axis((signed @ tokens.u[:, None, :, None])[..., 0], every, 2),
         head_fixed=head == "fixed",
         loss=loss,
     )
+
+
+def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """K (runs, n T, n T) with the same rows and columns, to the bit, for equal vectors.
+
+    first (runs, n, T) as of `coordinates.first_equal`. A product of matrices rounds them apart, and
+    scores that are equal no more count as two, however small the softmax weights between them are.
+    """
+    runs, n, T = first.shape
+    index = (np.arange(n)[:, None] * T + first).reshape(runs, n * T)
+    K = np.take_along_axis(K, index[:, :, None], 1)
+    return np.take_along_axis(K, index[:, None, :], 2)
 
 
 @dataclass(frozen=True)

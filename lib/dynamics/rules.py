@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from numbers import Real
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class GradientRule:
     def __post_init__(self):
         for name in ("step_size", "max_step"):
             value = getattr(self, name)
+            if not isinstance(value, Real):
+                raise TypeError(f"{name} = {value!r}; it must be a number")
             finite = name == "step_size"
             if not value > 0 or (finite and value == inf):
                 needs = "positive and finite" if finite else "positive"
@@ -87,10 +90,14 @@ def polyak(max_step: float = inf) -> GradientRule:
 
 
 def custom(law: Callable) -> GradientRule:
-    """Your own step size: law(t, log_gap, log_norm) returns log eta_t.
+    """Your own step size: law(t, log_gap, log_norm) returns log eta_t, not eta_t.
 
-    Its arguments are scalars or arrays (runs,).
+    log_gap is log(L - L*) and log_norm is log ||grad L||, scalars or arrays (runs,); the step is
+    -eta_t grad L. So NGD with eta = 0.1 is lambda t, log_gap, log_norm: np.log(0.1) - log_norm.
+    Raises TypeError where `law` cannot be called.
     """
+    if not callable(law):
+        raise TypeError(f"law = {law!r}; it must be a function of t, log_gap and log_norm")
     return GradientRule(CUSTOM, law=law)
 
 

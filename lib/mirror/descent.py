@@ -18,7 +18,7 @@ from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.mirror import geometry
 from lib.mirror.geometry import check_exponent, to_mirror
 from lib.representation import Facts, counts, last, span, when
-from lib.seeds import stream
+from lib.seeds import gaussian
 
 __all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "train"]
 
@@ -46,7 +46,7 @@ class MirrorRule:
         return float(self.p), float(self.step_size), float(self.normalised)
 
     def to_dual(self, W: np.ndarray) -> np.ndarray:
-        """The mirror image of a parameter, in which a step is an addition."""
+        """nabla psi(W) of W (..., d, d_z), the same shape: there a step is an addition."""
         return to_mirror(W, self.p)
 
 
@@ -109,8 +109,7 @@ def gaussian_start(tokens: TokenSet, seeds: Sequence[int], std: float = 1.0) -> 
 
     The entries are those of the given coordinates.
     """
-    shape = tokens.shape[-1], tokens.z.shape[-1]
-    return np.stack([std * stream(seed, "start").standard_normal(shape) for seed in seeds])
+    return gaussian(seeds, (tokens.shape[-1], tokens.z.shape[-1]), std)
 
 
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -144,12 +143,11 @@ def train(
 
     The loss is (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)).
 
-    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all
-    cores, and the result is one history or a dict of them. steps: number of updates, one for
-    all or by name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u,
-    lp-AttGD) or "joint" (v from tokens.u, lp-JointGD: each normalised by itself). record:
-    iterations to record, ascending, cut at each rule's steps (default about 100, evenly spaced
-    in log t).
+    rules: one MirrorRule, or named rules; all runs and rules are trained in one call on all cores,
+    and the result is one history or a dict of them. steps: number of updates, one for all or by
+    name. start: W_0 (runs, d, d_z), default zero. head: "fixed" (v = tokens.u, lp-AttGD) or "joint"
+    (v from tokens.u, lp-JointGD: each normalised by itself). record: iterations to record,
+    ascending, cut at each rule's steps (default about 100, evenly spaced in log t).
 
     A W_0 with zero entries is welcome for every p: the mirror map is used, never its derivative.
     Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of

@@ -39,7 +39,10 @@ def dual_exponent(p: float) -> float:
 
 
 def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
-    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0."""
+    """The mirror map, nabla psi(W) = |W|^{p-1} sgn(W), entry by entry; 0 stays 0.
+
+    Source: paper C, Section 2. Raises ValueError unless 1 < p < inf.
+    """
     return np.sign(W) * np.abs(W) ** (check_exponent(p) - 1)
 
 
@@ -56,8 +59,8 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 
     Source: paper C, Definition 1. Only the map itself enters and never its derivative
-    (p-1)|V|^{p-2}, which is infinite at a zero entry for p < 2: zero entries are
-    welcome in both arguments.
+    (p-1)|V|^{p-2}, which is infinite at a zero entry for p < 2: zero entries are welcome in both
+    arguments.
     """
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
@@ -67,9 +70,9 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}), the SVM direction V first, the iterate W second.
 
     Source: paper C, Section 5. Between unit vectors it is 1 - <nabla psi(W/||W||), V/||V||>. W
-    (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN
-    where W = 0, which has no direction; errors of order 1e-15. Raises ValueError for a V that
-    is zero or not finite.
+    (..., k, D) is a path, V (..., D) broadcasts against it; one call takes a whole path. NaN where
+    W = 0, which has no direction; errors of order 1e-15. Raises ValueError for a V that is zero or
+    not finite.
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):

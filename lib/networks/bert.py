@@ -34,9 +34,9 @@ CHUNK = 4096  # texts that are tokenised at a time
 class Tokens:
     """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
 
-    `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each
-    row, [CLS] and [SEP] included; beyond them the ids are 0. `groups` bool (N, k) are
-    those of the texts, or None.
+    `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each row,
+    [CLS] and [SEP] included; beyond them the ids are 0. `groups` bool (N, k) are those of the
+    texts, or None.
     """
 
     inputs: Tensor

@@ -109,7 +109,11 @@ class TextTransformer(nn.Module):
                 nn.init.normal_(module.weight, std=EMBEDDING_STD)
 
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The embedded tokens (b, T', d) and which of them are no padding, bool (b, T')."""
+        """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding, bool (b, T').
+
+        Raises ValueError for ids of another number of axes, for a text longer than the network's
+        `length`, and for one that begins with padding.
+        """
         if ids.ndim != 2 or ids.shape[1] > self.length:
             raise ValueError(
                 f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}"

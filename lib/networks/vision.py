@@ -36,10 +36,10 @@ def patches(images: Tensor, patch: int) -> Tensor:
 class ShiftedPatches(nn.Module):
     """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])).
 
-    The shifts are half a patch. With `shift` off the tokens are E LayerNorm(patches(x)).
-    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)²,
-    width). Raises ValueError if `patch` does not divide `size` or an image has another shape.
-    Source: Lee et al. (2021).
+    The shifts are half a patch. With `shift` off the tokens are E LayerNorm(patches(x)). `forward`
+    takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width). Raises
+    ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
+    (2021).
     """
 
     def __init__(self, size: int, patch: int, channels: int, width: int, shift: bool = True):

@@ -38,7 +38,10 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet."""
+        """The `size` - 3 most frequent words of `texts`, of equals the first in the alphabet.
+
+        Raises ValueError for a `size` below 4: three ids are taken.
+        """
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
         counted = _words(models.WordLevel())

@@ -1,8 +1,7 @@
 """Every figure and verdict of the real-data studies from their kept curves, without training.
 
-`python -m lib.papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
-runs/redrawn/ and prints each study's verdicts in words. A study without kept curves is named and
-left out.
+`python -m lib.papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
+and prints each study's verdicts in words. A study without kept curves is named and left out.
 """
 
 import argparse

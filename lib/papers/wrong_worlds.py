@@ -123,7 +123,9 @@ class World:
             return replace(tokens, y=y)
         if share := self.of("inner products raised"):
             size = np.linalg.norm(tokens.X, axis=-1, keepdims=True)
-            common = np.ones(tokens.X.shape[-1]) / np.sqrt(tokens.X.shape[-1])
+            # Random: the sum of the coordinates is zero for the head of class means.
+            common = stream(0, "draws").standard_normal(tokens.X.shape[-1])
+            common /= np.linalg.norm(common)
             return replace(tokens, X=tokens.X + np.sqrt(share) * size * common)
         return tokens
 
@@ -158,7 +160,10 @@ class World:
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Targets to train with: the end point under `name`, and rotated by each size as name@size."""
+    """Targets to train with: the end point under `name`, and rotated by each size as name@size.
+
+    Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
+    """
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
     found = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | found

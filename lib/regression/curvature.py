@@ -21,7 +21,10 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
-    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm."""
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm.
+
+    `gradient` (..., k + d, d) to (...). Raises ValueError for an unknown norm.
+    """
     check_norm(norm)
     k = len(manifold.M)
     W = np.concatenate([gradient[..., :k, :], manifold.inverse_root @ gradient[..., k:, :]], -2)
@@ -48,18 +51,20 @@ def extended(Sigma: np.ndarray, k: int) -> np.ndarray:
 
 
 def mirrored(Z: np.ndarray, k: int) -> np.ndarray:
-    """Zt = (A; -B) for Z = (A; B); on the manifold Zt^T Sbar Z = 0 (paper B, Eq. 6)."""
+    """Zt = (A; -B) of Z = (A; B), both (..., k + d, d).
+
+    On the manifold Zt^T Sbar Z = 0 (paper B, Eq. 6).
+    """
     return np.concatenate([Z[..., :k, :], -Z[..., k:, :]], -2)
 
 
 def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
     """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
 
-    Rates (modes,) ascending, directions (modes, k + d, d).
-
-    The d (d - 1) / 2 rotations, of rate zero, are left out. With step eta a mode of Z_t - Z_pi
-    shrinks by 1 - eta lambda an iteration on the population loss, so the excess loss falls in the
-    end like (1 - eta lambda_min)^{2t}. Raises ValueError for an unknown preconditioner.
+    Rates (modes,) ascending, directions (modes, k + d, d). The d (d - 1) / 2 rotations, of rate
+    zero, are left out. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an iteration on
+    the population loss, so the excess loss falls in the end like (1 - eta lambda_min)^{2t}. Raises
+    ValueError for an unknown preconditioner.
     """
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")

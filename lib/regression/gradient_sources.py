@@ -25,8 +25,8 @@ def minibatches(
 ) -> Source:
     """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
 
-    All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if
-    batch is not within 1..n.
+    All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not
+    within 1..n.
     """
     import torch
 

@@ -89,7 +89,7 @@ class Manifold(Facts):
         return self.from_coordinates(self._K if R is None else self._K @ R)
 
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
-        """Z = Sbar^{-1/2} Y Sigma^{-1/2}."""
+        """Z = Sbar^{-1/2} Y Sigma^{-1/2} of Y (..., k + d, d), the same shape."""
         k = len(self.M)
         return (
             np.concatenate([Y[..., :k, :], self.inverse_root @ Y[..., k:, :]], -2)
@@ -97,9 +97,10 @@ class Manifold(Facts):
         )
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """The matrix whose Frobenius norm is ||Z||.
+        """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
 
-        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right".
+        Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right"; ValueError for another
+        norm.
         """
         check_norm(norm)
         k = len(self.M)
@@ -164,7 +165,7 @@ class Manifold(Facts):
         return u @ vt
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
-        """||Z - Z_pi|| in that norm."""
+        """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""
         return float(self.norm(Z - self.project(Z, norm), norm))
 
     def constants(self, norm: str = "left") -> Constants:

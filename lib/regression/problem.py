@@ -25,9 +25,9 @@ class Regression(Facts):
 
     `noise` is the standard deviation of eps, in the units of y.
 
-    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of
-    full column rank) hold. Where A3 fails it warns with the number: paper B needs it for a
-    proof, no formula here does.
+    Raises ValueError unless A1 (Sigma symmetric, positive definite) and A2 (k >= d, M of full
+    column rank) hold. Where A3 fails it warns with the number: paper B needs it for a proof, no
+    formula here does.
     """
 
     Sigma: np.ndarray
@@ -121,6 +121,16 @@ class Regression(Facts):
             "A3": (self.largest_moment, self.largest_moment > SELF_MOMENT),
         }
 
+    def premises(self) -> str:
+        """`assumptions` in words."""
+        held = self.assumptions()
+        smallest, sigma_d, moment = (number for number, _ in held.values())
+        return (
+            f"A1 lambda_min(Sigma) = {smallest:.3f}; A2 sigma_d(M Sigma^1/2) = {sigma_d:.3f}; "
+            f"A3 largest moment c = {moment:.3f}, needs > {SELF_MOMENT:g}; "
+            f"all hold: {all(holds for _, holds in held.values())}"
+        )
+
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """n fresh samples: X (n, d) with rows x_j, Y (n, k) with rows y_j = M x_j + eps_j."""
         X = rng.standard_normal((n, self.d)) @ self.root
@@ -128,9 +138,10 @@ class Regression(Facts):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Sigma^{1/2}, symmetric.
+    """Sigma^{1/2} (d, d), symmetric, of Sigma (d, d).
 
-    ValueError, with `name`, where Sigma is not symmetric or not positive definite.
+    Raises ValueError, with `name`, where Sigma is not square, not finite, not symmetric or not
+    positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
         raise ValueError(
@@ -171,5 +182,5 @@ def random_regression(
 
 def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """A (k, d) and B (d, d) with independent N(0, std^2) entries."""
-    Z = std * seeds.stream(seed, "start").standard_normal((k + d, d))
+    (Z,) = seeds.gaussian([seed], (k + d, d), std)
     return Z[:k], Z[k:]

@@ -80,8 +80,7 @@ def filled(sentence: str, record: Mapping) -> str:
 def read(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
     """Every notebook of the index in the folder `figures`, with the entries of its figures.
 
-    None where there is no index.
-    ValueError names the table that cannot be read.
+    None where there is no index. ValueError names the table that cannot be read.
     """
     path = figures / "index.toml"
     if not path.exists():

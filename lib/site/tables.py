@@ -73,7 +73,7 @@ def renewed(text: str) -> str:
 
     def block(match):
         try:
-            return f"{match[1]}\n{table(match[2])}\n\n"
+            return f"{match[1]}{table(match[2])}\n"
         except jinja2.TemplateNotFound:
             raise ValueError(f"there is no table {match[2]!r}") from None
 

@@ -1,5 +1,4 @@
-"""Least Frobenius norm with all margins at least 1, solved in its dual; or the proof that no
-margins exist.
+"""Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
 The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K the
 Gram matrix of the constraints, so that the d x d_z unknowns of W never appear. Its optimality
@@ -28,8 +27,8 @@ class Infeasible(ValueError):
     `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
     one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T for the tokens
     and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1.
-    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all
-    <a_m, W> above residual ||a_m||. `run` is the run it happened in.
+    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m,
+    W> above residual ||a_m||. `run` is the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
@@ -106,12 +105,12 @@ def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarr
 def block_pivoting(
     K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0, K (m, m) symmetric positive
-    definite, b = 1 (m,).
+    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    Block principal pivoting (Judice and Pires, 1994): guess the `support` (default: all), solve on
-    it, exchange every index on the wrong side at once; where that stops making progress,
-    non-negative least squares. None where K is singular.
+    K (m, m) symmetric positive definite, b (m,), default 1. Block principal pivoting (Judice and
+    Pires, 1994): guess the `support` (default: all), solve on it, exchange every index on the wrong
+    side at once; where that stops making progress, non-negative least squares. None where K is
+    singular.
     """
     m = len(K)
     b = np.ones(m) if b is None else b
@@ -205,8 +204,7 @@ def _proximal(K, length, constraints):
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """delta (n, S, r) and z (n, q) in orthonormal bases of their spans, and these bases (d, r) and
-    (d_z, q).
+    """delta (n, S, r), z (n, q) in orthonormal bases of their spans, (d, r) and (d_z, q).
 
     The Gram matrix stays the same, and with it every margin and every rotation-invariant norm.
     """

@@ -1,5 +1,4 @@
-"""Least l_p norm with all margins at least 1, 1 < p < inf, as a sequence of weighted Frobenius
-SVMs.
+"""Least l_p norm with all margins at least 1, 1 < p < inf, by weighted Frobenius SVMs.
 
 min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta - ||s||_q^q / q
 with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands this around a
@@ -24,11 +23,10 @@ GOAL = 1e-13  # relative duality gap at which Newton's method rests
 def least_norm(
     A: np.ndarray, p: float, w: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, A (m, D), and its duals (m,), both up
-    to scale.
+    """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale.
 
-    Starts from a feasible w and from duals beta, such as those of the Frobenius SVM; returns the
-    best found.
+    A (m, D). Starts from a feasible w and from duals beta, such as those of the Frobenius SVM;
+    returns the best found.
     """
     unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = shortened(A * unit)
@@ -92,8 +90,7 @@ def _newton(A, asked, p, w, beta, goal):
 
 
 def _weights(w, p):
-    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded where w is near zero and its part of the norm
-    negligible."""
+    """D = dw/ds = (q-1) |w|^{2-p}; for p > 2 bounded near zero entries of negligible norm."""
     size = np.abs(w)
     if p > 2:
         size = np.maximum(size, size.max() * max(1e-5 ** (1 / (p - 2)), 1e-300))
@@ -101,8 +98,10 @@ def _weights(w, p):
 
 
 def _weighted(A, weights, b, beta):
-    """The Newton subproblem: beta >= 0, K beta >= b, K = A diag(weights) A^T; where K is singular,
-    near the last beta."""
+    """The Newton subproblem: beta >= 0, K beta >= b, K = A diag(weights) A^T.
+
+    Where K is singular, near the last beta.
+    """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
     for ridge in (0.0, 1e-12, 1e-9, 1e-6):

@@ -59,8 +59,8 @@ class MarginLaw:
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
         """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
 
-        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off
-        the span of the support, in quadrature with C.
+        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off the
+        span of the support, in quadrature with C.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))

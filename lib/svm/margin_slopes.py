@@ -30,8 +30,8 @@ def saturated_slopes(
 ) -> np.ndarray:
     """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
 
-    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no
-    run can rest on such a pair.
+    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no run
+    can rest on such a pair.
     """
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected

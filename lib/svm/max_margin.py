@@ -1,5 +1,4 @@
-"""Where training must end: max-margin token selection, the max-margin head, and what certifies
-them.
+"""Where training must end: max-margin tokens and head, and what certifies them.
 
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} - x_{i,t})
 z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a solution is proved
@@ -18,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.svm import cone, frobenius, lp
+from lib.svm.blocks import Blocks
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled
 from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
@@ -26,16 +26,16 @@ __all__ = ["ACCURACY", "Infeasible", "MaxMargin", "feasible", "head_svm", "token
 
 
 def token_svm(
-    tokens: TokenSet, selected: np.ndarray | None = None, norm: str | float = "frobenius"
+    tokens: TokenSet, selected: np.ndarray | None = None, norm: str | float | Blocks = "frobenius"
 ) -> MaxMargin:
     """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
 
     selected (runs, n): s_i, default the opt tokens. norm: "frobenius" (paper A, W-SVM); an exponent
     1 < p < inf for the entrywise ||W||_{p,p} (paper C, Definition 2; 2 is Frobenius); 1 for sum
-    |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads); or
-    "spectral". In the nuclear, spectral, l_1 and l_inf norm W need not be unique; its norm is. The
-    l_p norms with p != 2 depend on the coordinates: give tokens in the model's own, not in minimal
-    ones; m constraints take m d d_z numbers in memory.
+    |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads);
+    "spectral"; or `Blocks`, the largest N of W's blocks. In the nuclear, spectral, l_1, l_inf and
+    block-wise norm W need not be unique; its norm is. The l_p norms with p != 2 and blocks depend
+    on the coordinates: give tokens in the model's own; m constraints take m d d_z numbers.
 
     Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
     (`lp`), or by Clarabel (`cone`). Gap and violation are at most ACCURACY for the Frobenius norm,
@@ -46,7 +46,8 @@ def token_svm(
     RuntimeError, with what to do, where that accuracy was not reached.
     """
     runs, n, T, _ = tokens.shape
-    norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+    if not isinstance(norm, Blocks):
+        norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     selected = _selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
         delta = coordinates.differences(tokens, selected)
@@ -127,7 +128,7 @@ def _solve(problem, delta, z, norm, shape):
     found["margins"] = found["margins"] / units.stretch
     found |= {key: found[key].reshape(shape) for key in ("duals", "margins", "support")}
     return MaxMargin(
-        problem=f"{problem}, {norm if isinstance(norm, str) else f'l_{norm:g}'} norm",
+        problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         seconds=time.perf_counter() - began,
         _weights=weights,
@@ -165,7 +166,7 @@ def _other_norms(problem, units: Scaled, norm, solved):
     """The same in another norm, from the solutions in the Frobenius norm."""
     runs = [_other_norm(problem, run, units, norm, beta) for run, (beta, *_) in enumerate(solved)]
     found = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
-    name = "Clarabel" if norm in cone.NORMS else "Newton with weighted Frobenius steps"
+    name = "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps"
     W = np.ldexp(found.pop("W"), -units.exponent[:, None, None])
     return found | {"solver": (name,) * len(runs)}, partial(np.asarray, W)
 
@@ -179,7 +180,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     rows = frobenius.constraint_rows(delta, z)  # (m, d d_z)
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
-    if norm in cone.NORMS:
+    if _conic(norm):
         solved = cone.least_norm(rows, shape, norm, np.linalg.norm(start))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
@@ -197,7 +198,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     margins, size = rows @ w, _size(w, shape, norm)
     beta = beta * size / pulled
     support = beta > 0
-    if norm in cone.NORMS:  # an interior point has no zero duals: does dual or slack vanish?
+    if _conic(norm):  # an interior point has no zero duals: does dual or slack vanish?
         support = beta / beta.max() > margins - 1
     W = w.reshape(shape)
     return {
@@ -210,13 +211,21 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     }
 
 
+def _conic(norm):
+    return isinstance(norm, Blocks) or norm in cone.NORMS
+
+
 def _dual(norm):
     """The dual norm N* of `norm`: 1/p + 1/q = 1, and nuclear against spectral."""
+    if isinstance(norm, Blocks):
+        return norm.dual
     pairs = {"nuclear": "spectral", "spectral": "nuclear", np.inf: 1.0, 1.0: np.inf}
     return pairs[norm] if norm in pairs else norm / (norm - 1)
 
 
 def _size(w, shape, norm):
+    if isinstance(norm, Blocks):
+        return norm.of(w.reshape(shape))
     if isinstance(norm, str):
         return np.linalg.norm(w.reshape(shape), "nuc" if norm == "nuclear" else 2)
     return np.abs(w).max() if norm == np.inf else lp.norm(w, norm)

@@ -60,8 +60,10 @@ def scaled(delta: np.ndarray, z: np.ndarray) -> Scaled:
 
 
 def shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, asked): rows (m, D) over BAD times the shortest cut to its norm, and what A w >= 1
-    then asks of each, (m,)."""
+    """(rows, asked): rows (m, D) over BAD times the shortest are cut to its norm.
+
+    asked (m,): what A w >= 1 then asks of each.
+    """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
     return rows * asked[:, None], asked

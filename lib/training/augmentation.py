@@ -49,9 +49,9 @@ class AugmentedBatches(Batches):
     """`batches.Batches` of images cropped out of a padded border and mirrored at random.
 
     padding: pixels of the border, 4 in paper C; `transform` comes after it. What happens to a
-    picture is a function of (seed, step) alone, so a resumed run sees the same pictures.
-    Source: paper C, vision experiment (crop, resize, flip; a flip after the resize is the
-    same picture as one before).
+    picture is a function of (seed, step) alone, so a resumed run sees the same pictures. Source:
+    paper C, vision experiment (crop, resize, flip; a flip after the resize is the same picture as
+    one before).
     """
 
     padding: int = 4
@@ -66,7 +66,8 @@ class AugmentedBatches(Batches):
     def _draw(self, step: int) -> list[np.ndarray]:
         """Top, left and mirrored for this part's rows, drawn for the whole batch for every part."""
         key = int(seeds.stream(self.seed, "batches").integers(2**63))
-        # Three numbers, where the order of an epoch has two: no two draws share a stream.
+        # Three numbers, where the order of an epoch has two: no two draws share a stream. A role of
+        # its own would change the stored studies.
         rng = np.random.default_rng([key, step, 1])
         top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
         k, n = self.part

@@ -38,6 +38,7 @@ class Bucketed(Batches):
         pool = torch.cat([super(Bucketed, whole).rows(start + k) for k in range(count)])
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
+        # Of the bare seed, not of a role of its own: the stored studies were drawn so.
         order = np.random.default_rng([self.seed, epoch, first]).permutation(count)
         k, n = self.part
         # (size,) -> (n, size / n) -> (size / n,)

@@ -213,8 +213,8 @@ def alone(out: Path) -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    An error that a user can mend is printed as one sentence, with status 1; status 3
-    says that the run paused.
+    An error that a user can mend is printed as one sentence, with status 1; status 3 says that the
+    run paused.
     """
     chosen = options(arguments)
     try:

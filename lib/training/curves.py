@@ -83,6 +83,12 @@ class Curve:
         """Whether the loss stopped being finite."""
         return self.status.startswith("diverged")
 
+    @property
+    def hits(self) -> np.ndarray:
+        """Which test rows the end of the run classifies correctly: bool (rows,)."""
+        count = int(self.end["test_rows"])
+        return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
+
     def smooth(self, window: int) -> np.ndarray:
         """The running mean of the loss over `window` steps: (steps,)."""
         return running_mean(self.loss.astype(float), window)

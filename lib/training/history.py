@@ -99,8 +99,8 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 def steps_to_reach(loss: np.ndarray, target: float, window: int) -> np.ndarray:
     """First step (from 1) at which the running mean of the loss is ≤ `target`, or inf.
 
-    `loss` (runs, steps); returns (runs,). The mean is over `window` steps;
-    shorter ones do not count.
+    `loss` (runs, steps); returns (runs,). The mean is over `window` steps; shorter ones do not
+    count.
     """
     reached = running_mean(loss, window) <= target
     reached[..., : window - 1] = False  # a mean over fewer entries is noisier

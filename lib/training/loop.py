@@ -114,7 +114,10 @@ class _Run:
 
     @classmethod
     def prepared(cls, model, optimizer, batches, steps, loss, recording, execution) -> "_Run":
-        """The arguments of `train`, checked and moved to the device."""
+        """The arguments of `train`, checked and moved to the device.
+
+        Raises ValueError where `execution.accumulate` does not divide the rows of a process.
+        """
         points, checkpoints = recording.points(steps), execution.checkpoints
         seen = run_configuration(model, optimizer, batches, steps, points, execution.precision)
         given = checkpoints.configuration if checkpoints else {}

@@ -83,7 +83,10 @@ class Runner:
             raise OutOfTime(f"{error}; {self.left()}") from None
 
     def work(self, run: RunId, quarter: bool) -> Curve:
-        """Train one run, up to a quarter or to its end, and save it."""
+        """Train one run, up to a quarter or to its end, and save it.
+
+        Raises OutOfTime, with what is left to do, where the budget ended before the run did.
+        """
         begin = time.process_time()
         model, history = self.train(run, quarter)
         at_quarter = quarter and history.status == f"paused after step {self.study.quarter}"
@@ -129,7 +132,10 @@ class Runner:
         return model, history
 
     def end(self, run: RunId, model: nn.Module, history: TrainingHistory) -> dict[str, np.ndarray]:
-        """What is measured once, when a run has ended."""
+        """What is measured once, when a run has ended: arrays by name, as `Problem.finish` says.
+
+        For SPS also "capped", the share of its steps that the cap held; a trial has nothing else.
+        """
         found = {}
         if run.rule == "SPS":
             steps = history.step_size[np.isfinite(history.step_size)]

@@ -11,6 +11,7 @@ from lib.budget import Budget
 from lib.companion import claims
 from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
+from lib.training import threads
 from lib.training.curves import Curves
 from lib.training.run_files import RunId
 from lib.training.runner import Runner
@@ -18,7 +19,8 @@ from lib.training.study import Study
 
 
 def train(study: Study) -> Curves:
-    """Run a small `study` to its end, from nothing, and forget all but its curves."""
+    """Run a small `study` to its end on one thread, from nothing, and forget all but its curves."""
+    threads.one("a small network waits for others longer than it computes")
     with tempfile.TemporaryDirectory() as folder:
         return Runner(study, Path(folder), Budget(), say=lambda words: None).run()
 

@@ -79,7 +79,7 @@ class Study:
 
     @property
     def points(self) -> np.ndarray:
-        """Numbers of steps after which a run is evaluated, the quarter among them."""
+        """Numbers of steps after which a run is evaluated, ascending, the quarter among them."""
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
         return np.unique([*every, self.quarter])
 

@@ -7,19 +7,29 @@ mp = mpmath.mp
 digits = np.vectorize(mpmath.mpf, otypes=[object])
 
 
-def gradients(data, W, loss):
-    """-grad of each sample's loss, (n, d, d_z), and nothing of the library's factorisation."""
+def answers(data, W):
+    """f_i (n,) and grad f_i (n, d, d_z), and nothing of the library's factorisation."""
     X, z, y, u = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0]))
-    found = []
+    f, slopes = [], []
     for i in range(len(y)):
         logits = X[i] @ W @ z[i]
         top = max(logits)
         weights = np.array([mp.exp(logit - top) for logit in logits])
         weights, scores = weights / weights.sum(), y[i] * (X[i] @ u)
-        f = weights @ scores
-        slope = mp.exp(-f) if loss == "exponential" else 1 / (1 + mp.exp(f))
-        found.append(slope * np.outer((weights * (scores - f)) @ X[i], z[i]))
-    return np.array(found)
+        f.append(weights @ scores)
+        slopes.append(np.outer((weights * (scores - f[-1])) @ X[i], z[i]))
+    return np.array(f), np.array(slopes)
+
+
+def pull(f, loss):
+    """-l'(f) of every answer."""
+    return np.array([mp.exp(-x) if loss == "exponential" else 1 / (1 + mp.exp(x)) for x in f])
+
+
+def gradients(data, W, loss):
+    """-grad of each sample's loss, (n, d, d_z)."""
+    f, slopes = answers(data, W)
+    return pull(f, loss)[:, None, None] * slopes
 
 
 sign = np.vectorize(lambda x: mp.sign(x), otypes=[object])
@@ -62,6 +72,59 @@ def train(data, direction, step_size, steps, W, loss="exponential", decay=0.0):
     for t in range(steps):
         eta = mp.mpf(step_size) / mp.mpf(t + 1) ** mp.mpf(decay)
         W = W + eta * direction(t, gradients(data, W, loss))
+    return W.astype(float)
+
+
+def in_blocks(norm, count, by_columns):
+    """Steepest descent in the largest N of `count` blocks, as a direction."""
+
+    def direction(t, parts):
+        return np.concatenate(
+            [steepest(part, norm) for part in np.split(parts.mean(0), count, int(by_columns))],
+            int(by_columns),
+        )
+
+    return direction
+
+
+def full_adagrad(floor):
+    """S^{-1/2} vec(G), without eigenvalues of S below `floor` of the largest."""
+    state = {"S": 0}
+
+    def direction(t, parts):
+        g = parts.mean(0).ravel()
+        state["S"] = state["S"] + np.outer(g, g)
+        values, Q = mp.eigsy(mp.matrix(state["S"].tolist()))
+        Q = np.array(Q.tolist(), object).reshape(len(g), -1)
+        kept = [k for k in range(len(g)) if values[k] > floor * max(values)]
+        return sum((Q[:, k] @ g) / mp.sqrt(values[k]) * Q[:, k] for k in kept).reshape(
+            parts[0].shape
+        )
+
+    return direction
+
+
+def natural(data, rule, steps, W, loss, size=None):
+    """W after `steps` of the natural gradient: the n x n system as it stands, or in batches."""
+    W, n = digits(W), len(data.y[0])
+    size = size or n
+    for t in range(steps):
+        chosen = [(t * size + k) % n for k in range(size)]
+        f, slopes = answers(data, W)
+        f, J = f[chosen], slopes[chosen].reshape(size, -1)
+        down = pull(f, loss)
+        curved = down if loss == "exponential" else down * (1 - down)
+        weights = (down**2 if rule.empirical else curved) / size
+        damping = mp.mpf(rule.damping)
+        if rule.relative:
+            damping = damping * (weights * (J * J).sum(1)).sum()
+        # (sum w j j^T + damping) D = sum down j / size, with D = sum a j
+        system = weights[:, None] * (J @ J.T) + damping * digits(np.eye(size))
+        a = mp.lu_solve(mp.matrix(system.tolist()), mp.matrix((down / size).tolist()))
+        D = np.array(list(a), object) @ J
+        if rule.normalised:
+            D = D / mp.sqrt((D * D).sum())
+        W = W + mp.mpf(rule.step_size) * D.reshape(W.shape)
     return W.astype(float)
 
 
@@ -108,3 +171,14 @@ def muon(momentum, nesterov):
         return steepest(mu * m + (1 - mu) * G if nesterov else m, "spectral")
 
     return direction
+
+
+def mirror(data, p, step_size, steps, W, normalised, loss="exponential"):
+    """W after `steps` of l_p mirror descent."""
+    p = mp.mpf(p)
+    q, U = p / (p - 1), power(digits(W), p - 1)
+    for _ in range(steps):
+        G = gradients(data, power(U, 1 / (p - 1)), loss).mean(0)
+        size = (np.abs(G) ** q).sum() ** (1 / q) if normalised else 1
+        U = U + mp.mpf(step_size) * G / size
+    return power(U, 1 / (p - 1)).astype(float)

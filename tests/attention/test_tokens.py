@@ -126,7 +126,7 @@ def with_entry(value):
         (dict(X=with_entry(np.nan)), "X holds NaN"),
         (dict(X=with_entry(np.inf)), "X holds NaN or infinite"),
         (dict(X=X[:, :1], opt=np.zeros(3, int)), "T = 1"),
-        (dict(X=X[0]), "four axes"),
+        (dict(X=X[0]), r"\(n, T, d\) or \(runs, n, T, d\)"),
         (dict(y=np.array([1, 0, 1])), "labels other than -1"),
         (dict(y=np.ones(2)), "y"),
         (dict(z=np.ones((2, 5)), opt=np.zeros(3, int)), "z has shape"),

@@ -19,7 +19,8 @@ from lib.ambient.training import train as training_along
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.data import images
-from lib.dynamics import rules
+from lib.dynamics import gradient_descent, rules
+from lib.dynamics import reduced as dynamics_reduced
 from lib.svm import margin_law
 from lib.training import augmentation
 from lib.training import history as history_file
@@ -149,6 +150,58 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
         f"{EVERY}; "
         f"basis and W_mm apart: {setup * 1e3:.3g} ms",
     )  # fmt: skip
+
+
+def _over_products(name, bar, data, step_size, steps, head="fixed", repeats=7):
+    """Training per run and iteration over its products with Gram matrices: processor time of both.
+
+    Both run on one thread, in turns, since a busy machine and idle threads stretch the clock.
+    """
+    problem, W_mm, _ = _problem(data)
+    reduced, (runs, n) = problem.tokens, data.y.shape
+    start = gradient_descent.zero_start(problem).inside
+    reduced = dynamics_reduced.reduce(reduced, start, head, "exponential")
+    packed = [gram.pack(K, n) for K in (reduced.K, reduced.G) if K.size]
+
+    def products(count):
+        for K in packed:
+            _products(K, 0, np.ones(K.shape[1]), np.zeros(K.shape[1]), count)
+
+    def spent(work, *arguments):
+        began = time.process_time()
+        work(*arguments)
+        return time.process_time() - began
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        with threads(1):
+            turns, count = [], runs * steps
+            for _ in range(repeats + 1):  # the first compiles
+                ours = spent(_ours, problem, W_mm, step_size, steps, head)
+                turns.append((ours / count, spent(products, count) / count))
+    finally:
+        numba.set_num_threads(before)
+    times = Times(*map(list, zip(*turns[1:], strict=True)), (1, 1))
+    return times.entry(name, bar, f"processor time, {steps} iterations x {runs} runs", "at most")
+
+
+def products_single() -> Entry:
+    """The run of `ngd_single` over its products with the Gram matrix."""
+    data = tokens.class_mean_tokens(0, n=20, T=10, d=300)
+    return _over_products("products_single", 2, data, 0.05, 10_000)
+
+
+def products_runs() -> Entry:
+    """The runs of `ngd_runs` over their products with Gram matrices."""
+    data = tokens.unit_tokens(range(100), n=6, T=8, d=10)
+    return _over_products("products_runs", 4, data, 0.1, 2000)
+
+
+def products_joint() -> Entry:
+    """The run of `ngd_joint` over its products with both Gram matrices."""
+    data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
+    return _over_products("products_joint", 6, data, 0.1, 10_000, "joint")
 
 
 def ngd_single() -> Entry:
@@ -535,6 +588,7 @@ ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
+        products_single, products_runs, products_joint,
         mirror_runs, entrywise_runs, spectral_runs, svm_per_constraint, svm_vectorised, svm_lp_low,
         svm_lp_high, dimension, long_horizon, minibatch_gradient, normalized_step, polyak_step,
         normalized_loop, polyak_loop, image_loader, two_trainings,

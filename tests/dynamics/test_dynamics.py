@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -228,6 +229,46 @@ def test_gaussian_start_has_the_law_of_independent_entries():
     squares = (start.inside**2).sum((1, 2)) + start.outside**2
     assert abs(squares.mean() / (0.25 * 144) - 1) < 0.03  # E ||W_0||^2 = std^2 d^2
     assert abs(start.inside.std() / 0.5 - 1) < 0.05
+
+
+# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by blocks.
+DEGENERATE = {
+    "one opt token a class": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60),
+    "antipodal": lambda seed: tokens.class_mean_tokens(seed, n=8, T=4, d=60, antipodal=True),
+    "repeated": lambda seed: tokens.two_token_gaussian(seed, n=4, T=5, d=50),
+    "in the plane": lambda seed: tokens.two_examples(),
+    "more tokens than coordinates": lambda seed: tokens.unit_tokens(seed, n=6, T=8, d=10),
+    "wide": lambda seed: tokens.class_mean_tokens(seed, n=4, T=3, d=5000),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("of", DEGENERATE)
+def test_gaussian_start_moves_with_the_tokens_not_with_rounding(of, seed):
+    data = DEGENERATE[of](seed)
+
+    def start_logits(given):  # all that training sees of W_0
+        space = coordinates.minimal(given)
+        W_0 = dynamics.gaussian_start(space, 1.0, [seed]).inside
+        return attention.logits(space.tokens, W_0)
+
+    nudge = np.random.default_rng(seed).uniform(-1e-15, 1e-15, (2, *data.X.shape))
+    moved = replace(data, X=data.X * (1 + nudge[0]), z=data.z * (1 + nudge[1, :, :, 0]))
+    expected = start_logits(data)
+    np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("of", DEGENERATE)
+def test_minimal_coordinates_of_a_degenerate_set_are_orthonormal(of):
+    data = DEGENERATE[of](0)
+    space = coordinates.minimal(data)
+    for basis, given, small in (
+        (space.token_basis[0], data.X.reshape(-1, data.X.shape[-1]), space.tokens.X),
+        (space.query_basis[0], data.z[0], space.tokens.z),
+    ):
+        np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-13)
+        inside = small.reshape(len(given), -1)
+        np.testing.assert_allclose(inside @ basis.T, given, atol=1e-13 * np.abs(given).max())
 
 
 def test_log_spaced_covers_start_and_end():

@@ -204,3 +204,11 @@ def worst(history, oracle, rule, V, v, head=False):
             ]
         errors += [abs(mp.mpf(float(measured)) / exact - 1) for measured, exact in pairs]
     return max(errors)
+
+
+def test_equal_tokens_stay_equal_to_the_bit():
+    data = tokens.two_token_gaussian(1, n=3, T=4, d=5, signal=2.0, noise=0.6)
+    history = dynamics.train(data, JOINT_RULES["ngd separate"], 120, range(121), head="joint")
+    for found in (history.margins, history.score_gaps):
+        assert np.unique(found[:, -1]).size > 3  # samples do move apart
+        assert (found == found[..., :1]).all()

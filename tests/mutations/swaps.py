@@ -114,8 +114,8 @@ ATTENTION = [
         ("x -= (x @ directions) @ directions.T", "x -= 0 * (x @ directions) @ directions.T"),
         ("minus = -plus if antipodal", "minus = plus if antipodal"),
         (
-            "labels.integers(1, T, n)\n    X[np.arange(n), opt] = ",
-            "labels.integers(0, T, n)\n    X[np.arange(n), opt] = ",
+            "labels.integers(1, T, n)\n        X[np.arange(n), opt] = ",
+            "labels.integers(0, T, n)\n        X[np.arange(n), opt] = ",
         ),
         ("np.where(y[:, None] > 0, plus, minus)", "np.where(y[:, None] < 0, plus, minus)"),
         ("scores[np.arange(n), opt] = y\n", "scores[np.arange(n), opt] = 1\n"),
@@ -239,8 +239,14 @@ DYNAMICS = [
     *_of(
         "dynamics/gradient_descent",
         "dynamics/test_dynamics",
-        ("draw.chisquare(d * d_z - r * q)", "draw.chisquare(d * d_z)"),
-        ("inside.append(std * draw", "inside.append(std**2 * draw"),
+        ("rest = d * d_z - r * q", "rest = d * d_z"),
+        ("std * np.sqrt(squares)", "std**2 * np.sqrt(squares)"),
+    ),
+    *_of("seeds", "dynamics/test_dynamics", ("[std * stream(", "[std**2 * stream(")),
+    *_of(
+        "attention/coordinates",
+        "dynamics/test_dynamics",
+        ("distance > DEPENDENT * np.linalg.norm(column)", "distance > 0"),
     ),
     *_of(
         "dynamics/recording",

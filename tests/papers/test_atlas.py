@@ -10,7 +10,7 @@ from lib.ambient import optimisers, training
 from lib.attention import tokens
 from lib.papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules
 
-DATA = tokens.unit_tokens(range(2), n=3, T=3, d=5)
+DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 NAMES = list(atlas.NORMS)
 
 
@@ -52,7 +52,7 @@ def test_max_margin_solutions_have_ratio_one_in_their_own_norm(solved):
 
 def test_no_matrix_has_more_than_the_best_margin():
     best = atlas.BestMargins(DATA)
-    W = svm.token_svm(DATA).W + 0.1 * np.random.default_rng(0).standard_normal((2, 5, 5))
+    W = svm.token_svm(DATA).W + 0.1 * np.random.default_rng(0).standard_normal((2, 6, 6))
     found = atlas.ratios(path(W), best)
     assert (found.last > 0).all() and (found.last < 1).all() and found.steady.all()
     doubled = atlas.ratios(path(2 * W), best)
@@ -70,7 +70,7 @@ def test_a_ratio_belongs_to_the_selection_of_the_run():
 
 def test_runs_that_select_nothing_have_no_ratio_and_fail():
     best = atlas.BestMargins(DATA)
-    for one in (path(np.zeros((2, 5, 5))), path(svm.token_svm(DATA).W, "diverged")):
+    for one in (path(np.zeros((2, 6, 6))), path(svm.token_svm(DATA).W, "diverged")):
         found = atlas.ratios(one, best)
         assert np.isnan(found.last).all()
         assert not atlas_claims.own("x", "l_1", found).holds
@@ -115,8 +115,68 @@ def test_rows_are_those_of_the_protocol():
     rows = atlas_rules.rows()
     assert {row.highest for row in rows.values()} <= set(NAMES)
     assert all(row.reached in (None, row.highest) for row in rows.values())
-    assert sum(row.reached is not None for row in rows.values()) == 12
-    assert [row.reached for row in atlas_rules.steepest_rows().values()] == NAMES
+    assert sum(row.reached is not None for row in rows.values()) == 17
+    assert [row.reached for row in atlas_rules.steepest_rows().values()] == NAMES[:6]
+    assert NAMES[6:] == ["head-wise"]
+    growing = atlas_rules.growing_rows()
+    assert [row.highest for row in growing.values()] == NAMES[:6]
+    assert [name for name, row in growing.items() if row.reached] == ["steepest, Frobenius"]
+    by_size = atlas_rules.batch_rows([1, 6])["sign"]
+    assert [row.rule.batch for row in by_size.values()] == [1, 6]
+
+
+def test_rows_stop_where_they_say(tmp_path):
+    rule = optimisers.steepest(2, 0.1)
+    rows = {
+        "long": atlas_rules.Row(rule, None, "l_1"),
+        "short": atlas_rules.Row(rule, None, "l_1", 7),
+    }
+    paths = atlas_rules.trained(DATA, rows, 20, np.array([1, 5, 10, 20]), tmp_path)
+    assert list(paths) == ["long", "short"]
+    assert [path.iterations.tolist() for path in paths.values()] == [[1, 5, 10, 20], [1, 5, 7]]
+    np.testing.assert_array_equal(paths["short"].W[:, :2], paths["long"].W[:, :2])
+
+
+def known(ratio):
+    """Ratios of three runs at two records, the same in every norm."""
+    value = np.full((3, 2, len(NAMES)), ratio)
+    return atlas.Ratios(np.array([1, 2]), value, None, None, None)
+
+
+def test_a_wrong_memory_is_caught():
+    """Either way: a short memory run as a long one, or the reverse; and in the map's own rows."""
+    here = {"0.99": known(0.95), "0.9999": known(0.5)}
+    exchanged = {"exchanged": {"0.99": here["0.9999"], "0.9999": here["0.99"]}}
+    equal = {"all short": {"0.9999": here["0.99"]}, "all long": {"0.99": here["0.9999"]}}
+    wrong = exchanged | equal
+    noticed = atlas_claims.caught({}, here, wrong, atlas_claims.memories)
+    assert noticed == dict.fromkeys(wrong, ["atlas.memory"])
+    row = atlas_rules.rows()["RMSprop, 0.99"]
+    assert row.rule.memory == 0.99 and atlas_rules.wrong_memory(row).rule.memory == 0.9999
+
+
+def test_a_wrong_schedule_is_caught():
+    rows = atlas_rules.growing_rows()
+    here = {name: known(0.999 if row.reached else 0.8) for name, row in rows.items()}
+    wrong = {
+        "constant": dict.fromkeys(rows, known(0.999)),
+        "decaying": dict.fromkeys(rows, known(0.8)),
+    }
+    noticed = atlas_claims.caught(rows, here, wrong, atlas_claims.growing)
+    assert len(noticed["constant"]) == 5
+    assert noticed["decaying"] == ["atlas.growing.steepest_Frobenius"]
+    early = atlas_claims.growing(rows, wrong["constant"])
+    assert all(claim.holds != bool(claim.remark) for claim in early)
+
+
+def test_batch_claims_notice_what_does_not_rise_and_what_arrives():
+    own = {"sign": "l_inf"}
+    rising = {"sign": {size: known(ratio) for size, ratio in ((1, 0.3), (2, 0.5), (6, 0.995))}}
+    assert all(claim.holds for claim in atlas_claims.batches(rising, own))
+    for ratios, failing in (((0.3, 0.2, 0.995), "rise"), ((0.3, 0.992, 0.995), "batch")):
+        other = {"sign": dict(zip((1, 2, 6), map(known, ratios), strict=True))}
+        failed = [claim.id for claim in atlas_claims.batches(other, own) if not claim.holds]
+        assert failed == [f"atlas.{failing}.sign"]
 
 
 def test_figures_draw(solved):
@@ -124,9 +184,22 @@ def test_figures_draw(solved):
     own = {name: row.reached for name, row in rows.items()}
     assert len(atlas_figures.chart(rows, solved).axes) == 2
     two = [solved["steepest, l_inf"]] * 2
-    atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two)
+    batches, own_of = {"sign": dict(enumerate(two, 1))}, {"sign": "l_inf"}
+    drawn = atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two, batches, own_of)
+    assert len(drawn.axes[2].lines) == 2
     later = {name: replace(one, iterations=np.array([10, 20])) for name, one in solved.items()}
     assert len(atlas_figures.convergence({"constant": later}, own).axes) == 1
+
+
+def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
+    """Trained here, small: steps that move the margins by two."""
+    data = tokens.unit_tokens([0, 3], n=3, T=4, d=4)
+    best, least = atlas.BestMargins(data), {}
+    for norm, name in ((2, "Frobenius"), (np.inf, "l_inf"), ("spectral", "spectral")):
+        rule = optimisers.steepest(norm, atlas_rules.step(name, growth=2.0))
+        found = atlas.ratios(training.train(data, rule, 5_000, record=[5_000]), best)
+        least[name] = found.last[:, atlas.column(name)].min()
+    assert least.pop("Frobenius") > 0.999 and max(least.values()) < 0.97
 
 
 @pytest.mark.parametrize("norm", ["frobenius", np.inf, "spectral"])

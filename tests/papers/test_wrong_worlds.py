@@ -42,7 +42,10 @@ def test_norm_step_label_and_exponent_are_off_as_said():
     assert (turned.y[:, 1:] == PROBLEM.tokens.y[:, 1:]).all()
     raised = World("inner products raised", 0.05).tokens(PROBLEM.tokens)
     X, size = PROBLEM.tokens.X, np.linalg.norm(PROBLEM.tokens.X, axis=-1)
-    across = X @ np.ones(X.shape[-1]) / np.sqrt(X.shape[-1])  # of the tokens and what is added
+    added = (raised.X - X) / (np.sqrt(0.05) * size[..., None])  # one unit vector to all tokens
+    np.testing.assert_allclose(added, np.broadcast_to(added[:1, :1, :1], X.shape), atol=1e-12)
+    assert np.linalg.norm(added[0, 0, 0]) == pytest.approx(1)
+    across = X @ added[0, 0, 0]
     gained = (raised.X[:, 0, 0] * raised.X[:, 1, 1]).sum(-1) - (X[:, 0, 0] * X[:, 1, 1]).sum(-1)
     mixed = across[:, 0, 0] * size[:, 1, 1] + across[:, 1, 1] * size[:, 0, 0]
     expected = 0.05 * size[:, 0, 0] * size[:, 1, 1] + np.sqrt(0.05) * mixed

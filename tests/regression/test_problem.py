@@ -294,6 +294,9 @@ def test_a3_warns_with_the_number_and_goes_on():
     with pytest.warns(UserWarning, match=r"A3 fails: \|\|M Sigma\^1/2\|\| = 0.3"):
         problem = regression.Regression(EYE, 0.3 * EYE, 0.1)
     assert problem.assumptions()["A3"][1] is False
+    said = problem.premises()
+    assert "A1 lambda_min(Sigma) = 1.000;" in said and "sigma_d(M Sigma^1/2) = 0.300;" in said
+    assert said.endswith("c = 0.913, needs > 1; all hold: False")
 
 
 def test_samples_and_layers_that_do_not_fit_are_refused():

@@ -1,5 +1,4 @@
-"""Paper A's Lemma 3 (complete: Lemma 15) as checked claims: how loss, gradient and curvature bound
-each other.
+"""Paper A's Lemma 3 (complete: Lemma 15): how loss, gradient and curvature bound each other.
 
 In joint training the loss depends on W and u only through margins and scores, which are linear in
 them. So the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix
@@ -10,18 +9,16 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval
 from lib.dynamics.history import History
-from lib.papers.a.fixed_head import bound_on_tokens, furthest
+from lib.papers.a.fixed_head import bound_on_tokens
 from lib.papers.a.joint_training import scores_along
 from lib.papers.fits import fitted_slope
 from lib.svm.max_margin import MaxMargin
 
 
 def _opt_first(history, tokens):
-    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in the same
-    order.
-    """
+    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in that order."""
     gamma = scores_along(history, tokens)
     best = np.take_along_axis(gamma, tokens.opt[:, None, :, None], -1)
     margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
@@ -38,8 +35,9 @@ def _log_loss(margins, scores):
 
 
 def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarray:
-    """max L(theta')/L(theta_t) over points of every recorded step [theta_t, theta_{t+1}], (runs,
-    steps).
+    """max L(theta')/L(theta_t) over each recorded step [theta_t, theta_{t+1}], (runs, steps).
+
+    At `points` places of the step.
     """
     margins, scores = _opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -76,9 +74,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens):
-    """Rows of a square root of the Gram matrix of the maps (W, u) -> logits and scores, opt token
-    first.
-    """
+    """Rows of a root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
@@ -124,9 +120,9 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
 
 
 def lemma15(history: History, tokens: TokenSet) -> Claim:
-    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record (A2.
+    """||Hessian|| <= L (B^2 + B^3 + 2 B^5 ||u|| + B^6 ||u||^2) at every record.
 
-    Our constants).
+    Under A2; our constants. Source: paper A, Lemma 15.
     """
     B, u = bound_on_tokens(tokens)[:, None], history.head_norm
     largest = (curvature(history, tokens) / (B**2 + B**3 + 2 * B**5 * u + B**6 * u**2)).max()

@@ -23,12 +23,12 @@ from lib.svm import MaxMargin
 def lemma4(
     tokens: TokenSet, start: Start, std: float, dimension: int, delta: float = 0.1
 ) -> list[Claim]:
-    """Gaussian W_0 of entry size std: |x^T W_0 z| <= c for all tokens, w.p. 1 - delta, so that
-    T p_{i,t} is in [e^-2c, e^2c].
+    """Gaussian W_0 of entry size std: |x^T W_0 z| <= c for all tokens, with probability 1 - delta.
 
-    c by the union bound over Gaussian tails, sum 2 Q(c / (std ||x|| ||z||)) = delta, which is at
-    most std B^2 sqrt(2 log(2 n T/delta)) (our constant).
-    ||W_0||_F is std d, d the `dimension` of tokens, within 3 % in every draw.
+    Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
+    ||x|| ||z||)) = delta, which is at most std B^2 sqrt(2 log(2 n T/delta)) (our constant).
+    ||W_0||_F is std d, d the `dimension` of tokens, within 3 % in every draw. Source: paper A,
+    Lemma 4.
     """
     sizes = std * np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
@@ -63,8 +63,7 @@ def start_size(tokens: TokenSet, delta: float = 0.1) -> float:
 
 
 def assumption1(tokens: TokenSet) -> np.ndarray:
-    """Near orthogonality as the margin of a sufficient condition, b^2 (a^2 - 3 mu) / (4 n C mu^2),
-    (runs,); >= 1 holds.
+    """Near orthogonality as a margin, b^2 (a^2 - 3 mu) / (4 n C mu^2), (runs,): >= 1 suffices.
 
     mu the largest |<x, x'>| of two distinct tokens, a the smallest norm of an opt token and b of a
     query, and C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)), phi = 1/(e T), bounds how

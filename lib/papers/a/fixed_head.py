@@ -9,7 +9,7 @@ the largest norm of a token or query. Where several runs enter, a claim speaks o
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, interval
 from lib.dynamics.history import History
 from lib.papers.fits import exponent, fitted_slope
 from lib.svm import ACCURACY, MaxMargin
@@ -30,11 +30,6 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
     return at_most(id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY)
 
 
-def furthest(values: np.ndarray, expected: float) -> float:
-    """The value (any shape) that is furthest from `expected`."""
-    return float(values.ravel()[np.abs(values - expected).argmax()])
-
-
 def direction(
     history: History, rule: str, target: str, since: float, statement: str
 ) -> list[Claim]:
@@ -44,12 +39,9 @@ def direction(
     """
     own, source = exponent(history, target, since), f"paper A, {statement}"
     text, ends = f"{rule}: exponent of the direction error in t", interval(own)
-    sharp = furthest(own, -1.0)
     return [
         at_most(f"rate.{rule}", f"{text}, largest", source, own.max(), -0.5, interval=ends),
-        close(
-            f"sharp.rate.{rule}", text, f"ours, beside {source}", sharp, -1.0, 0.05, interval=ends
-        ),
+        every_close(f"sharp.rate.{rule}", text, f"ours, beside {source}", own, -1.0, 0.05),
     ]
 
 
@@ -68,9 +60,8 @@ def falls_with_norm(
     late = history.iterations >= since
     pairs = zip(history.norm[:, late], history.direction_error[target][:, late], strict=True)
     own = np.array([fitted_slope(np.log(r), np.log(e)[None], -np.inf)[0] for r, e in pairs])
-    text, ends = f"{rule}: exponent of the direction error in ||W||", interval(own)
-    worst, source = furthest(own, -1.0), f"ours, beside paper A, {statement}"
-    return close(f"falls.{rule}", text, source, worst, -1.0, 0.1, interval=ends)
+    text = f"{rule}: exponent of the direction error in ||W||"
+    return every_close(f"falls.{rule}", text, f"ours, beside paper A, {statement}", own, -1.0, 0.1)
 
 
 def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
@@ -99,19 +90,16 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> list[Claim]:
-    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours), so that c is as large as can
-    be.
-    """
+    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours): c is as large as can be."""
     travelled, start = step_size * history.iterations, history.norm[:, :1]
     moved, source = history.iterations > 0, "paper A, Lemma 7"
     below = (history.norm[:, moved] / (travelled + start)[:, moved]).max()
     end = furthest(history.norm[:, -1] / travelled[-1], 1.0)
     upper = "NGD: largest ||W_t|| / (eta t + ||W_0||)"
+    lower, ours = "NGD: last ||W_t|| / (eta t)", f"ours, beside {source}"
     return [
         at_most("lemma7.upper", upper, source, below, 1 + FLOAT),
-        close(
-            "lemma7.lower", "NGD: last ||W_t|| / (eta t)", f"ours, beside {source}", end, 1, 0.02
-        ),
+        close("lemma7.lower", lower, ours, end, 1, 0.02),
     ]
 
 
@@ -119,8 +107,7 @@ def growth(history: History, rule: str, since: float, statement: str) -> Claim:
     """||W_t|| = Theta(t): its exponent in t, t >= since."""
     own = fitted_slope(np.log(history.iterations[1:]), np.log(history.norm[:, 1:]), np.log(since))
     text, source = f"{rule}: exponent of ||W_t|| in t", f"paper A, {statement}"
-    worst, ends = furthest(own, 1.0), interval(own)
-    return close(f"growth.{rule}", text, source, worst, 1.0, 0.05, interval=ends)
+    return every_close(f"growth.{rule}", text, source, own, 1.0, 0.05)
 
 
 def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
@@ -130,40 +117,34 @@ def margin_growth(history: History, rule: str, predicted: np.ndarray, since: flo
     saturation L - L* = <-grad L, W_mm> = ||grad L|| ||W_mm||.
     """
     ratio = -fitted_slope(history.iterations, history.log_miss.max(-1), since) / predicted
-    text, source = f"{rule}: slope of log(1 - p_opt), over the predicted one", "Lemma 1 (ours)"
-    worst, ends = furthest(ratio, 1.0), interval(ratio)
-    return close(
-        f"sharp.{rule}", text, f"derived from paper A, {source}", worst, 1, 0.02, interval=ends
-    )
+    text = f"{rule}: slope of log(1 - p_opt), over the predicted one"
+    source = "derived from paper A, Lemma 1 (ours)"
+    return every_close(f"sharp.{rule}", text, source, ratio, 1, 0.02)
 
 
 def saturation(history: History, since: float) -> Claim:
     """1 - p_opt <= T e^{-ct}: -log(1 - p_opt) of the worst sample grows like t; its exponent."""
     values = np.log(-history.log_miss[:, 1:].max(-1))
     own = fitted_slope(np.log(history.iterations[1:]), values, np.log(since))
-    text, worst = "NGD: exponent in t of -log(1 - p_opt)", furthest(own, 1.0)
-    ends = interval(own)
-    return close("lemma1", text, "paper A, Lemma 1", worst, 1.0, 0.05, interval=ends)
+    text = "NGD: exponent in t of -log(1 - p_opt)"
+    return every_close("lemma1", text, "paper A, Lemma 1", own, 1.0, 0.05)
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     """The norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
     ratio = step / (solution.norm / 2)
-    text, source = "Polyak: norm of the last step, over ||W_mm||/2", "Theorem 7 (ours)"
-    worst, ends = furthest(ratio, 1.0), interval(ratio)
-    source = f"derived from paper A, {source}"
-    return close("sharp.polyak_step", text, source, worst, 1.0, 0.01, interval=ends)
+    text = "Polyak: norm of the last step, over ||W_mm||/2"
+    source = "derived from paper A, Theorem 7 (ours)"
+    return every_close("sharp.polyak_step", text, source, ratio, 1.0, 0.01)
 
 
 def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     """L - L* is of the order of ||grad L||: near saturation L - L* = ||grad L|| ||W_mm|| (ours)."""
     late = history.iterations >= since
     gap = (history.log_gap - history.log_gradient)[:, late] - np.log(solution.norm)[:, None]
-    worst, text = (
-        furthest(np.exp(gap.clip(max=700)), 1.0),
-        "Polyak: (L - L*) / (||grad L|| ||W_mm||), late",
-    )
+    worst = furthest(np.exp(gap.clip(max=700)), 1.0)
+    text = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late"
     return close("theorem7.gap", text, "derived from paper A, Theorem 7 (ours)", worst, 1, 0.02)
 
 
@@ -191,8 +172,9 @@ def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) 
 def theorem5(
     history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """After t_0 = 2 B^2 ||W_mm|| / eta (our constant) error(t) / sqrt(log t/t) stays below its
-    start.
+    """After t_0 = 2 B^2 ||W_mm|| / eta, error(t) / sqrt(log t/t) stays below its start.
+
+    The constant is ours.
     """
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error[target][:, moved]
@@ -219,9 +201,7 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarray:
-    """Whether W_t ended within `error` of the target, every sample selecting its opt token,
-    (runs,).
-    """
+    """Whether W_t ended within `error` of the target and selects every opt token, (runs,)."""
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error[target][:, -1] <= error)
 

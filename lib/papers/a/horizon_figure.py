@@ -14,7 +14,7 @@ SMALLEST_LOG_FLOAT = 745  # -log of the smallest positive float64
 
 
 def decades(steps: int) -> np.ndarray:
-    """The starts of the decades of t that are fitted, (decades,)."""
+    """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
     return 10 ** np.arange(1, int(np.log10(steps)))
 
 
@@ -81,7 +81,10 @@ def draw(
 
 
 def numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
-    """What the record keeps."""
+    """What the record keeps: fitted exponents; NGD's last direction error and missing weight.
+
+    `last`: each rule's exponents of the last decade, (runs,). Medians over runs.
+    """
     found = {
         f"{name.split(',')[0].lower()}_exponent": Number(values.max(), 1e-3)
         for name, values in last.items()

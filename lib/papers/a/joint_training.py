@@ -1,8 +1,8 @@
 """Statements of paper A (2402.05738), Section 4, as checked claims: head u and W trained together.
 
-gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by
-eta (t+1)^-2/3. Constants that the paper's text lost are ours and marked so; where several runs
-enter, a claim speaks of the worst of them.
+gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
+(t+1)^-2/3. Constants that the paper's text lost are ours and marked so; where several runs enter, a
+claim speaks of the worst of them.
 """
 
 from dataclasses import replace
@@ -12,9 +12,9 @@ import numpy as np
 from lib import attention
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, at_least, at_most, every_close
 from lib.dynamics.history import History
-from lib.papers.a.fixed_head import FLOAT, furthest
+from lib.papers.a.fixed_head import FLOAT
 from lib.papers.fits import exponent, fitted_slope
 from lib.svm import MaxMargin
 
@@ -30,9 +30,7 @@ def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
-    """log of each sample's loss, -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt, (runs, k,
-    n).
-    """
+    """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
     opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
         ..., 0
     ]
@@ -48,9 +46,8 @@ def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
 
 def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
     """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
-    opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
-        ..., 0
-    ]
+    scores = scores_along(history, tokens)
+    opt_score = np.take_along_axis(scores, tokens.opt[:, None, :, None], -1)[..., 0]
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
     return opt_score.min(-1) / size * head.norm[:, None]
 
@@ -63,18 +60,16 @@ def growth(history: History, rule: str, power: float, since: float) -> list[Clai
     log_t, found = np.log(history.iterations[late]), []
     for name, values in series.items():
         own = fitted_slope(log_t, np.log(values[:, late]), -np.inf)
-        text, ends = f"{rule}: exponent of {name} in t", interval(own)
-        id, source = f"exponent.{name}.{rule}", f"paper A, {sources[name]}"
-        found.append(close(id, text, source, furthest(own, power), power, 0.06, interval=ends))
+        id, text = f"exponent.{name}.{rule}", f"{rule}: exponent of {name} in t"
+        found.append(every_close(id, text, f"paper A, {sources[name]}", own, power, 0.06))
     return found
 
 
 def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
-    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)); in the end log L falls by 3 gamma* eta per
-    t^{1/3}.
+    """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant).
 
-    c = 1/4 (our constant). The sharp slope (ours): near saturation -log L = gamma* ||u|| and ||u||
-    = 3 eta t^{1/3}.
+    In the end log L falls by 3 gamma* eta per t^{1/3} (ours): near saturation -log L = gamma* ||u||
+    and ||u|| = 3 eta t^{1/3}.
     """
     later, unit = history.iterations > 1, 3 * step_size / head.norm
     root = np.cbrt(history.iterations[later])
@@ -83,30 +78,26 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     slope = -fitted_slope(np.cbrt(history.iterations), history.log_gap, np.cbrt(since)) / unit
     bound = "Eq. 13: smallest (log L_1 - log L_t) / (3 gamma* eta (t^1/3 - 1))"
     sharp, source = "Eq. 13: slope of log L in t^1/3, over -3 gamma* eta", "paper A, Theorem 2"
-    ours, ends = f"derived from {source} (ours)", interval(slope)
     return [
         at_least("theorem2", bound, f"{source} (our constant)", smallest, 0.25),
-        close("theorem2.sharp", sharp, ours, furthest(slope, 1.0), 1.0, 0.04, interval=ends),
+        every_close("theorem2.sharp", sharp, f"derived from {source} (ours)", slope, 1.0, 0.04),
     ]
 
 
 def theorem3(history: History, target: str, since: float) -> list[Claim]:
-    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours), for t >=
-    since.
+    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours).
 
-    error x log t never exceeds its value at `since` (our constant).
+    For t >= since: error x log t never exceeds its value at `since` (our constant).
     """
     late = history.iterations >= since
     scaled = history.direction_error[target][:, late] * np.log(history.iterations[late])
     source, start = "paper A, Theorem 3", history.iterations[late][0]
     text = f"Eq. 13: largest error x log t, over that at t = {start}"
-    own = exponent(history, target, since)
-    sharp, ends = "Eq. 13: exponent of W's direction error in t", interval(own)
-    worst = furthest(own, -1 / 3)
+    own, sharp = exponent(history, target, since), "Eq. 13: exponent of W's direction error in t"
     largest = (scaled[:, 1:] / scaled[:, :1]).max()
     return [
         at_most("theorem3.rate", text, f"{source} (our constant)", largest, 1.0),
-        close("theorem3.sharp", sharp, f"ours, beside {source}", worst, -1 / 3, 0.1, interval=ends),
+        every_close("theorem3.sharp", sharp, f"ours, beside {source}", own, -1 / 3, 0.1),
     ]
 
 
@@ -115,24 +106,21 @@ def head_direction(history: History, target: str, since: float) -> Claim:
     late = history.iterations >= since
     errors = np.log(history.head_direction_error[target][:, late])
     own = fitted_slope(np.log(history.iterations[late]), errors, -np.inf)
-    text, ends = "Eq. 13: exponent of u's direction error in t", interval(own)
-    worst = furthest(own, -1 / 3)
-    return close("head", text, "ours, beside paper A, Theorem 4", worst, -1 / 3, 0.1, interval=ends)
+    text = "Eq. 13: exponent of u's direction error in t"
+    return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1 / 3, 0.1)
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a constant factor of gamma*, in the end all
-    of it.
+    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a part of gamma*, in the end all of it.
 
     At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
     """
     ratio, source = head_margin(history, tokens, head), "paper A, Theorem 10"
     least, last = ratio[:, history.iterations >= since].min(), ratio[:, -1]
     text = "Eq. 13: {} margin of u_t over gamma*".format
-    sharp, ours = furthest(last, 1.0), f"ours, beside {source}"
     return [
         at_least("theorem4", text("smallest"), "paper A, Theorem 4 (our constant)", least, 0.25),
-        close("theorem10", text("last"), ours, sharp, 1.0, 0.03, interval=interval(last)),
+        every_close("theorem10", text("last"), f"ours, beside {source}", last, 1.0, 0.03),
     ]
 
 
@@ -140,10 +128,9 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
     """With steps (t+1)^-p, -log L grows like t^{1-p}, for attention as for linear predictors."""
     late = history.iterations >= since
     own = fitted_slope(np.log(history.iterations[late]), np.log(-history.log_gap[:, late]), -np.inf)
-    worst = furthest(own, 1 - decay)
     statement = f"{name}: exponent in t of -log L, steps (t+1)^-{decay:.3g}"
-    id, ends = f"remark3.{name}.{decay:.3g}", interval(own)
-    return close(id, statement, "paper A, Remark 3", worst, 1 - decay, 0.05, interval=ends)
+    id = f"remark3.{name}.{decay:.3g}"
+    return every_close(id, statement, "paper A, Remark 3", own, 1 - decay, 0.05)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
@@ -176,13 +163,12 @@ def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 1
     gap, p_opt = history.score_gaps.min((2, 3)), -np.expm1(history.log_miss[:, later])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         own = fitted_slope(np.log(history.iterations[late]), np.log(gap[:, late]), -np.inf)
-    source, ends = "paper A, Lemma 13", interval(own)
-    text, worst = f"{rule}: exponent of the smallest score gap in t", furthest(own, 1 / 3)
+    text, source = f"{rule}: exponent of the smallest score gap in t", "paper A, Lemma 13"
     ratio = f"{rule}: largest ratio of two samples' losses"
     falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]
     largest = loss_ratio(history, tokens).max()
     return [
-        close("lemma13.gap", text, source, worst, 1 / 3, 0.06, interval=ends),
+        every_close("lemma13.gap", text, source, own, 1 / 3, 0.06),
         at_most("lemma13.ratio", ratio, f"{source} (our constant)", largest, 4.0),
         at_least("lemma13.monotone", falls, source, growth.min(), 1.0 - FLOAT),
     ]

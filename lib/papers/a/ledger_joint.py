@@ -7,11 +7,10 @@ import numpy as np
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import ledger
-from lib.companion.claims import Claim, at_most, close, interval
+from lib.companion.claims import Claim, at_most, every_close
 from lib.companion.ledger import rows
 from lib.dynamics import rules
 from lib.papers.a import curvature, joint_training
-from lib.papers.a.fixed_head import furthest
 from lib.papers.a.ledger_settings import DIRECTION, TRUE, Sizes, joint_training_run
 from lib.papers.fits import exponent, fitted_slope
 from lib.papers.wrong_worlds import World
@@ -19,10 +18,7 @@ from lib.seeds import stream
 
 
 def joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Theorems 2-4 and 8-10, Lemmas 3, 12, 13 and 15, Remarks 3 and 4, Eq.
-
-    13, Sections 4.1 and 4.2.
-    """
+    """Theorems 2-4, 8-10; Lemmas 3, 12, 13, 15; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
     each, late, step = range(sizes.seeds), sizes.joint_steps / 10, sizes.joint_step
     two = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, sizes.joint_signal)
     run = joint_training_run(two, sizes, world, (0, 1 / 2, 2 / 3, 4 / 5))
@@ -108,8 +104,7 @@ def _eq13_rows(run, sizes):
     t = np.log(slow.iterations[slow.iterations >= late])
     own = fitted_slope(t, np.log(-slow.log_gap[:, slow.iterations >= late]), -np.inf)
     text, source = "exponent in t of -log L, steps (t+1)^-4/5", "paper A, Section 4.1"
-    worst, ends = furthest(own, 1 / 5), interval(own)
-    inside = close("eq13.exponent", text, source, worst, 1 / 5, 0.05, interval=ends)
+    inside = every_close("eq13.exponent", text, source, own, 1 / 5, 0.05)
     ratio = (slow.log_gap[:, -1] / third.log_gap[:, -1]).max()
     text = "last log L with (t+1)^-4/5 over that with (t+1)^-2/3"
     order = at_most("eq13.inside", text, source, ratio, 1.0)
@@ -126,10 +121,7 @@ def _eq13_rows(run, sizes):
 
 
 def _beyond_rows(sizes, world):
-    """Section 4.1's small random start, and Section 4.2.
-
-    T = 4, equal other tokens and nearly equal.
-    """
+    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal, nearly equal."""
     each, late = range(sizes.seeds), sizes.joint_steps / 10
     shape = sizes.joint_n, sizes.joint_d, sizes.joint_signal
     two = tokens.two_token_gaussian(each, shape[0], 2, *shape[1:])

@@ -76,8 +76,9 @@ def problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
 
 @cache
 def solutions(sizes: Sizes, name: str) -> tuple[MaxMargin, MaxMargin, MaxMargin]:
-    """The token SVM of a setting's opt tokens, of a random selection of others, and of the opt
-    tokens but for one sample's.
+    """The token SVM of a setting's opt tokens, and of two selections of other tokens.
+
+    The first of these two is random in every sample, the second in one sample alone.
     """
     data = problems(sizes)[name].tokens
     other = data_and_starts.wrong_selection(data, range(sizes.seeds))

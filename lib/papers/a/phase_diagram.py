@@ -1,6 +1,4 @@
-"""Break the assumptions of paper A's Theorem 1 one step at a time, and count which runs still
-reach W_mm.
-"""
+"""Break paper A's assumptions one step at a time, and count which runs still reach W_mm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,10 +42,10 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens, the
-    longer ones `size` long.
+    """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens.
 
-    Nearly orthogonal in high dimension d; in low d the noise tokens overlap and Assumption 1 fails.
+    The longer ones have length `size`. Nearly orthogonal in high dimension d; in low d the noise
+    tokens overlap and Assumption 1 fails.
     """
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
@@ -56,10 +54,10 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it
-    (`fixed_head.reached`).
+    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it.
 
-    Besides: "feasible", the fraction of runs with a W_mm; the others are NaN where that is zero.
+    Reached as `fixed_head.reached` says. Besides: "feasible", the fraction of runs with a W_mm; the
+    others are NaN where that is zero.
     """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
@@ -100,21 +98,14 @@ def phase_diagram(
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
     """In the first cell of each diagram, where the assumptions nearly hold, all runs reach W_mm.
 
-    Elsewhere not all.
+    Elsewhere not all (ours). A diagram has each rule's fraction of runs, (rows, columns), NaN where
+    no run has a token SVM. Source: paper A, Theorem 1.
     """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     least = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     nearly = "assumptions nearly hold: smallest fraction that reaches W_mm"
-    return [
-        at_least("phase.intact", nearly, "paper A, Theorem 1", intact, 1.0),
-        *(
-            at_most(
-                f"phase.{rule}",
-                f"{rule}: smallest fraction once they are broken",
-                "ours",
-                value,
-                0.9,
-            )
-            for rule, value in least.items()
-        ),
-    ]
+    claims = [at_least("phase.intact", nearly, "paper A, Theorem 1", intact, 1.0)]
+    for rule, value in least.items():
+        text = f"{rule}: smallest fraction once they are broken"
+        claims.append(at_most(f"phase.{rule}", text, "ours", value, 0.9))
+    return claims

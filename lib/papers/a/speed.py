@@ -39,8 +39,9 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 
 def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) -> Claim:
-    """The claim `word` ("faster", "slower", "no_gain" of `verdicts`) on `rule` at the last
-    target.
+    """The claim on `rule` at the last target that `word` makes.
+
+    `word` is "faster", "slower" or "no_gain" of `verdicts`.
     """
     target = targets(curves)[-1]
     name, said = f"{claim}.{rule.lower()}", word.__name__.replace("_", " ")
@@ -65,8 +66,9 @@ WORDS = {
 
 
 def step_error(run: Curve) -> float:
-    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3, from its own
-    loss and ‖g‖.
+    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3 of paper A.
+
+    From its own loss and ‖g‖.
     """
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
@@ -79,17 +81,12 @@ def step_error(run: Curve) -> float:
 def formulas(curves: Curves) -> list[Claim]:
     """Steps as taken against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
-    return [
-        claims.at_most(
-            f"formula.{rule}",
-            f"{rule}: worst error of a step",
-            equation[rule],
-            max(map(step_error, curves.runs(rule))),
-            FORMULA,
-        )
-        for rule in STEP_SIZED
-        if curves.runs(rule)
-    ]
+    found = []
+    for rule in filter(curves.runs, STEP_SIZED):
+        id, text = f"formula.{rule}", f"{rule}: worst error of a step"
+        worst = max(map(step_error, curves.runs(rule)))
+        found.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
+    return found
 
 
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
@@ -102,7 +99,10 @@ def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction."""
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction.
+
+    For each layer one value a run, (runs,).
+    """
     runs = curves.runs(rule)
     return {
         name: np.array(
@@ -161,19 +161,11 @@ def language_table(curves: Curves, figure: str) -> Table:
 
 def test_accuracy(curves: Curves, rule: str) -> np.ndarray:
     """Share of all test rows that are classified correctly at the end: (seeds,)."""
-    return np.array([hits(run).mean() for run in curves.runs(rule)])
-
-
-def hits(run: Curve) -> np.ndarray:
-    """Which test rows the end of `run` classifies correctly: bool (rows,)."""
-    count = int(run.end["test_rows"])
-    return np.unpackbits(run.end["test_correct"], count=count).astype(bool)
+    return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, last loss and steps ratio of every rule; recomputed from the curves, they are
-    exact.
-    """
+    """Test accuracy, last loss and steps ratio of every rule; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     window, target = curves.configuration["window"], targets(curves)[-1]
     for rule in curves.configuration["rates"]:

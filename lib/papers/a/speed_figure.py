@@ -71,9 +71,7 @@ def _lines(axes, curves: Curves, rule: str) -> None:
 
 
 def _ratios(ax, curves: Curves) -> None:
-    """Steps to each target over SGD's: a dot per seed, median and interval as a bar; hollow where
-    censored.
-    """
+    """Steps to each target over SGD's: a dot a seed, hollow where censored; median, interval."""
     targets, rules = speed.targets(curves), list(curves.configuration["rates"])
     others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
@@ -113,9 +111,7 @@ def _rates(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of every weight matrix against that of a random walk with the same steps, one dot a
-    layer and rule.
-    """
+    """Growth of every weight matrix against a random walk of the same steps, a dot a layer."""
     for rule in curves.configuration["rates"]:
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
         x = [100 * (np.median(walk[name]) - 1) for name in grown]

@@ -1,5 +1,6 @@
-"""Paper B, "Training Dynamics of Softmax Self-Attention: Fast Global Convergence via
-Preconditioning" (2603.01514).
+"""Paper B (2603.01514): preconditioned training of a softmax self-attention layer.
 
-In: histories of preconditioned descent. Out: claims. Open `theorems` first, then `experiments`.
+Its title is "Training Dynamics of Softmax Self-Attention: Fast Global Convergence via
+Preconditioning". In: histories of preconditioned descent. Out: claims. Open `theorems` first, then
+`experiments`.
 """

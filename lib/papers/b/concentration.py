@@ -15,12 +15,12 @@ from lib.regression import Regression, manifold, regulariser_gradients
 
 
 def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
-    """Per quantity its values (draws, ...) for every n in sizes, and its limit for infinitely many
-    keys.
+    """Softmax sums at the query u (d,) over n standard normal keys, `draws` times for each n.
 
-    {"mean": c = sum s_i g_i, "second": sum s_i g_i g_i^T, "squared": n sum s_i^2 g_i, "outer":
-    c c^T, "weight": n s_1 given g_1 = u/2, "mean bias", "second bias": the first two less their
-    limits and less their first-order change with the keys, whose mean is zero}: lists over sizes.
+    {"mean": c = sum s_i g_i, "second": sum s_i g_i g_i^T, "squared": n sum s_i^2 g_i, "outer": c
+    c^T, "weight": n s_1 given g_1 = u/2, "mean bias", "second bias": the first two less their
+    limits and less their first-order change with the keys, whose mean is zero}: lists over `sizes`
+    of (draws, ...).
 
     The last two have the bias as their mean and a spread of its own order 1/n, where the quantities
     themselves spread like n^{-1/2}: 100,000 draws left a quarter of the bias at n = 100 as noise.
@@ -48,9 +48,7 @@ def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0)
 
 
 def variances(values: list[np.ndarray], halves: int = 10) -> np.ndarray:
-    """E||v - E v||^2 of each size's values, (repeats, sizes), the draws cut into `halves`
-    repeats.
-    """
+    """E||v - E v||^2 of each size, (repeats, sizes), its draws cut into `halves` repeats."""
     parts = [np.stack(np.array_split(v, halves)[:halves]) for v in values]
     return np.array([[part.var(0).sum() for part in cut] for cut in parts]).T
 
@@ -80,8 +78,9 @@ def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) 
 
 
 def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
-    """Distance to the minima of the start for Sigma + s S and M + s N, S and N of size 1, (draws,
-    sizes).
+    """Distance to the minima of the start for Sigma + s S and M + s N, (draws, sizes).
+
+    S and N have size 1, s is each of `sizes`.
     """
     space, found = manifold.of(problem), np.empty((draws, len(sizes)))
     for r in range(draws):
@@ -112,8 +111,7 @@ def regulariser_bias(problem: Regression, sizes: Sequence[int], draws: int) -> n
 
 
 def singular_ends(problem: Regression) -> tuple[float, float]:
-    """Lemma 1's two inequalities at the rotations that attain them: measured over bound, low and
-    high.
+    """Lemma 1's two inequalities at the rotations that attain them: measured over bound.
 
     The smallest singular value of Sbar^{1/2} Z_R is smallest where R pairs the weakest direction of
     the signal with the strongest of Sigma; the largest likewise.

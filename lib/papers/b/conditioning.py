@@ -18,11 +18,10 @@ WHY = (
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds), by
-    preconditioner.
+    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds) a preconditioner.
 
-    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is
-    1 - lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
+    Steps of 1/lambda_max along the slowest mode of the population loss, whose rate is 1 -
+    lambda_min/lambda_max: "none", "left" (Algorithm 1) and "left_right".
     """
     found = {}
     for name in ("none", "left", "left_right"):
@@ -38,8 +37,8 @@ def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
 def gains(conditions: Sequence[float], iterations: Mapping[str, np.ndarray]) -> list[Claim]:
     """Algorithm 1 gains tenfold at the last condition number; the two-sided rule never slows.
 
-    `iterations` are those of `condition_numbers`. The first claim is paper B's Section 5 with our
-    constant, the second is ours.
+    `iterations` (conditions, seeds) are those of `condition_numbers`, by preconditioner. The first
+    claim is paper B's Section 5 with our constant, the second is ours.
     """
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slopes = growth(conditions, iterations["left_right"])

@@ -1,5 +1,6 @@
-"""Paper B's experiments as data: the setting of Appendix A, ablation, scaling law, and what is
-measured on them.
+"""Paper B's experiments as data, and what is measured on them.
+
+The setting of Appendix A, ablation, condition numbers, step sizes.
 """
 
 import warnings
@@ -34,8 +35,10 @@ class Experiment:
 
 
 def experiment(of_seeds: Sequence[int], n: int, start_std: float, **problem: float) -> Experiment:
-    """The setting of paper B's Appendix A; Sigma, M, samples and random start are drawn anew for
-    every seed. `problem` are the arguments of `random_regression` but the seed.
+    """The setting of paper B's Appendix A: problem, samples and starts, drawn anew for every seed.
+
+    `n` samples a seed; entries of the random start are N(0, start_std^2). `problem` are the
+    arguments of `random_regression` but the seed; it raises ValueError for bad ones.
     """
     problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
     X, Y = _stacked(
@@ -58,10 +61,9 @@ def _stacked(pairs) -> tuple[np.ndarray, np.ndarray]:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """All eight combinations of start, preconditioner and regulariser: rules and starts by name,
-    "spectral, P, R" to "random".
+    """All eight combinations of start, preconditioner and regulariser: rules and starts by name.
 
-    "spectral, P, R" is Algorithm 1, "random" is SGD.
+    Names go from "spectral, P, R", which is Algorithm 1, to "random", which is SGD.
     """
     rules, starts = {}, {}
     for start in ("spectral", "random"):
@@ -74,10 +76,10 @@ def ablation(
 
 
 def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
-    """Last excess with a part over that without it, geometric mean over the other random-start
-    parts, (seeds,).
+    """Last excess with a part over that without it, from the random start, (seeds,).
 
-    mark "P" (preconditioner) or "R" (regulariser).
+    The geometric mean over the other part on and off. mark: "P" (preconditioner) or "R"
+    (regulariser); `excess` (seeds, records) by the names of `ablation`.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -85,17 +87,16 @@ def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
 
 
 def first_below(iterations: np.ndarray, excess: np.ndarray, level: float) -> np.ndarray:
-    """First recorded iteration whose excess (seeds, K) is at most `level`, infinity where there is
-    none, (seeds,).
+    """First of the `iterations` (K,) whose excess (seeds, K) is at most `level`, (seeds,).
+
+    Infinity where there is none.
     """
     reached = excess <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
 def optimisers() -> dict[str, Callable]:
-    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names as
-    relatives.
-    """
+    """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about progress bars that are never drawn
         from pytorch_optimizer import SOAP, Shampoo

@@ -41,7 +41,7 @@ def problem(sizes: Sizes, seed: int = 0) -> Regression:
 
 @cache
 def self_logits(sizes: Sizes) -> np.ndarray:
-    """The largest self-logit eigenvalue on the manifold of three draws, over sigma_1^{1/2}."""
+    """Largest self-logit eigenvalue on the manifold over sigma_1^{1/2}, of three draws, (3,)."""
     return np.array([concentration.largest_self_logit(problem(sizes, s)) for s in range(3)])
 
 
@@ -95,7 +95,7 @@ def gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
 
 @cache
 def regulariser_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """`concentration.regulariser_bias` of the ledger's problem."""
+    """`concentration.regulariser_bias` of the ledger's problem, for each sample size of `ns`."""
     return concentration.regulariser_bias(problem(sizes), ns, sizes.softmax_draws)
 
 

@@ -1,6 +1,4 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true world or in a wrong
-one.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong world."""
 
 from dataclasses import replace
 
@@ -45,9 +43,7 @@ def named(of: Regression, world: World) -> Regression:
 
 
 def fall(id: str, text: str, source: str, sizes, values, expected: float, world: World) -> Claim:
-    """The exponent of values (repeats, sizes) in n, expected ± 0.1, with its interval over
-    repeats.
-    """
+    """The exponent in n of values (repeats, sizes), expected ± 0.1, its interval over repeats."""
     x = np.asarray(sizes, float)
     off = (x / x[-1]) ** world.of("exponent off")
     own = fitted_slope(np.log(x), np.log(np.atleast_2d(values) * off), -np.inf)
@@ -118,9 +114,7 @@ def _by_norm(statement, claim, families):
 
 
 def start_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemmas 3-6: the sample preconditioner and the spectral start, with probability over `draws`
-    data sets.
-    """
+    """Lemmas 3-6: sample preconditioner and spectral start, with probability over data sets."""
     of, ns = problem(sizes), (250, 1000, 4000)
     cut, text = starts(sizes, ns), "relative change of <grad, Delta> by the sample preconditioner"
     spread = sample_curvatures(sizes, ns)
@@ -180,9 +174,7 @@ def concentration_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 
 
 def bias_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Theorems 3, 4 and 5: the gradients' bias, at a point, over a net of points, of the
-    regulariser.
-    """
+    """Theorems 3, 4, 5: the gradients' bias at a point, on a net of points, of the regulariser."""
     ns, wishart, source = (25, 100), (60, 240), "paper B, {} (ours: 1/n)".format
     net = gradient_biases(sizes, ns)
     one = fall("theorem4", "|E grad L^ - grad L|", source("Theorem 4"), ns, net[0], -1.0, world)

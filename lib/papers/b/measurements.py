@@ -1,6 +1,4 @@
-"""What paper B's theorems speak of, measured: curvature, starts, gradient bias, and the descent's
-floor.
-"""
+"""What paper B's theorems speak of, measured: curvature, starts, gradient bias, floor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +16,7 @@ from lib.regression.problem import Regression
 def worst_curvature(
     problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0
 ) -> tuple[float, float]:
-    """The worst curvature that a search finds at distance `fraction` of the radius from the
-    manifold.
+    """The worst curvature found at distance `fraction` of the radius from the manifold.
 
     Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
     ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random
@@ -50,9 +47,7 @@ def worst_curvature(
 
 
 def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "left") -> np.ndarray:
-    """Distance of the spectral start to the manifold for fresh data sets of each size, (repeats,
-    sizes).
-    """
+    """Distance of the spectral start to the manifold for fresh data sets, (repeats, sizes)."""
     space, rows = manifold.of(problem), []
     for repeat in range(repeats):
         rng = seeds.stream(repeat, "labels")
@@ -64,8 +59,7 @@ def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "le
 def gradient_bias(
     problem: Regression, sizes, draws: int, repeats: int, seed: int = 0
 ) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold for batches of each size, (repeats,
-    sizes).
+    """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes).
 
     `draws` queries each with its own keys per estimate, with the control variate of
     `preconditioning.oracle`.
@@ -95,8 +89,7 @@ def gradient_bias(
 
 
 def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
-    """Excess loss to which a run on an estimated oracle settles, freed of the estimate's noise,
-    (seeds,).
+    """Excess loss to which a run on an estimated oracle settles, free of its noise, (seeds,).
 
     The loss depends on the map A Sigma B^T alone, whose error is averaged over the earlier and over
     the later half of the records from iteration `since` on; half the inner product of the two means
@@ -113,8 +106,7 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,) and its `floor` (sizes,
-    seeds).
+    """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds).
 
     exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
     excess loss shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity /
@@ -138,11 +130,10 @@ def scaling(
     of_seeds: Sequence[int],
     preconditioner: str = "left",
 ) -> Floors:
-    """Algorithm 1 on the oracle gradient of batches of each size, started off the manifold along
-    the slowest mode.
+    """Algorithm 1 on the oracle gradient of batches of each size.
 
-    The step is eta = 1 / lambda_max; the start is at the radius of the one-point bounds, where a
-    worst-case rate is met.
+    It starts off the manifold along the slowest mode. The step is eta = 1 / lambda_max; the start
+    is at the radius of the one-point bounds, where a worst-case rate is met.
     """
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem, preconditioner)

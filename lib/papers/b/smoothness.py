@@ -11,13 +11,13 @@ EXACT = 1e-10
 
 
 def steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
-    """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and the Z that
-    attains both (ours).
+    """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and where.
 
-    In Y = Sbar^{1/2} Z Sigma^{1/2} the gradient's terms of order 1, 2 and 3 in Delta are at most
-    2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta|| and ||Delta||^2 / 2 times ||Delta||, together
-    sigma_1 (2 + a)(1 + a) with a = r / (2 sigma_1)^{1/2}; integrated, Lemma 2 has
-    sigma_1 (2 + a)^2 / 2. Both are equalities where Y_pi grows along sigma_1 alone.
+    Both are attained at the same Z (k + d, d) (ours). In Y = Sbar^{1/2} Z Sigma^{1/2} the
+    gradient's terms of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2}
+    ||Delta|| and ||Delta||^2 / 2 times ||Delta||, together sigma_1 (2 + a)(1 + a) with a = r / (2
+    sigma_1)^{1/2}; integrated, Lemma 2 has sigma_1 (2 + a)^2 / 2. Both are equalities where Y_pi
+    grows along sigma_1 alone.
     """
     space = manifold.of(problem)
     largest = space.singular_values[0]

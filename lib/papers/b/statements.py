@@ -1,7 +1,7 @@
 """The numbered statements of paper B (2603.01514), hypotheses included.
 
-Displayed formulas are blank in the text at hand; they are restored as far as the proofs fix them.
-w = B^T x, s_i the softmax weights of the keys for a query x, Sbar = diag(I, Sigma), Z_pi the global
+Displayed formulas are blank in the text at hand; they are restored as far as the proofs fix them. w
+= B^T x, s_i the softmax weights of the keys for a query x, Sbar = diag(I, Sigma), Z_pi the global
 minimum nearest to Z, sigma_d the smallest singular value of M Sigma^{1/2}.
 """
 

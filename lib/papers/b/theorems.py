@@ -17,9 +17,7 @@ from lib.regression.problem import Regression
 
 
 def standard_errors(estimates: np.ndarray, expected) -> float:
-    """Largest |mean - expected| over entries of estimates (draws, ...), in standard errors of the
-    mean.
-    """
+    """Largest |mean - expected| over entries of estimates (draws, ...), in standard errors."""
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
@@ -32,12 +30,12 @@ def _layers(problem, rng, scale=0.5):
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
-    """Ratio identity, population loss and integrability threshold against samples, in standard
-    errors.
+    """Ratio identity, population loss, integrability threshold against `draws` samples.
 
-    E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with infinitely many keys; E
-    e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the manifold, where the
-    variance is finite too. `named` is the problem whose closed forms are taken, default the same.
+    In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries with
+    infinitely many keys; E e^{c x^T B x} at 0.4 of the largest moment, on the worst point of the
+    manifold, where the variance is finite too. `named` is the problem whose closed forms are taken,
+    default the same.
     """
     rng, named = seeds.stream(seed, "draws"), named or problem
     X, Y = problem.sample(draws, rng)
@@ -48,34 +46,20 @@ def by_monte_carlo(
     _, A, B = _layers(problem, rng)
     losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
     S, c = _worst_self_logit(problem), 0.4 * problem.largest_moment
-    logits = np.einsum(
-        "id,de,ie->i", X @ np.linalg.inv(problem.root), S, X @ np.linalg.inv(problem.root)
-    )
+    white = X @ np.linalg.inv(problem.root)
+    logits = np.einsum("id,de,ie->i", white, S, white)
     share = named.Sigma[0, 0] / problem.Sigma[0, 0]
     closed = np.linalg.det(np.eye(problem.d) - 2 * c * share * S) ** -0.5
-    source = "paper B, Theorem 1.1"
+    ratio = standard_errors(moments, expected)
+    loss = standard_errors(losses, regression.population_loss(named, A, B))
+    moment = standard_errors(np.exp(c * logits), closed)
+    source, lemma_7 = "paper B, Theorem 1.1", "paper B, Lemma 7 (our constant)"
+    off = "{}: standard errors from {}".format
+    bounded = off("E e^(c x'Bx) below A3's threshold", "det(I - 2cS)^(-1/2)")
     return [
-        at_most(
-            "ratio",
-            "E[x' e^(x'w)]: standard errors from the closed form",
-            source,
-            standard_errors(moments, expected),
-            4.5,
-        ),
-        at_most(
-            "population",
-            "population loss: standard errors from the closed form",
-            source,
-            standard_errors(losses, regression.population_loss(named, A, B)),
-            4.5,
-        ),
-        at_most(
-            "integrable",
-            "E e^(c x'Bx) below A3's threshold: standard errors from det(I - 2cS)^(-1/2)",
-            "paper B, Lemma 7 (our constant)",
-            standard_errors(np.exp(c * logits), closed),
-            4.5,
-        ),
+        at_most("ratio", off("E[x' e^(x'w)]", "the closed form"), source, ratio, 4.5),
+        at_most("population", off("population loss", "the closed form"), source, loss, 4.5),
+        at_most("integrable", bounded, lemma_7, moment, 4.5),
     ]
 
 
@@ -91,17 +75,16 @@ def _worst_self_logit(problem):
 
 
 def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
-    """A3's bound is attained, not passed: largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) over
-    sigma_1^{1/2}.
+    """A3's bound is attained, not passed: largest self-logit eigenvalue over sigma_1^{1/2}.
+
+    lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) on the manifold, at `rotations` random points and the
+    worst.
     """
     space, rng = manifold.of(problem), seeds.stream(0, "draws")
     largest = np.linalg.eigvalsh(_worst_self_logit(problem))[-1]
     for _ in range(rotations):
-        S = (
-            problem.root
-            @ space.point(ortho_group.rvs(problem.d, random_state=rng))[problem.k :]
-            @ problem.root
-        )
+        R = ortho_group.rvs(problem.d, random_state=rng)
+        S = problem.root @ space.point(R)[problem.k :] @ problem.root
         largest = max(largest, np.linalg.eigvalsh((S + S.T) / 2)[-1])
     ratio = largest / np.sqrt(problem.singular_values[0])
     statement = "largest self-logit eigenvalue on the manifold, over sigma_1^(1/2)"
@@ -109,7 +92,11 @@ def integrability_threshold(problem: Regression, rotations: int = 200) -> Claim:
 
 
 def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[str, np.ndarray]:
-    """Per norm the worst convexity and smoothness that a search finds, over our constants, (2,)."""
+    """The worst convexity and smoothness that a search finds, over our constants, (2,) by norm.
+
+    `starts` searches a norm, and this at each of the `fractions` of the radius (paper B, Eqs. 3 and
+    4).
+    """
     found = {}
     for norm in manifold.NORMS:
         each = [worst_curvature(problem, norm, starts, fraction=f) for f in fractions]
@@ -124,9 +111,9 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
 
 
 def one_point(found: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Eqs. 3 and 4 from `curvatures`, in both norms; off.
+    """Eqs. 3 and 4 of paper B, with our constants, in both norms.
 
-    The share by which constants are wrong.
+    `found` are the `curvatures`, (2,) by norm; off: by what share the constants are wrong.
     """
     rows, source = [], "paper B, Eq. {} (our constant)".format
     text = "{}: {} at the worst perturbation found, over the constant".format
@@ -141,8 +128,9 @@ def one_point(found: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric down to the floor, at the linearised rate, and a floor that falls with n at least
-    as fast as 1/n.
+    """Geometric down to the floor, at the linearised rate; the floor falls at least like 1/n.
+
+    Source: paper B, Theorem 2.
     """
     source = "paper B, Theorem 2"
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
@@ -150,67 +138,32 @@ def theorem_2(floors: Floors) -> list[Claim]:
     slopes, fits = np.array(phases).T  # (seeds,) each
     exponent, error = power_fit(floors.sizes, floors.floor.T)
     late, late_error = power_fit(floors.sizes[-3:], floors.floor[-3:].T)
-    rate = np.log(floors.factor)
+    rate, guarantee = slopes.mean() / np.log(floors.factor), slopes.max() / np.log(floors.guarantee)
+    linear = "R^2 of log excess in t, down to 10 floors, largest n"
+    predicted = "its slope over 2 log(1 - eta lambda_min)"
+    proved = "slope over that of the one-point constants"
+    power = f"exponent of the floor in n, standard error {error:.2g}"
+    largest = f"the same over the three largest n, standard error {late_error:.2g}"
     return [
-        at_least(
-            "thm2.linear",
-            "R^2 of log excess in t, down to 10 floors, largest n",
-            source,
-            fits.min(),
-            0.99,
-        ),
-        close(
-            "thm2.rate",
-            "its slope over 2 log(1 - eta lambda_min)",
-            f"{source} (ours)",
-            slopes.mean() / rate,
-            1.0,
-            0.05,
-        ),
-        at_least(
-            "thm2.guarantee",
-            "slope over that of the one-point constants",
-            f"{source} (our constant)",
-            slopes.max() / np.log(floors.guarantee),
-            1.0,
-        ),
-        at_most(
-            "thm2.floor",
-            f"exponent of the floor in n, standard error {error:.2g}",
-            source,
-            exponent,
-            -1.0,
-        ),
-        close(
-            "thm2.floor_late",
-            f"the same over the three largest n, standard error {late_error:.2g}",
-            "ours (bias ~ 1/n)",
-            late,
-            -2.0,
-            0.25,
-        ),
+        at_least("thm2.linear", linear, source, fits.min(), 0.99),
+        close("thm2.rate", predicted, f"{source} (ours)", rate, 1.0, 0.05),
+        at_least("thm2.guarantee", proved, f"{source} (our constant)", guarantee, 1.0),
+        at_most("thm2.floor", power, source, exponent, -1.0),
+        close("thm2.floor_late", largest, "ours (bias ~ 1/n)", late, -2.0, 0.25),
     ]
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """Spectral start's distance ~ n^{-1/2} and gradient bias ~ 1/n; rows are repeats."""
+    """Spectral start's distance ~ n^{-1/2} (paper B, Lemma 3) and gradient bias ~ 1/n (Theorem 3).
+
+    `distances` (repeats, sizes) at the sample sizes `sizes`, `bias` (repeats, bias_sizes) at
+    `bias_sizes`.
+    """
     start, start_error = power_fit(sizes, distances)
     slope, slope_error = power_fit(bias_sizes, bias)
+    far = f"exponent of the spectral start's distance in n, standard error {start_error:.2g}"
+    biased = f"exponent of |E grad L^ - grad L| in n, standard error {slope_error:.2g}"
     return [
-        close(
-            "lemma3",
-            f"exponent of the spectral start's distance in n, standard error {start_error:.2g}",
-            "paper B, Lemma 3",
-            start,
-            -0.5,
-            0.05,
-        ),
-        close(
-            "theorem3",
-            f"exponent of |E grad L^ - grad L| in n, standard error {slope_error:.2g}",
-            "paper B, Theorem 3 (ours)",
-            slope,
-            -1.0,
-            0.1,
-        ),
+        close("lemma3", far, "paper B, Lemma 3", start, -0.5, 0.05),
+        close("theorem3", biased, "paper B, Theorem 3 (ours)", slope, -1.0, 0.1),
     ]

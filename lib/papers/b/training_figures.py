@@ -33,7 +33,10 @@ def time_axis(axis, title: str, steps: int) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Loss and excess of the rule `ours` beside those of SGD from a random start."""
+    """Loss and excess of the rule `ours` beside those of SGD from a random start.
+
+    `recorded` (records,) iterations; `excess` (seeds, records) by name, in units of L* = `optimum`.
+    """
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     for name, text, colour in ((ours, label, BLUE), ("random", "SGD, random start", "black")):
         plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour)
@@ -49,7 +52,11 @@ def against_sgd(
 def ablation(
     recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Every combination of the parts from both starts; iterations against the condition number."""
+    """Every combination of the parts from both starts; iterations against the condition number.
+
+    `recorded` (records,) iterations; `excess` (seeds, records) by name; `conditions` (floors,
+    seeds) and `times` (floors, seeds) by rule, as `experiments.conditioning` gives them.
+    """
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
     parts = (
@@ -85,10 +92,11 @@ def scaling(
     bias: np.ndarray,
     exponents: Mapping[str, tuple[float, float]],
 ) -> Figure:
-    """Theorem 2: the oracle's descent for each n, its floor, and two powers of n.
+    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
 
-    `start` are sizes and distances of spectral starts, `bias` that of the gradient at `sizes`,
-    `exponents` (value, standard error) of "floor", "start" and "bias".
+    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
+    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
+    and "bias".
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
@@ -129,7 +137,8 @@ def optimisers(
 ) -> Figure:
     """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
 
-    A rule that is not in `step_sizes` has the step `step_size`.
+    `recorded` (records,) iterations; `excess` (seeds, records) by name, in units of L*. A rule that
+    is not in `step_sizes` has the step `step_size`.
     """
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=2.9)

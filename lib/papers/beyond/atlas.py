@@ -22,11 +22,14 @@ NORMS = {  # name in figures: norm of `svm.token_svm`
     "l_3": 3.0,
     "spectral": "spectral",
     "l_inf": np.inf,
+    "head-wise": svm.Blocks("spectral", 2),  # the larger spectral norm of W's halves of rows
 }
 
 
-def norm(W: np.ndarray, of: str | float) -> np.ndarray:
+def norm(W: np.ndarray, of: str | float | svm.Blocks) -> np.ndarray:
     """N(W) of matrices (..., d, d_z), N by the names of `svm.token_svm`."""
+    if isinstance(of, svm.Blocks):
+        return of.of(W)
     if of == "nuclear":
         return np.linalg.norm(W, "nuc", axis=(-2, -1))
     if of == "spectral":
@@ -49,7 +52,10 @@ def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.
 
 
 class BestMargins:
-    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap."""
+    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap.
+
+    W has an even number of rows, for its two heads.
+    """
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0

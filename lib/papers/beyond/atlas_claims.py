@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.papers.beyond.atlas import NORMS, Ratios, column, others
-from lib.papers.beyond.atlas_rules import Row
+from lib.papers.beyond.atlas_rules import TENTH, Row
 
 REACHED = 0.99
 JUDGED_AT = 1_000_000  # steps
@@ -58,6 +58,46 @@ def nearest(name: str, of: str, found: Ratios) -> Claim:
     nearest_of = " and ".join(list(NORMS)[k] for k in np.unique(largest)) or "no norm"
     remark = "" if share >= 0.5 else f"The prediction is refuted here: nearest to {nearest_of}"
     return at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5, remark=remark)
+
+
+def memories(_rows: Mapping, found: Mapping[str, Ratios]) -> list[Claim]:
+    """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
+    statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
+    excess = (found["0.99"].last - found["0.9999"].last)[:, column("l_inf")].min()
+    return [at_least("atlas.memory", statement, SOURCE, excess, 0.1)]
+
+
+def growing(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]:
+    """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
+    claims = []
+    for name, row in rows.items():
+        least = found[name].last[:, column(row.highest)].min()
+        statement = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
+        judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
+        claim = judge(f"atlas.growing.{word(name)}", statement, SOURCE, least, bound)
+        claims.append(remarked(claim, _why(found[name])))
+    return claims
+
+
+def batches(found: Mapping[str, Mapping[int, Ratios]], own: Mapping[str, str]) -> list[Claim]:
+    """The own norm needs all samples: it is not reached on fewer, and its ratio rises to them."""
+    claims = []
+    for name, by_size in found.items():
+        k, sizes = column(own[name]), sorted(by_size)
+        best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
+        statement = f"{name}: best least ratio in {own[name]} on fewer than all samples a step"
+        low = at_most(f"atlas.batch.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
+        rise = np.diff([np.median(by_size[size].last[:, k]) for size in sizes]).min()
+        statement = f"{name}: least rise of the median ratio from one batch size to the next"
+        rises = at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)
+        claims += [remarked(claim, _why(by_size[sizes[0]])) for claim in (low, rises)]
+    return claims
+
+
+def _why(found):
+    if found.iterations[-1] < TENTH:
+        return f"The protocol judges after {TENTH:,} steps"
+    return "The prediction is refuted here"
 
 
 def bounded(found: Mapping[str, Ratios]) -> Claim:

@@ -18,8 +18,9 @@ LABELS = {
     "l_3": r"$\ell_3$",
     "spectral": "spectral",
     "l_inf": r"$\ell_\infty$",
+    "head-wise": "head-wise",
 }
-INK = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2"]  # by norm
+INK = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#888888"]  # by norm
 LOWEST = 0.5  # of the map's colours
 
 
@@ -67,9 +68,12 @@ def memory(
     by_memory: Sequence[Ratios],
     epsilons: Sequence[float],
     by_epsilon: Sequence[Ratios],
+    by_batch: Mapping[str, Mapping[int, Ratios]],
+    own: Mapping[str, str],
 ) -> Figure:
-    """Adam's ratio in l_inf, l_3 and Frobenius against beta_2 (epsilon 0) and against epsilon."""
-    figure, axes = plots.panels(1, 2, height=2.9)
+    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; the own norm's of every
+    rule against the samples a step."""
+    figure, axes = plots.panels(1, 3, height=2.9)
     forgotten = [1 - beta for beta in memories]
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], epsilons, by_epsilon)):
         for name in ("l_inf", "l_3", "Frobenius"):
@@ -77,6 +81,12 @@ def memory(
             last = np.array([one.last[:, k] for one in runs]).T
             plots.band(axis, x, last, LABELS[name], INK[k], marker="o", ms=3)
         axis.axhline(REACHED, color="0.3", linestyle=":")
+    for (name, runs), marker in zip(by_batch.items(), "os^D", strict=False):
+        k = column(own[name])
+        last = np.array([one.last[:, k] for one in runs.values()]).T
+        plots.band(axes[2], list(runs), last, name, INK[k], marker=marker, ms=3)
+    axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
+    axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
     axes[1].set(xscale="log", xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
     plots.legend(figure, axes[0])

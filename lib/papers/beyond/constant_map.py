@@ -206,7 +206,7 @@ def solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.
 def crowding(n: float, T: float, d: float) -> float:
     """n (T - 1) constraints over twice the d (d - 2) entries of W that they see.
 
-    Cover (1965): random constraints lose their solution where this is 1. Queries lie off both
-    class means, hence d - 2.
+    Cover (1965): random constraints lose their solution where this is 1. Queries lie off both class
+    means, hence d - 2.
     """
     return n * (T - 1) / (2 * d * (d - 2))

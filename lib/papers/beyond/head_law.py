@@ -28,8 +28,8 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
     """Three fixed heads on the same Gaussian tokens, each with opt tokens and scores of its own.
 
     The third head shares the opt tokens of the first, which are twice as long. All scores differ:
-    opt tokens score 0.5 to 1.5, the others -0.5 to 0.3. One TokenSet a head: same X, y, z. Needs
-    n T <= d.
+    opt tokens score 0.5 to 1.5, the others -0.5 to 0.3. One TokenSet a head: same X, y, z. Needs n
+    T <= d.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     second, heads = np.empty_like(base.opt), np.empty((3, *base.u.shape))
@@ -105,8 +105,8 @@ def _log_slope(head):
 class HeadRuns:
     """Trained heads at the end: norm, error, level (H, runs): ||W_h||, direction error, a_h.
 
-    common: one normalisation for all. whole (runs,): the level of all heads together. refusals:
-    run -> which premise it fails; such a run is in no claim.
+    common: one normalisation for all. whole (runs,): the level of all heads together. refusals: run
+    -> which premise it fails; such a run is in no claim.
     """
 
     of: HeadLaw

@@ -128,9 +128,9 @@ class JointRuns:
     """Joint runs of one rule beside their law; k records, the last decade of iterations.
 
     iterations (k,); error, norm, head_norm, curvature (runs, k): direction error of W, ||W||,
-    ||u||, ||Hessian||/L. residual (runs,): of u in the span of the opt tokens across v, at the
-    end. first (runs, r): u_1. outside (runs, 2): norm of u off that span, at the first and the
-    last of the records. level (runs,): sum of step lengths over ||v||, where the head should be.
+    ||u||, ||Hessian||/L. residual (runs,): of u in the span of the opt tokens across v, at the end.
+    first (runs, r): u_1. outside (runs, 2): norm of u off that span, at the first and the last of
+    the records. level (runs,): sum of step lengths over ||v||, where the head should be.
     """
 
     of: JointLaw

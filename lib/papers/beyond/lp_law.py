@@ -29,8 +29,8 @@ REST, UNRESOLVED = 0.01, 0.01  # premises that came after the first judged runs
 class LpLaw:
     """The law of one run that ends in its opt tokens, all constraints on the support.
 
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`,
-    W_0 = 0. relative, share (d d_z,): residual over W_mm entry by entry, and the share of each in
+    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`, W_0
+    = 0. relative, share (d d_z,): residual over W_mm entry by entry, and the share of each in
     constant^2. fastest: the largest rate of a wrong offset per margin; a step that raises the
     margins by more than 2/fastest makes the offsets cycle.
     """

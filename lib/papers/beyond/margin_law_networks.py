@@ -7,6 +7,7 @@ says how far the class token's attention is from what the law needs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from lib.papers.beyond.margin_law_premises import SATURATED
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import joint_slopes, saturated_slopes
 from lib.svm.max_margin import Infeasible, head_svm, token_svm
+from lib.training.loop import initialised
 from lib.training.step_sizes import NormalizedSGD
 
 OURS = "ours, beyond paper A's Theorem 1"
@@ -38,8 +40,8 @@ class Joint:
     """A layer whose head was trained with it: errors of the offsets (runs, records), support only.
 
     errors: the largest, with the kappa of both SVMs; fixed: the same with the kappa of the head
-    that the run started from; law: that of both SVMs. plain and difference (runs,): direction
-    error of the last W_t, and of its difference to the record before.
+    that the run started from; law: that of both SVMs. plain and difference (runs,): direction error
+    of the last W_t, and of its difference to the record before.
     """
 
     iterations: np.ndarray
@@ -124,16 +126,16 @@ class Reading:
 def trained_networks(counts: Sequence[int], rows: int = 16, seed: int = 0):
     """A small ViT of two blocks and one head after each number of full-batch NGD steps in `counts`.
 
-    Yields (network, images, labels); the network goes on training after each. Images are MNIST's
-    or their stand-in's.
+    Yields (network, images, labels); the network goes on training after each. Images are MNIST's or
+    their stand-in's.
     """
     found = images.load("mnist", "train", demo=True, rows=rows)
     pictures, labels = found.standardise()(found.images), found.labels.long()
-    torch.manual_seed(seed)
     sizes = dict(width=32, depth=2, heads=1, hidden=64, shift=False)
     size = pictures.shape[-1]
     plain = dict(mask_diagonal=False, learn_temperature=False)
-    network = VisionTransformer(size, size // 4, **sizes, **plain)
+    build = partial(VisionTransformer, size, size // 4, **sizes, **plain)
+    network = initialised(build, seed)
     optimiser = NormalizedSGD(network.parameters(), lr=0.05)
 
     def closure():

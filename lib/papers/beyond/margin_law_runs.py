@@ -44,11 +44,11 @@ class Measured:
     Of the last iteration but one only `moved` is kept: how much an offset moved in the last step.
 
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
-    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what
-    lay off the support's span at the first of them (W_0's, where all constraints carry W_mm);
-    residual: norm of W_T's part in that span across W_mm, T the last iteration.
-    difference_error and difference_gap: direction error of W_T - W_{T/2}, T the last iteration,
-    and its `duality_gap` with the duals read off the margins.
+    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what lay
+    off the support's span at the first of them (W_0's, where all constraints carry W_mm); residual:
+    norm of W_T's part in that span across W_mm, T the last iteration. difference_error and
+    difference_gap: direction error of W_T - W_{T/2}, T the last iteration, and its `duality_gap`
+    with the duals read off the margins.
     """
 
     iterations: np.ndarray

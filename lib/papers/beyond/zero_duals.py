@@ -77,9 +77,9 @@ def second(Q: np.ndarray) -> np.ndarray:
 def predict(data: TokenSet) -> ZeroDuals:
     """The law of a run that ends in the opt tokens of `data`, one run, exponential loss.
 
-    Raises PremiseFails: "several zero duals" unless two tight constraints or more have none;
-    "score gaps" where a tight token outscores the opt one; "second margin" where an idle pair
-    carries nothing of D and is only just further out.
+    Raises PremiseFails: "several zero duals" unless two tight constraints or more have none; "score
+    gaps" where a tight token outscores the opt one; "second margin" where an idle pair carries
+    nothing of D and is only just further out.
     """
     small = coordinates.minimal(data).tokens
     solution = token_svm(small)

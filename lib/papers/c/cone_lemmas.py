@@ -26,12 +26,11 @@ def _matrices(flat, of):
 
 
 def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
-    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), each at least 1 if it
-    holds.
+    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), that must be 1 or more.
 
     V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
-    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and
-    over the `worst_edges`, where some margin moves as far as the cone lets it.
+    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and over
+    the `worst_edges`, where some margin moves as far as the cone lets it. Source: paper C.
     """
     d, support = delta(of)[:, None, None], of.solution.margins <= 1 + SUPPORT
     apart, found = coordinates.differences(of.tokens, of.tokens.opt), []
@@ -46,10 +45,9 @@ def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
 
 
 def lemma19(of: Selection) -> list[Claim]:
-    """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in (ours): at most 10
-    000.
+    """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in: at most 10 000.
 
-    The second is the largest power of 10 of mu_0 at whose edge all four hold.
+    The second is ours: The second is the largest power of 10 of mu_0 at whose edge all four hold.
     """
     mu, source, p = radius(of), "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
     least, room = margins_inside(of, mu).min(), 0.0
@@ -84,11 +82,11 @@ def _radii(of, multiples):
 
 
 def lemma20(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
-    """W, V in S with mu_0: <-grad L(W), V/||V||> is positive, and at least c e^{-(1 + delta/2)
-    ||W|| / ||W_mm||}.
+    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
 
     c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
-    `nearness` is at least that of the first.
+    `nearness` is at least that of the first. multiples (m,) ascend; `draws` pairs a run. Source:
+    paper C, Lemma 20.
     """
     W, V = (on_the_edge(of, radius(of), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
@@ -121,12 +119,12 @@ def excess(of: Selection, W: np.ndarray) -> np.ndarray:
 
 
 def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
-    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi over draws falls at least like
-    log R / R.
+    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like log R / R.
 
-    Measured on the edges of cones within S with mu_0, from mu_0 to 10^-10 mu_0: at a large R what
-    favours W most is near to W_mm. Radii of `lemma20`; pi R / log R is largest before the last one,
-    in every run (our reading).
+    The largest over draws, measured on the edges of cones within S with mu_0, from mu_0 to 10^-10
+    mu_0: at a large R what favours W most is near to W_mm. Radii are those of `lemma20`, multiples
+    (m,); pi R / log R is largest before the last one, in every run. Source: paper C, Lemma 21 (our
+    reading).
     """
     inside, radii = radius(of) * np.geomspace(1, 1e-10, 6)[:, None], _radii(of, multiples)
     W = np.concatenate([on_the_edge(of, mu, draws, seed=3) for mu in inside])
@@ -141,8 +139,7 @@ def lemma21(of: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
 
 
 def lemma27(of: Selection, steps: Steps) -> Claim:
-    """Eq. 25 at every recorded step where its premises hold, with the smallest pi >= 0 that Lemma
-    21 allows there.
+    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
 
     <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
     - L) / ((1+pi) ||W||). The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is

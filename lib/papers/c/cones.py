@@ -1,5 +1,4 @@
-"""Cones around locally optimal selections (paper C, Eqs. 4-8), and the lemmas that hold inside
-them.
+"""Cones around locally optimal selections (paper C, Eqs. 4-8), and lemmas inside them.
 
 A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1.
 Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p}
@@ -45,9 +44,7 @@ def selection(tokens: TokenSet, selected: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(of: Selection) -> np.ndarray:
-    """Whether every selected token's score is above those of its support tokens (paper C,
-    Definition 3), (runs,).
-    """
+    """Whether every selected token's score is above its support tokens', (runs,) (Definition 3)."""
     scores = attention.scores(of.tokens, of.tokens.u)
     best = np.take_along_axis(scores, of.tokens.opt[..., None], -1)
     rest = np.take_along_axis(scores, coordinates.others(of.tokens.opt, scores.shape[-1]), -1)
@@ -55,17 +52,16 @@ def locally_optimal(of: Selection) -> np.ndarray:
 
 
 def delta(of: Selection) -> np.ndarray:
-    """Half the smallest excess over 1 of the margins of other than support tokens (paper C, Eq.
+    """Half the smallest excess over 1 of the margins of other than support tokens, (runs,).
 
-    4); inf without one.
+    Infinite without one. Source: paper C, Eq. 4.
     """
     beyond = np.where(of.solution.margins > 1 + SUPPORT, of.solution.margins - 1, np.inf)
     return beyond.min((1, 2)) / 2
 
 
 def radius(of: Selection) -> np.ndarray:
-    """mu_0 of paper C's Eq. 4, (runs,) (our constant), from which Lemma 19 follows by Lemmas 12 and
-    13.
+    """mu_0 of paper C's Eq. 4, (runs,) (our constant): Lemma 19 follows by Lemmas 12 and 13.
 
     rho^p / (p 2^p) for p >= 2 and (p-1)/2 (rho d^{1-2/p})^2 for p < 2, with rho = min(delta, 1/2) /
     (A ||W_mm||) and A the largest `spread`.
@@ -116,7 +112,8 @@ def worst_edges(of: Selection) -> np.ndarray:
 
 
 def nearness(of: Selection) -> np.ndarray:
-    """min(delta, 1/2), (runs,): below ||W_mm|| / nearness softmax hardly tells support tokens from
-    others.
+    """min(delta, 1/2), (runs,): the least excess of a margin that softmax must tell apart.
+
+    Below ||W_mm|| / nearness it hardly tells support tokens from others.
     """
     return np.minimum(delta(of), 0.5)

@@ -12,9 +12,9 @@ def train_key_query(
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
     Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
-    each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss.
-    K (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step. Raises ValueError
-    where K and Q do not fit the tokens or each other.
+    each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss. K
+    (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step. Raises ValueError where K and Q
+    do not fit the tokens or each other.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):

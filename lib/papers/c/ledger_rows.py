@@ -1,6 +1,4 @@
-"""The ledger of paper C (2410.14581): every statement's rows, in the true world or in a wrong
-one.
-"""
+"""The ledger of paper C (2410.14581): every statement's rows, in the true or a wrong world."""
 
 from dataclasses import replace
 
@@ -27,8 +25,7 @@ TRUE = World()
 
 
 def inequality_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and on those that attain
-    them.
+    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where attained.
 
     Measured: the smallest ratio larger / smaller side over all EXPONENTS; the smaller side is off
     by the world's "constant off".
@@ -89,9 +86,7 @@ def _pairs(steps):
 
 
 def step_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Lemmas 4, 22, 24 and 25 along plain lp-AttGD from a random start, at recorded pairs of
-    steps.
-    """
+    """Lemmas 4, 22, 24, 25 along plain lp-AttGD from a random start, at recorded pairs of steps."""
     drawn, found = data(sizes.seeds, sizes.n, sizes.T, sizes.d), []
     start, steps = gaussian_start(drawn, range(sizes.seeds)), _pairs(sizes.steps)
     for p in sizes.exponents:
@@ -178,8 +173,7 @@ def _later(of, start, width, far, steps):
 
 
 def _far_out(of, start, width, steps, target, runs=None):
-    """D (runs, k) along normalised training from `start`, each run (or those named) with its own
-    step.
+    """D (runs, k) along normalised training from `start`, each run with its own step.
 
     A step turns the mirror image of W by a tenth of the cone's width, all together by much more,
     and ||W_0|| is so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,

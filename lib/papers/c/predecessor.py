@@ -1,5 +1,4 @@
-"""What paper C generalises (2308.16898), at work: keys and queries, several tokens, the
-regularisation path.
+"""What paper C generalises (2308.16898): keys and queries, several tokens, the path.
 
 Settings follow that paper's code where it is known; what is reduced or ours is said where it is
 used.
@@ -26,7 +25,7 @@ SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that pape
 
 
 def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """<W, V> / (||W||_F ||V||_F) over the last two axes; NaN for zero."""
+    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / (
             np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
@@ -36,12 +35,11 @@ def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> dict:
-    """Training (K, Q) and W: alignment with the SVMs of the tokens they select, {("K, Q" or "W",
-    norm): (runs, k)}.
+    """Training (K, Q) and W: alignment with the SVMs of the tokens they select.
 
-    K, Q and W start with entries uniform in +-1/sqrt(d). Besides "rank": (runs,) that of the
-    nuclear-norm solution, and "share": how much of the sum of singular values of K Q^T its largest
-    `rank` ones hold at the end.
+    {("K, Q" or "W", norm): (runs, k)}. K, Q and W start with entries uniform in +-1/sqrt(d).
+    Besides "rank": (runs,) that of the nuclear-norm solution, and "share": how much of the sum of
+    singular values of K Q^T its largest `rank` ones hold at the end.
     """
     d = tokens.shape[-1]
     K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
@@ -74,10 +72,10 @@ def ranks(W: np.ndarray) -> np.ndarray:
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM over the draws of `unit_tokens` that have a solution,
-    (dimensions,).
+    """Mean rank of the nuclear-norm token SVM for each dimension, (dimensions,).
 
-    NaN where none has: selections are random, and low dimensions cannot make them all.
+    The mean is over the draws of `unit_tokens` that have a solution. NaN where none has: selections
+    are random, and low dimensions cannot make them all.
     """
     found = []
     for d in dimensions:
@@ -89,8 +87,7 @@ def rank_by_dimension(
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
-    """ReLU head, from zero: tokens selected per sample (runs, n), and alignment with the
-    multi-token SVM (runs,).
+    """ReLU head, from zero: tokens selected (runs, n), alignment with their SVM (runs,).
 
     Aligned after the finite part of W, in the span of the SVM's equations, is taken out; NaN for a
     run whose selection no W can make, or in which every sample selects every token.
@@ -116,12 +113,11 @@ def path_against_descent(
     random_starts: int,
     named: Callable = lambda solution: solution,
 ) -> dict:
-    """The regularisation path of every run, R = multiple ||W_mm||, opt tokens, and lp-AttGD from
-    W_0 = 0.
+    """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 
-    "path", "descent": divergence from the opt tokens' SVM, (runs, multiples) and (runs,); "gap":
-    log(L - L*) of the path (runs, multiples); "optimal": whether descent selects the opt tokens
-    (runs,).
+    Radii are R = multiple ||W_mm||. "path", "descent": divergence from the opt tokens' SVM, (runs,
+    multiples) and (runs,); "gap": log(L - L*) of the path (runs, multiples); "optimal": whether
+    descent selects the opt tokens (runs,).
     """
     of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
     history = train(tokens, MirrorRule(p), steps)
@@ -165,21 +161,11 @@ def _on_key_and_query(pairs):
     ):
         words = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}
         at_own, at_other = last[trained, own], last[trained, other]
+        aligned = f"{trained}: median alignment with the {words[own]} SVM"
+        better = f"{trained}: that over the median alignment with the {words[other]} SVM"
         found += [
-            at_least(
-                name,
-                f"{trained}: median alignment with the {words[own]} SVM",
-                PREDECESSOR,
-                at_own,
-                0.99,
-            ),
-            at_least(
-                f"{name}.other",
-                f"{trained}: that over the median alignment with the {words[other]} SVM",
-                PREDECESSOR,
-                at_own / at_other,
-                1.0,
-            ),
+            at_least(name, aligned, PREDECESSOR, at_own, 0.99),
+            at_least(f"{name}.other", better, PREDECESSOR, at_own / at_other, 1.0),
         ]
     return found
 

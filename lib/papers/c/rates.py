@@ -1,6 +1,4 @@
-"""How fast lp-AttGD finds its direction (paper C, Lemma 29), and how wide the basins of selections
-are (Lemma 28).
-"""
+"""How fast lp-AttGD finds its direction (paper C, Lemma 29), how wide basins are (28)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,8 +15,7 @@ from lib.papers.fits import fitted_slope
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
 ) -> Selection:
-    """The selections that training with p from random starts ends in, of the runs where they are
-    locally optimal.
+    """The locally optimal selections that training with p from random starts ends in.
 
     Normalised steps of `relative_step` in units of the mirror image of W_0. A run that has not
     settled on a locally optimal selection is left out.
@@ -31,18 +28,17 @@ def found_selections(
 
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
-    """The data sets of the given runs, repeats allowed."""
+    """The data sets whose run numbers are in `runs` (m,), repeats allowed, as m runs."""
     return replace(
         tokens, **{field.name: getattr(tokens, field.name)[runs] for field in fields(tokens)}
     )
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
-    """Normalised lp-AttGD whose first step moves the mirror image of `start` by this share of its
-    size (median run).
+    """Normalised lp-AttGD whose first step is this share of the mirror image of `start`.
 
-    ||W||^{p-1} then grows by about the same number of its first values for every p: the same
-    progress, whatever p.
+    Sizes are ||nabla psi(W_0)|| of W_0 (runs, d, d_z), median over runs. ||W||^{p-1} then grows by
+    about the same number of its first values for every p: the same progress, whatever p.
     """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
@@ -86,20 +82,17 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def sharp(p: float) -> float:
-    """The exponent of D in r that we expect: -2 min(p - 1, 1), the square of Lemma 29's rate up to
-    logarithms.
+    """The exponent of D in r that we expect: -2 min(p - 1, 1).
 
-    D is quadratic in the error of the direction. The part of the mirror image of W_0 that no
-    constraint sees stays, an error of order 1/||W||^{p-1}. The minimiser of the loss on a sphere is
-    off by 1/||W||, more for p > 2.
+    It is the square of Lemma 29's rate up to logarithms. D is quadratic in the error of the
+    direction. The part of the mirror image of W_0 that no constraint sees stays, an error of order
+    1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, more for p > 2.
     """
     return -2 * min(p - 1, 1.0)
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
-    """Exponent of the divergence (runs, k) in r over the last half of the path in log r,
-    (runs,).
-    """
+    """Exponent in r of the divergence (runs, k), over the path's last half in log r: (runs,)."""
     log_r, log_D = np.log(history.norm), np.log(np.maximum(divergence, 1e-16))
     middle = (log_r[:, :1] + log_r[:, -1:]) / 2
     return np.array(
@@ -110,7 +103,8 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     """D falls at least like Lemma 29's bound over the last half of the path in log r.
 
-    And how fast it really falls.
+    And how fast it really falls. `divergence` (runs, records): D_psi from the direction of W_mm, at
+    the records of `history`. Source: paper C, Lemma 29, Eq. 28; the sharper exponent is ours.
     """
     p = history.rule.p
     a, b, _ = theory(p)
@@ -133,8 +127,10 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
 def captured(
     of: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Per mu, the fraction of starts on the edge of the cone D = mu that end up selecting its
-    tokens, (mus,).
+    """Per mu, the fraction of starts on the edge of the cone D = mu that keep its tokens, (mus,).
+
+    Kept: what W selects after `steps` steps. `draws` starts a run, each of norm `multiple`
+    ||W_mm||.
     """
     found = []
     for k, mu in enumerate(mus):
@@ -148,7 +144,8 @@ def local_claims(
 ) -> list[Claim]:
     """Starts in the thinnest cone all stay, those in the widest need not.
 
-    The fractions of `captured` for each p.
+    `found`: the fractions of `captured`, (mus,) for each p. Source: paper C, theorem on local
+    convergence; that the widest loses some is ours.
     """
     source = "paper C, Theorem on local convergence"
     stays = f"p = {{:g}}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that stays from D = {{:.1g}}".format

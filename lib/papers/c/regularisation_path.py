@@ -1,5 +1,4 @@
-"""The regularisation path W_R = argmin L(W) over ||W||_{p,p} <= R, which gradient descent is
-compared with.
+"""The regularisation path W_R = argmin L(W) over ||W||_{p,p} <= R, beside descent.
 
 The problem is not convex: it is solved from several starts, and the best is kept.
 """
@@ -28,8 +27,7 @@ def log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.nda
 def solve(
     tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for the ascending `radii` (k,), for the first run
-    of `tokens`.
+    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run.
 
     The best of L-BFGS from every start (starts, d, d_z) and from the solution for the radius
     before, on the sphere ||W||_{p,p} = R: log(L - L*) as a function of R w / ||w||. The minimum

@@ -25,13 +25,7 @@ RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
 
 def hits(curves: Curves, rule: str) -> np.ndarray:
     """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
-    runs = curves.runs(rule)
-    return np.stack(
-        [
-            np.unpackbits(run.end["test_correct"], count=int(run.end["test_rows"])).astype(bool)
-            for run in runs
-        ]
-    )
+    return np.stack([run.hits for run in curves.runs(rule)])
 
 
 def accuracy(curves: Curves, rule: str) -> np.ndarray:
@@ -94,9 +88,7 @@ def at_end(run: Curve, name: str) -> float:
 
 
 def at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
-    """The metric `name` where `along` first passes `level`, linear between evaluations; NaN if it
-    never does.
-    """
+    """The metric `name` where `along` first passes `level`, linear in between; NaN if never."""
     x = run.metrics[along] if rising else -run.metrics[along]
     level = level if rising else -level
     passed = np.flatnonzero(x >= level)
@@ -112,9 +104,7 @@ def at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tru
 def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
-    """The metric `name` of two `rules` at the best value of `along` that both runs of a seed reach:
-    (2, seeds).
-    """
+    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
     pick = np.max if rising else np.min
     worse = min if rising else max
     pairs = list(zip(*(curves.runs(rule) for rule in rules), strict=True))
@@ -188,9 +178,7 @@ def attention_table(curves: Curves) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test and training accuracy, rate, sparsity and tokens used of every rule; recomputed, they
-    are exact.
-    """
+    """Accuracies, rate, sparsity, tokens used of every rule; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)

@@ -15,9 +15,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def loss_panel(ax, curves: Curves, rows: int) -> None:
-    """Running mean of the training loss, per row of a batch, without the spike of the first
-    steps.
-    """
+    """Running mean of the training loss a row, without the spike of the first steps."""
     window = curves.configuration["window"]
     for rule in curves.rates():
         lines = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
@@ -68,9 +66,7 @@ def accuracy_figure(curves: Curves) -> Figure:
 
 
 def sparsity_figure(curves: Curves) -> Figure:
-    """Top: magnitudes at the start (grey) and the end, part by part. Bottom: the Hoyer index
-    against training accuracy.
-    """
+    """Magnitudes at start (grey) and end by part; Hoyer index against training accuracy."""
     figure, axes = plots.panels(2, 3, height=2.1)
     for k, part in enumerate(reviews.PARTS):
         runs = curves.runs("l2")
@@ -93,9 +89,7 @@ def sparsity_figure(curves: Curves) -> Figure:
 
 
 def attention_figure(curves: Curves) -> Figure:
-    """Tokens used, layer by layer, start and end; below, the last layer's maps of two reviews on
-    one absolute scale.
-    """
+    """Tokens used, layer by layer, start and end; the last maps of two reviews on one scale."""
     figure = Figure(figsize=(plots.WIDTH, 5.4), layout="constrained")
     grid = figure.subplots(3, 1, height_ratios=(1.2, 1, 1))
     rules = list(curves.rates())

@@ -27,10 +27,10 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, query the first token, v_0
-    = 0.
+    """The paper's fixed instance of joint training: n = 2, T = 3, d = 2, v_0 = 0.
 
-    The opt tokens are not known before the head is: index 0 stands in for them.
+    The query is the first token. The opt tokens are not known before the head is: index 0 stands in
+    for them.
     """
     X = [[(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)], [(0.4, -2.2), (-1.1, -0.4), (0.9, 0.1)]]
     return token_set(X, [1, -1], opt=np.zeros(2, int))
@@ -39,11 +39,10 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """Where training must end: for every p the l_q token SVMs, all q, of the tokens that p's last
-    iterate selects.
+    """Where training must end: for every p the l_q token SVMs, all q.
 
-    Raises svm.Infeasible for a selection that no W can make, ValueError for an iterate that selects
-    none.
+    Of the tokens that p's last iterate selects. Raises svm.Infeasible for a selection that no W can
+    make, ValueError for an iterate that selects none.
     """
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
@@ -68,40 +67,29 @@ def table(found: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, 
 
 
 def bregman_claims(found: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
-    """Own exponent nearest in every row and in every run; means as in REFERENCE; no run ended
-    early.
+    """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
 
-    As in REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our
-    runs, drawn at random, since a run that changes its selection late is rare and far off.
+    `found[p, q]` (runs, records): divergence of training with p from the SVM of exponent q. As in
+    REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our runs,
+    drawn at random, since a run that changes its selection late is rare and far off. Source: paper
+    C, Section 5.
     """
-    last, claims = table(found), []
+    last, claims, source = table(found), [], "paper C, Section 5"
+    row = "p = {:g}: second smallest mean divergence over the one from its own SVM".format
+    runs = "p = {:g}: fraction of runs nearest to their own SVM".format
     for p in histories:
         nearest = min(last[p, q] / last[p, p] for q in histories if q != p)
         others = np.min([found[p, q][:, -1] for q in histories if q != p], 0)
-        source = "paper C, Section 5"
+        own = (found[p, p][:, -1] < others).mean()
         claims += [
-            at_least(
-                f"bregman.row.{p:g}",
-                f"p = {p:g}: second smallest mean divergence over the one from its own SVM",
-                source,
-                nearest,
-                1.0,
-            ),
-            at_least(
-                f"bregman.runs.{p:g}",
-                f"p = {p:g}: fraction of runs nearest to their own SVM",
-                source + " (ours)",
-                (found[p, p][:, -1] < others).mean(),
-                1.0,
-            ),
+            at_least(f"bregman.row.{p:g}", row(p), source, nearest, 1.0),
+            at_least(f"bregman.runs.{p:g}", runs(p), f"{source} (ours)", own, 1.0),
         ]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
             claims += _beside_reference(p, {q: found[p, q][:, -1] for q in histories})
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
-    claims.append(
-        at_least("bregman.completed", "fraction of runs that completed", "ours", ended, 1.0)
-    )
-    return claims
+    completed = "fraction of runs that completed"
+    return [*claims, at_least("bregman.completed", completed, "ours", ended, 1.0)]
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
@@ -110,19 +98,14 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     worst, calm = _factor(p, last, 1.0), _factor(p, last, 0.95)
     inside = [_in_range(values, seeds, REFERENCE[p][q]) for q, values in last.items()]
     means = f"p = {p:g}: largest factor between a mean and the reference's"
+    late = (
+        "a few runs that settled late carry the mean: without the largest 5 % of the values"
+        f" the factor is {calm:.2g}"
+    )
+    spread = f"p = {p:g}: reference means in the 95 % range of {seeds} seeds, fraction"
     return [
-        remarked(
-            at_most(f"bregman.table.{p:g}", means, source, worst, 1.5),
-            "a few runs that settled late carry the mean: without the largest 5 % of the values"
-            f" the factor is {calm:.2g}",
-        ),
-        at_least(
-            f"bregman.range.{p:g}",
-            f"p = {p:g}: reference means in the 95 % range of {seeds} seeds, fraction",
-            f"{source} (ours)",
-            np.mean(inside),
-            1.0,
-        ),
+        remarked(at_most(f"bregman.table.{p:g}", means, source, worst, 1.5), late),
+        at_least(f"bregman.range.{p:g}", spread, f"{source} (ours)", np.mean(inside), 1.0),
     ]
 
 
@@ -138,9 +121,7 @@ def _factor(p, last, share):
 
 
 def _in_range(values, count, reference):
-    """Whether `reference` lies in the middle 95 % of the means of `count` of the values, drawn
-    without replacement.
-    """
+    """Whether `reference` is in the middle 95 % of the means of `count` values, not replaced."""
     draw = stream(0, "split")
     means = [draw.permutation(values)[:count].mean() for _ in range(2000)]
     return np.quantile(means, 0.025) <= reference <= np.quantile(means, 0.975)
@@ -165,11 +146,7 @@ def logistic_probability(tokens: TokenSet, history: MirrorHistory) -> np.ndarray
     return 1 / (1 + np.exp(-np.stack(found, 1)))
 
 
-SELECTED_JOINTLY = {
-    1.75: (1, 0),
-    2: (1, 0),
-    3: (0, 0),
-}  # the tokens that the paper's instance selects
+SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the paper's runs select
 
 
 def joint_claims(
@@ -180,11 +157,12 @@ def joint_claims(
     Both probabilities near one.
     """
     claims, source = [], "paper C, Section 5"
+    ours, start = f"{source} (our bound)", "p = {:g}: {}".format
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
             same = np.mean(chosen == SELECTED_JOINTLY[p])
-            statement = f"p = {p:g}: fraction of samples that select the paper's token"
+            statement = start(p, "fraction of samples that select the paper's token")
             claims.append(at_least(f"joint.tokens.{p:g}", statement, source, same, 1.0))
         last = max(
             history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1]
@@ -192,54 +170,30 @@ def joint_claims(
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
+        apart = start(p, "last divergence of W or v from its l_p SVM")
+        selects = start(p, "smallest softmax weight of a selected token at t = 15")
+        labels = start(p, "smallest probability of the label at t = 30")
         claims += [
-            at_most(
-                f"joint.directions.{p:g}",
-                f"p = {p:g}: last divergence of W or v from its l_p SVM",
-                source + " (our bound)",
-                last,
-                1e-3,
-            ),
-            at_least(
-                f"joint.softmax.{p:g}",
-                f"p = {p:g}: smallest softmax weight of a selected token at t = 15",
-                source + " (our bound)",
-                weight,
-                0.98,
-            ),
-            at_least(
-                f"joint.logistic.{p:g}",
-                f"p = {p:g}: smallest probability of the label at t = 30",
-                source + " (our bound)",
-                label,
-                0.97,
-            ),
+            at_most(f"joint.directions.{p:g}", apart, ours, last, 1e-3),
+            at_least(f"joint.softmax.{p:g}", selects, ours, weight, 0.98),
+            at_least(f"joint.logistic.{p:g}", labels, ours, label, 0.97),
         ]
     return claims
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent, and closer
-    than 1e-2.
+    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent (paper C).
+
+    And closer than 1e-2 (our bound).
     """
-    claims = []
+    claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
+        second = f"p = {p:g}: second smallest divergence over that from its own SVM"
+        end = f"p = {p:g}: last divergence from its own SVM"
         claims += [
-            at_least(
-                f"path.nearest.{p:g}",
-                f"p = {p:g}: second smallest divergence over that from its own SVM",
-                "paper C, Section 5",
-                nearest,
-                1.0,
-            ),
-            at_most(
-                f"path.end.{p:g}",
-                f"p = {p:g}: last divergence from its own SVM",
-                "paper C, Section 5 (our bound)",
-                last[p],
-                1e-2,
-            ),
+            at_least(f"path.nearest.{p:g}", second, source, nearest, 1.0),
+            at_most(f"path.end.{p:g}", end, f"{source} (our bound)", last[p], 1e-2),
         ]
     return claims

@@ -53,9 +53,7 @@ def random_matrices(tokens: TokenSet, draws: int, seed: int = 0) -> np.ndarray:
 
 
 def extreme_matrices(tokens: TokenSet, size: float = 1000.0) -> np.ndarray:
-    """`size` times the token SVMs of every sample's best token, and of its worst, (2, runs, d,
-    d_z).
-    """
+    """`size` times the SVMs of every sample's best token, and worst, (2, runs, d, d_z)."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.argmax(-1), scores.argmin(-1)
     return size * np.stack([svm.token_svm(tokens, selected).W for selected in ends])
@@ -64,7 +62,8 @@ def extreme_matrices(tokens: TokenSet, size: float = 1000.0) -> np.ndarray:
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
     """L_min <= L(W) <= L_max, attained: the loss of each sample's best and worst score (ours).
 
-    off: by what share both constants are wrong.
+    At every W of `matrices` (m, runs, d, d_z). off: by what share both constants are wrong. Source:
+    paper C, Lemma 16.
     """
     scores, extremes = attention.scores(tokens, tokens.u), extreme_matrices(tokens)
     ends = scores.max(-1), scores.min(-1)
@@ -82,7 +81,8 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) -> Claim:
     """||grad L||_{q,q} <= G for every W, a constant of the data (`gradient_bound`).
 
-    At the matrices given and on the data that attain it; off: by what share G is wrong.
+    At `matrices` (m, runs, d, d_z), and on the data that attain it; off: by what share G is wrong.
+    Source: paper C, Lemma 18 (our constant).
     """
     q, extreme = dual_exponent(p), extreme_pair()
     zero = np.zeros((1, 1, extreme.shape[-1], extreme.z.shape[-1]))
@@ -97,11 +97,10 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
 
 
 def excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """L(W) minus its limit where every sample selects its opt token, (runs,), logistic loss; exact
-    when it is e^-300.
+    """L(W) minus its limit when every sample selects its opt token, (runs,), logistic loss.
 
-    l(f) - l(g) = log1p(sigmoid(-g) expm1(g - f)), and f - g is summed relative to the selected
-    token's score.
+    Exact when it is e^-300: l(f) - l(g) = log1p(sigmoid(-g) expm1(g - f)), and f - g is summed
+    relative to the selected token's score.
     """
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
@@ -112,12 +111,11 @@ def excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 class Steps:
-    """Every recorded pair of iterations (t, t+1) of lp-AttGD: flat W and W+, gradient (runs, pairs,
-    D), eta and losses.
+    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D), eta.
 
-    Gradients and losses are computed anew from W, so that the claims check training and not only
-    algebra; losses are `excess_loss`. Normalised steps have eta / ||grad L||_qq as their step size.
-    Gradients must not underflow.
+    Losses (runs, pairs) as well. Gradients and losses are computed anew from W, so that the claims
+    check training and not only algebra; losses are `excess_loss`. Normalised steps have eta /
+    ||grad L||_qq as their step size. Gradients must not underflow.
     """
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
@@ -173,8 +171,7 @@ def lemma24(steps: Steps) -> Claim:
 
 
 def lemma25(steps: Steps, history: MirrorHistory) -> Claim:
-    """L(W(k+1)) <= L(W(k)): at every recorded step L falls by 0.97 (our constant) of the first
-    order.
+    """L(W(k+1)) <= L(W(k)): L falls by 0.97 (our constant) of the first order at each step.
 
     Measured: eta (L - L+) / <nabla psi(W) - nabla psi(W+), W - W+>, which a small eta brings to 1;
     minus infinity where L rises at any iteration, recorded or not.

@@ -14,7 +14,10 @@ from lib.papers.c.section5_figures import colour
 def lemma29(
     histories: Mapping[float, MirrorHistory], divergences: Mapping[float, np.ndarray], caption: str
 ) -> Figure:
-    """D against ||W||_{p,p}, a line per run; dashed Lemma 29, its constant that of the start."""
+    """D against ||W||_{p,p}, a line per run; dashed Lemma 29, its constant that of the start.
+
+    `divergences` (runs, records) by p, at the records of the history with the same p.
+    """
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
         size, values = history.norm[:, 1:], divergences[p][:, 1:]
@@ -59,7 +62,8 @@ def parents(
 ) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
 
-    `pairs`, `by_dimension` and `paths` come with what stands on their axis of x.
+    `pairs`, `by_dimension` and `paths` come with what stands on their axis of x: iterations
+    (records,), dimensions, radii R / ||W_mm||. `several`: by dimension, alignments (draws,) second.
     """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, found = pairs

@@ -1,6 +1,4 @@
-"""What paper C claims about its vision transformer, recomputed from the kept curves of the study
-`vit`.
-"""
+"""What paper C claims of its vision transformer, from the kept curves of the study `vit`."""
 
 import numpy as np
 
@@ -17,9 +15,7 @@ RULES = ("Adam", "l1.1")
 
 
 def early(curves: Curves) -> Interval:
-    """Adam's test accuracy minus that of l1.1 at the first evaluation after the start, on a
-    sample.
-    """
+    """Adam's sampled test accuracy less that of l1.1, at the first evaluation after the start."""
     first, second = (
         np.array([run.metrics["test_accuracy"][1] for run in curves.runs(rule)]) for rule in RULES
     )
@@ -27,9 +23,7 @@ def early(curves: Curves) -> Interval:
 
 
 def sparser(curves: Curves) -> Claim:
-    """The median Hoyer index of the weight matrices is larger under l1.1, at matched training
-    loss.
-    """
+    """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     found = verdicts.mean_interval(mirror - adam)
     last = [
@@ -53,31 +47,19 @@ def table(curves: Curves) -> Table:
     if count < FEWEST:
         return Table([few(name, text, SOURCE, count) for name, text in words.items()])
     end, begin = accuracy_difference(curves, *RULES), early(curves)
+    equal, within = verdicts.equivalent(end, MARGIN), f"interval within ± {MARGIN}"
+    last = f"Adam minus l1.1, last test accuracy, {count} seeds, {end}"
+    first = f"Adam minus l1.1, test accuracy at the first evaluation, {begin}"
     rows = [
-        judge(
-            "vit.end",
-            f"Adam minus l1.1, last test accuracy, {count} seeds, {end}",
-            f"{SOURCE} (our bound)",
-            end,
-            verdicts.equivalent(end, MARGIN),
-            f"interval within ± {MARGIN}",
-        ),
-        judge(
-            "vit.early",
-            f"Adam minus l1.1, test accuracy at the first evaluation, {begin}",
-            SOURCE,
-            begin,
-            verdicts.above(begin),
-        ),
+        judge("vit.end", last, f"{SOURCE} (our bound)", end, equal, within),
+        judge("vit.early", first, SOURCE, begin, verdicts.above(begin)),
         sparser(curves),
     ]
     return Table(rows)
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Test accuracy, rate and Hoyer index of both rules; recomputed from the curves, they are
-    exact.
-    """
+    """Test accuracy, rate, Hoyer index of both rules; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name = rule.lower().replace(".", "_")

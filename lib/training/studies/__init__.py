@@ -4,6 +4,7 @@ In: nothing. Out: `STUDIES` by name. `python -m lib.training study NAME` runs on
 stand in `notebooks/protocol.md`.
 """
 
+from lib.training.studies import demo
 from lib.training.studies.language import CIVIL_COMMENTS, MULTI_NLI, MULTI_NLI_AGAIN
 from lib.training.studies.pairs import PAIRS
 from lib.training.studies.reviews import IMDB
@@ -24,4 +25,5 @@ __all__ = [
     "PAIRS",
     "STUDIES",
     "VIT",
+    "demo",
 ]

@@ -3,6 +3,7 @@
 They show that the code runs, and nothing about the papers' claims.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -60,4 +61,11 @@ CIVIL_COMMENTS = replace(
     problem=partial(language.classify, "civil_comments", 24, 16, None),
     targets=(0.6, 0.4),
 )
+
+
+def digits(rates: Mapping[str, tuple[float, ...]]) -> Study:
+    """The small study on handwritten digits, of the rules of `RULES` that `rates` names."""
+    return replace(MNIST, rates=rates)
+
+
 DEMO = {study.name: study for study in (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, CIVIL_COMMENTS)}

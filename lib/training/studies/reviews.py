@@ -33,7 +33,7 @@ def every(rows: int, count: int) -> slice:
 
 
 def parts(model: nn.Module) -> dict[str, list[np.ndarray]]:
-    """The matrices of K, Q and V, one a layer."""
+    """The weight matrices (d, d) of K, Q and V, one a layer."""
     found = matrices(model)
     return {
         part: [W.copy() for name, W in found.items() if f".{word}." in name]
@@ -64,7 +64,7 @@ def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[s
 
 
 def histograms(model: nn.Module, when: str) -> dict[str, np.ndarray]:
-    """How many entries of each part fall into each bin of `EDGES`."""
+    """How many entries of each part fall into each bin of `EDGES`, (bins,)."""
     return {f"{when}.histogram.{part}": binned(found) for part, found in parts(model).items()}
 
 
@@ -125,7 +125,7 @@ class Reviews:
 
     @torch.no_grad()
     def correct(self, model: nn.Module) -> dict[str, np.ndarray]:
-        """Which test reviews are classified correctly, as `measures.correctness`."""
+        """Which test reviews are classified correctly, as `measures.correctness` packs them."""
         logits = torch.cat([model(rows) for rows in self.ids["test"].split(500)])
         return correctness((logits > 0) == (self.labels["test"] > 0))
 

@@ -1,0 +1,128 @@
+"""Vectors of WIDTH numbers as values of compiled code: one instruction serves WIDTH lanes.
+
+numba's loops over arrays fill vector registers only where LLVM can prove, or test at every start,
+that no two arrays overlap; loops as short as ours spend more time on the tests than on numbers. A
+`Vector` needs no proof: arithmetic, comparison, `where`, `load` and `store` mean what they mean for
+single numbers, and a machine with shorter registers takes several instructions.
+"""
+
+import operator
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+from lib.compiled.gram import WIDTH
+
+
+class _Lanes(types.Type):
+    """WIDTH numbers, or WIDTH truth values, side by side."""
+
+    def __init__(self, name, element):
+        self.llvm = ir.VectorType(element, WIDTH)
+        super().__init__(name)
+
+
+NUMBERS, TRUTHS = _Lanes("Vector", ir.DoubleType()), _Lanes("Mask", ir.IntType(1))
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, kind.llvm)
+
+
+def _spread(builder, value):
+    """The number `value` in every lane."""
+    kind = NUMBERS.llvm
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+
+def _define(operation, instruction, result):
+    """`operation` of two vectors, or of a vector and a number, by `instruction`."""
+
+    @type_callable(operation)
+    def _type(context):
+        def of(a, b):
+            if NUMBERS in (a, b) and {a, b} <= {NUMBERS, types.float64}:
+                return result
+
+        return of
+
+    def lower(context, builder, signature, values):
+        pair = zip(signature.args, values, strict=True)
+        return instruction(
+            builder, *(v if kind == NUMBERS else _spread(builder, v) for kind, v in pair)
+        )
+
+    for kinds in ((NUMBERS, NUMBERS), (NUMBERS, types.float64), (types.float64, NUMBERS)):
+        lower_builtin(operation, *kinds)(lower)
+
+
+_define(operator.add, ir.IRBuilder.fadd, NUMBERS)
+_define(operator.sub, ir.IRBuilder.fsub, NUMBERS)
+_define(operator.mul, ir.IRBuilder.fmul, NUMBERS)
+_define(operator.truediv, ir.IRBuilder.fdiv, NUMBERS)
+_define(operator.gt, lambda builder, a, b: builder.fcmp_ordered(">", a, b), TRUTHS)
+_define(operator.ge, lambda builder, a, b: builder.fcmp_ordered(">=", a, b), TRUTHS)
+_define(operator.eq, lambda builder, a, b: builder.fcmp_ordered("==", a, b), TRUTHS)
+
+
+@intrinsic
+def where(typing, mask, a, b):
+    """a where the mask is true, b elsewhere: vectors or numbers, as the mask is."""
+    result = NUMBERS if mask == TRUTHS else types.float64
+
+    def lower(context, builder, signature, values):
+        wide = (v if kind == result else _spread(builder, v) for kind, v in zip((a, b), values[1:]))
+        return builder.select(values[0], *wide)
+
+    return result(mask, a, b), lower
+
+
+@intrinsic
+def load(typing, array, row, first):
+    """array[row, first : first + WIDTH] as a vector; the array is C-contiguous."""
+
+    def lower(context, builder, signature, values):
+        return builder.load(_place(context, builder, signature, values), align=8)
+
+    return NUMBERS(array, types.int64, types.int64), lower
+
+
+@intrinsic
+def store(typing, array, row, first, vector):
+    """array[row, first : first + WIDTH] = vector."""
+
+    def lower(context, builder, signature, values):
+        builder.store(values[3], _place(context, builder, signature, values), align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, NUMBERS), lower
+
+
+def _place(context, builder, signature, values):
+    array = context.make_array(signature.args[0])(context, builder, values[0])
+    width = builder.extract_value(array.shape, 1)
+    index = builder.add(builder.mul(values[1], width), values[2])
+    return builder.bitcast(builder.gep(array.data, [index]), NUMBERS.llvm.as_pointer())
+
+
+@intrinsic
+def power_of_two(typing, shifted):
+    """2^k for a vector or a number, where `shifted` is k + 1.5 2^52, |k| < 1023.
+
+    The last bits of that number are those of k.
+    """
+
+    def lower(context, builder, signature, values):
+        number, whole = values[0].type, ir.IntType(64)
+        if shifted == NUMBERS:
+            whole = ir.VectorType(whole, WIDTH)
+        constant = lambda c: ir.Constant(whole, [c] * WIDTH if shifted == NUMBERS else c)
+        exponent = builder.add(builder.bitcast(values[0], whole), constant(1023))
+        return builder.bitcast(builder.shl(exponent, constant(52)), number)
+
+    return shifted(shifted), lower
