@@ -32,12 +32,15 @@
 # |---|---|---|
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
+# | $d$, $k$, $\sigma$ | length of an input $x$, length of a label $y$, size of its noise | |
 # | $L$, $R$ | loss on infinitely many samples, regulariser | |
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
+# | $\eta$ | length of a step | |
 #
-# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: the self-logit of an in-sample
-# query has $\mathbb E e^{c\,x^\top Bx} < \infty$ on all minima, here for $c = 1$. They are checked on every draw below.
+# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: on all minima
+# $\mathbb E e^{c\,x^\top Bx} < \infty$, here for $c = 1$. It is needed since a query is one of the keys as well, and $x^\top Bx$ is
+# its logit with itself. All three are checked on every draw below.
 #
 # **Theorem 1.** The loss on infinitely many samples is a matrix factorisation,
 #
@@ -238,12 +241,15 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# **Look at** the middle panel. From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced
-# and the loss stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so that its claim
-# holds or fails by chance. The right panel shows where it matters: where $\Sigma$ is ill conditioned. The two-sided one
-# is gradient descent in the coordinates in which the problem is plain matrix factorisation. It hardly feels the
-# conditioning at all: **ours, not the paper's**. In the left panel the spectral start is at the optimum already. Its
-# plateau is minibatch noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
+# **Look at** the panels from left to right.
+#
+# * **Left.** The spectral start is at the optimum already. Its plateau is minibatch noise and the $O(1/m)$ bias of a
+#   minibatch of $m$ keys.
+# * **Middle.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
+#   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by
+#   chance.
+# * **Right.** The preconditioner matters where $\Sigma$ is ill conditioned. A two-sided one, **ours and not the paper's**, is
+#   gradient descent in coordinates in which the problem is plain matrix factorisation. It hardly feels the conditioning.
 
 # %%
 about_ablation = setting("Ablation, P preconditioner, R regulariser")

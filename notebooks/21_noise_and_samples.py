@@ -38,12 +38,12 @@
 # | $Z_\pi$ | the minimum of $L + R$ nearest to $Z$ | as $Z$ |
 # | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
 #
-# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: the self-logit of an in-sample query
-# has $\mathbb E e^{c\,x^\top Bx} < \infty$ on all minima, here for $c = 1$. They are checked below. Beyond them
-# $n \ge n_0$, and the step $\eta$ is small.
+# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: on all minima
+# $\mathbb E e^{c\,x^\top Bx} < \infty$, here for $c = 1$. It is needed since a query is one of the keys as well, and $x^\top Bx$ is
+# its logit with itself. The three are checked below. Theorem 2 also needs enough samples and a small step $\eta$.
 #
 # **Theorem 2.** Algorithm 1 takes its steps along the *oracle gradient* $\mathbb E\nabla\hat L$, the mean over fresh batches
-# of $n$ samples. From the spectral start, with high probability,
+# of $n$ samples. From the spectral start, after $T$ iterations and with high probability,
 #
 # $$L(Z_T) - L^* \lesssim \frac1n + e^{-cT} .$$
 #
@@ -196,8 +196,9 @@ def step(Z, g, S, eta, k=small_k):
 # ## The one-point bounds
 #
 # Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
-# blank in the text at hand. Ours are derived in `lib.regression.manifold`. In the `left_right` norm the search attains our
-# convexity constant: it cannot be improved.
+# blank in the text at hand. Ours are derived in `lib.regression.manifold`, in two norms: "left" weighs $Z$ by the
+# preconditioner from the left, "left_right" by $\Sigma$ from the right as well. In the second the search attains our constant
+# $\alpha$, so that one cannot be improved.
 
 # %%
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)

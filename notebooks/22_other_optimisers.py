@@ -22,7 +22,8 @@
 # do that know nothing of the data, and what does each rule do at its own best step?
 #
 # **Answer.** Adam, Muon and SOAP come near the optimum sooner than Algorithm 1, but settle at a higher floor. SGD is late,
-# and Shampoo does not get there. A preconditioner on both sides, ours, comes early and ends as low as Algorithm 1.
+# and Shampoo does not get there. A preconditioner of ours, which acts on both sides, comes early and ends as low as
+# Algorithm 1.
 #
 # ## The statement
 #
@@ -107,7 +108,7 @@ for seed, problem in enumerate(data.problems):
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are running means of $g$ and $g^2$, without their bias |
 # | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of a running mean with singular value decomposition $USV^\top$ |
-# | Shampoo | $L^{-1/4}\, g\, R^{-1/4}$; $L$, $R$ are sums of $gg^\top$, $g^\top g$ |
+# | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
 # | Algorithm 1 | the gradient of $L + R$, for $B$ with $\hat\Sigma^{-1}$ on the left |
 # | two-sided (ours) | the same with $\hat\Sigma^{-1}$ on the right of both matrices as well |
@@ -138,7 +139,7 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# On samples, with $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients are
+# On a minibatch of $m$ samples, with $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients are
 #
 # $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
 # \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$

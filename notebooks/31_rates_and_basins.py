@@ -44,8 +44,8 @@
 # thin cone around $W_{mm}$, with a norm that is large enough. The step is small enough.
 #
 # **Lemma 28.** The run stays in the cone. **Lemma 29.** $D \le O(\log r / r)$ for $p > 2$, $O((\log r)^2 / r)$ for
-# $p = 2$, and $O(r^{1-p})$ for $p < 2$. The text at hand lost the constants. Selections that are locally optimal are
-# sought out below.
+# $p = 2$, and $O(r^{1-p})$ for $p < 2$. The text at hand lost the constants. The page first looks for selections that are
+# locally optimal.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -145,7 +145,8 @@ for p in exponents:
 # ## Rates
 #
 # Runs start on the edge of the cone $D = 0.001$ with $\|W_0\| = 100\|W_{mm}\|$. From wider cones nearer to zero some runs
-# leave. Steps are normalised: they follow the same path and leave $r \sim \log k$ behind, which plain steps never do.
+# leave. Plain steps would have $r \sim \log k$ only, too short to fit an exponent. With normalised steps $r$ grows like
+# $k^{1/(p-1)}$. Short steps of both kinds follow the same path.
 
 # %%
 histories, divergences, rate_claims = {}, {}, []
@@ -178,8 +179,9 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# Starts on the edge of cones of growing divergence around each selection, near to and far from the origin. Theory
-# promises convergence for thin cones ($\mu_0$ is printed below) and large $\|W_0\|$. So the claim is about the largest.
+# Runs start on the edge of cones of growing divergence around each selection, near to and far from the origin. Theory
+# promises convergence for thin cones ($\mu_0$ is printed below) and large $\|W_0\|$. So the claim is about the largest
+# $\|W_0\|$ of the three.
 
 # %%
 kept = {

@@ -311,7 +311,7 @@ CORNER = attention.token_set(
 
 
 def test_zero_dual_of_the_corner_by_hand():
-    """w_2 = log(kappa_2 w_1/kappa_1) = log(1.5 w_1): notebook 40."""
+    """w_2 = log(kappa_2 w_1/kappa_1) = log(1.5 w_1): notebook 43."""
     of = zero_dual.predict(CORNER)
     assert of.pair == (0, 1) and np.isclose(of.drift, 1) and np.isclose(of.constant, np.log(1.5))
     runs = zero_dual.run(of, 0.1, 200_000)

@@ -187,6 +187,14 @@ def test_growing_steps_fall_onto_the_line(small):
     assert law_steps.collapse(histories, "W_mm", law).holds
     wrong = replace(law, constant=1.0001 * law.constant)
     assert not law_steps.collapse(histories, "W_mm", wrong).holds
+    near = law_steps.within_from(histories, "W_mm", law)
+    for history in histories.values():
+        ratio = law_steps.ratio_to_law(history, "W_mm", law)[0]
+        assert (np.abs(ratio[history.norm[0] > near] - 1) <= 0.01).all()
+    longest = max(history.norm.max() for history in histories.values())
+    assert near < longest
+    far = replace(law, constant=2 * law.constant)
+    assert law_steps.within_from(histories, "W_mm", far) == longest
 
 
 def test_constant_gd_steps_leave_the_law_unseen():

@@ -20,25 +20,28 @@ from lib.papers.beyond.zero_dual import ZeroDualRun
 from lib.papers.beyond.zero_duals import ZeroDualsRun
 
 INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
+MARKERS = "os^"
 PREDICTED = "0.1"
 
 
 def joint(found: Mapping[str, JointRuns]) -> Figure:
     """Direction error of W over t with its prediction from duals and steps; and per run."""
     figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
-    for (name, runs), colour in zip(found.items(), INK):
+    for (name, runs), colour, marker in zip(found.items(), INK, MARKERS):
         plots.band(error, runs.iterations, runs.error, name, colour)
         size = [path_length(runs.rule, int(t)) for t in runs.iterations]
         error.plot(runs.iterations, np.median(runs.of.law.constant) / size, ":", color=PREDICTED)
         level = runs.of.at_level(runs.level).constant
         measured = runs.norm[:, -1] * runs.error[:, -1]
-        diagonal.plot(level, measured, "o", ms=4, mfc="none", color=colour, label=name)
+        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
+        diagonal.plot(level, measured, **style)
     ends = np.array(diagonal.get_xlim())
     diagonal.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
     error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
     diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
-    error.xaxis.set_minor_formatter(NullFormatter())
+    _short_decades(error.xaxis)
     error.legend(fontsize="x-small")
+    diagonal.legend(fontsize="x-small", loc="upper left")
     return figure
 
 
@@ -48,12 +51,14 @@ def reached(found: GlobalMap, history: History) -> Figure:
     plots.percentages(chart, found.shares, found.alphas, found.dimensions)
     rows, columns = range(len(found.dimensions)), range(len(found.alphas))
     half = np.log([min(half_at_once(d, found.n), found.alphas[-1]) for d in found.dimensions])
-    chart.plot(np.interp(half, np.log(found.alphas), columns), rows, ":", color="#D55E00", lw=2.5)
+    wanted = np.interp(half, np.log(found.alphas), columns)
+    chart.plot(wanted, rows, "-", color="white", lw=4)  # seen on dark and on bright cells
+    chart.plot(wanted, rows, ":", color=PREDICTED, lw=2.2)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
     path.plot(t, history.score_gaps[0, :, 0, 0], color=INK[0], label="$u_t$")
-    path.plot(t, history.margins[0, :, 0, 0], color=INK[4], label="$W_t$")
+    path.plot(t, history.margins[0, :, 0, 0], color=INK[4], ls="--", label="$W_t$")
     path.plot(t, np.exp(history.log_gap[0]), color="black", label="loss")
     path.axhline(0.5, color="0.3", linestyle=":")
     path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
@@ -66,13 +71,13 @@ def heads(common: HeadRuns, each: HeadRuns) -> Figure:
     figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
     ones = np.ones_like(common.norm)
     cases = ("one for all", common, common.of.norm), ("one per head", each, ones)
-    for (name, runs, wanted), colour in zip(cases, INK):
+    for (name, runs, wanted), colour, marker in zip(cases, INK, "ox"):
         found = head_claims.ratios(runs.norm)[:, runs.kept]
         predicted = head_claims.ratios(wanted)[:, runs.kept]
-        style = dict(ms=4, mfc="none", color=colour, label=name)
-        ratio.plot(predicted.ravel(), found.ravel(), "o", **style)
+        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
+        ratio.plot(predicted.ravel(), found.ravel(), **style)
         size = (runs.norm * runs.error)[:, runs.kept]
-        constant.plot(runs.of.constant[:, runs.kept].ravel(), size.ravel(), "o", **style)
+        constant.plot(runs.of.constant[:, runs.kept].ravel(), size.ravel(), **style)
     for axis in (ratio, constant):
         ends = np.array(axis.get_xlim())
         axis.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
@@ -102,6 +107,8 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
             axis.plot([value] * len(sizes), sizes, "o", ms=3, mfc="none", color=INK[0])
         for crossing in switches.get(name, ()):
             axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)
+        if name in switches:
+            axis.text(0.42, 0.06, "switch", transform=axis.transAxes, fontsize="x-small")
         log = "linear" if 0 in values else "log"
         axis.set(xscale=log, yscale=log, title=f"$C$ along {name}")
         if log == "log":
@@ -116,7 +123,8 @@ def _short_decades(axis):
     low, high = axis.get_view_interval()
     if high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def bent(
@@ -135,8 +143,8 @@ def bent(
             style = dict(color=colour, linestyle="--" if started else "-")
             label = None if started else f"p = {p:g}"
             error.plot(one.norm, one.error, label=label, **style)
-    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D}$")
-    error.xaxis.set_minor_formatter(NullFormatter())
+    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
+    _short_decades(error.xaxis)
     error.legend(fontsize="x-small")
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[o.measured[-1], o.predicted[-1], o.first] for o in left]).T
@@ -144,8 +152,8 @@ def bent(
     outside.plot(first, measured, "x", ms=4, color=INK[4], label="first order")
     ends = np.array([measured.min(), measured.max()])
     outside.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    outside.set(xscale="log", yscale="log", xlabel="predicted", title="Left outside the span")
-    outside.yaxis.set_minor_formatter(NullFormatter())
+    outside.set(xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    outside.set(title="Left outside the span")
     _short_decades(outside.yaxis)
     outside.legend(fontsize="x-small")
     _moves(moves, steps)
@@ -155,25 +163,32 @@ def bent(
 def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
     for one in zero:
-        axis.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0])
+        label = "one idle pair" if one is zero[0] else None
+        axis.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0], label=label)
         axis.plot(one.level, one.of.offset(one.level), ":", color=PREDICTED)
-    for count, colour in zip(dict.fromkeys(len(r.of.pairs) for r in zeros), INK[2:]):
+    counts = dict.fromkeys(len(r.of.pairs) for r in zeros)
+    for count, colour, marker in zip(counts, INK[2:], "s^"):
         one = next(r for r in zeros if len(r.of.pairs) == count)
-        axis.plot(one.level, one.offsets, "s", ms=3, mfc="none", color=colour)
+        style = dict(marker=marker, linestyle="", ms=3, mfc="none", color=colour)
+        axis.plot(one.level, one.offsets, **style)
+        axis.plot([], [], label=f"{count} in one run", **style)
         wanted = np.log(one.level)[:, None] + one.of.constants
         axis.plot(one.level, wanted, ":", color=PREDICTED)
     axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
+    axis.legend(fontsize="x-small")
 
 
 def _moves(axis, steps):
     """Last move of an offset with steps like t^(p-2), by their length, and with constant steps."""
-    for p, colour in zip(dict.fromkeys(one.of.p for one in steps), INK):
+    for p, colour, marker in zip(dict.fromkeys(one.of.p for one in steps), INK, MARKERS):
         own = [one for one in steps if one.of.p == p]
         moved = np.array([[*one.moved, one.constant] for one in own]).T
-        axis.plot(moved, "o", ms=3, mfc="none", color=colour)
-        axis.plot([], [], "o", ms=3, mfc="none", color=colour, label=f"p = {p:g}")
+        style = dict(marker=marker, linestyle="", ms=4, mfc="none", color=colour)
+        axis.plot(moved, **style)
+        axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins over the longest that settles")
     axis.set_xticks(range(len(names)), names)
+    axis.set_xlim(-0.4, len(names) - 0.6)
     axis.set(title="Last move of an offset")
     axis.legend(fontsize="x-small")

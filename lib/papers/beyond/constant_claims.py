@@ -8,11 +8,16 @@ import numpy as np
 from lib.companion.claims import Claim, at_least, at_most, close, interval, remarked
 from lib.papers.beyond import margin_law_worlds as worlds
 from lib.papers.beyond import thresholds
-from lib.papers.beyond.constant_map import Point, crowding
+from lib.papers.beyond.constant_map import Point, crowding, solvable
 
 # Written down in notebooks/bends_protocol.md before the runs
 CONSTANT, NOISE, SWITCH = 0.01, 0.1, 0.01
 OURS = "ours, beyond paper A's Theorem 1"
+SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+    "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
+    "T": (list(range(3, 13)), {"n": 12, "d": 6}),
+    "d": (list(range(4, 10)), {"n": 18, "T": 5}),
+}
 SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
 
 
@@ -95,6 +100,17 @@ def capacity(
         at_least(f"map.least.{axis}", text + ", low end", OURS, low, 1.0, **more),
         remarked(most, f"{most.remark}; {SHARED_QUERY}") if axis == "T" else most,
     ]
+
+
+def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
+    """`capacity` along every axis of SEARCHED: what is lost where, by axis, and the claims."""
+    lost, claims = {}, []
+    for axis, (values, others) in SEARCHED.items():
+        fixed = {name: [value] for name, value in others.items()}
+        has = solvable(seeds, {axis: values} | fixed)
+        lost[axis], own = capacity(axis, values, has, others)
+        claims += own
+    return lost, claims
 
 
 def _changed(world):

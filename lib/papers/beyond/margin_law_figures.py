@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK
-from lib.papers.beyond.margin_law_claims import dual_shares
+from lib.papers.beyond.margin_law_claims import CONSTANT, dual_shares
 from lib.papers.beyond.margin_law_runs import Comparison
 from lib.papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
 from lib.svm.margin_law import MarginLaw
@@ -30,6 +30,30 @@ def _of_rule(group):
     if rule.kind == POLYAK:
         return plots.COLOURS["Polyak, no cap"]
     return plots.COLOURS["NGD-mom" if rule.momentum else "NGD"]
+
+
+def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
+    """Two weights W_t in the plane, path (steps + 1, 2), beside the ray of W_mm (2,).
+
+    rest (2,): the predicted residual, which the path keeps from the ray; right, how it comes to.
+    """
+    figure, (plane, distance) = plots.panels(1, 2, height=2.9)
+    near = path[np.linalg.norm(path, axis=1) < 8]
+    ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
+    plane.plot(*near.T, color=plots.COLOURS["NGD"], label="$W_t$, NGD")
+    plane.plot(*ends.T, "--", color=PREDICTED, label="ray of $W_{mm}$")
+    plane.plot(*(ends + rest).T, ":", color=PREDICTED, label=r"ray $+\ \rho_\perp$, predicted")
+    plane.set(xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal")
+    plane.set(xlim=(-0.3, 11), ylim=(-0.7, 7.3))
+    plane.legend(fontsize="x-small", loc="lower right")
+    along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
+    away = np.linalg.norm(path - along, axis=1)
+    distance.plot(np.arange(1, len(path)), away[1:], color=plots.COLOURS["NGD"])
+    distance.axhline(np.linalg.norm(rest), linestyle=":", color=PREDICTED)
+    distance.text(1.2, 1.03 * np.linalg.norm(rest), "$C$, from the duals", fontsize="small")
+    distance.set(xscale="log", ylim=(0, 1.6), xlabel="iteration $t$")
+    distance.set(title="Distance of $W_t$ from the ray")
+    return figure
 
 
 def offsets(
@@ -102,8 +126,10 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
     off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
     off.set(ylim=(len(groups) - 0.5, -0.5))
     off.tick_params(axis="y", length=0, labelsize="x-small")
-    off.axvline(1e-5, color="0.3", linestyle=":")
-    off.text(7e-6, len(groups) - 0.6, "asked for", fontsize="x-small", ha="right", color="0.3")
+    off.axvline(CONSTANT, color="0.3", linestyle=":")
+    off.text(
+        0.7 * CONSTANT, len(groups) - 0.6, "asked for", fontsize="x-small", ha="right", color="0.3"
+    )
     return figure
 
 

@@ -4,7 +4,7 @@ The map of the offsets is the same for all rules: one step that raises the margi
 wrong offset in the mode of eigenvalue lambda by 1 - s lambda.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, GradientRule, custom, ngd
+from lib.dynamics.rules import LOG_2, GradientRule, custom, gd, ngd, polyak
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.max_margin import token_svm
 
@@ -44,10 +44,42 @@ def growing_polyak(max_step: float, growth: float) -> GradientRule:
     )
 
 
+def figure2_runs(
+    problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
+) -> tuple[dict[str, History], dict[str, History]]:
+    """Every rule on the problem of Figure 2: those that go far enough for the law, and the others.
+
+    The others have constant steps or a constant cap, so that ||W_t|| ~ log t.
+    """
+
+    def in_time(rule, steps, loss="exponential"):
+        return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
+
+    far = {
+        "GD, growing steps": in_time(growing_gd(1.0, 1.0), growing_steps),
+        "GD, growing, logistic": in_time(growing_gd(1.0, 1.0), growing_steps, "logistic"),
+        "Polyak, growing cap": in_time(growing_polyak(10.0, 0.8), growing_steps),
+        "NGD": in_time(ngd(0.025), 100_000),
+        "NGD, logistic": in_time(ngd(0.025), 100_000, "logistic"),
+        "NGD-mom": in_time(ngd(0.025, momentum=0.9), 20_000),
+        "Polyak, no cap": in_time(polyak(), 10_000),
+    }
+    return far, {"GD": in_time(gd(1.0), 100_000), "Polyak": in_time(polyak(10.0), 100_000)}
+
+
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
     """Direction error over the law's at the same ||W_t||, (runs, k): tends to 1 for every rule."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
+
+
+def within_from(histories: Mapping[str, History], target: str, law: MarginLaw, off=0.01) -> float:
+    """The ||W_t|| beyond which every rule stays within `off`, relatively, of the law."""
+    found = []
+    for history in histories.values():
+        far = np.abs(ratio_to_law(history, target, law)[0, 1:] - 1) > off
+        found.append(history.norm[0, 1:][far].max(initial=0.0))
+    return max(found)
 
 
 def collapse(histories: dict[str, History], target: str, law: MarginLaw) -> Claim:
