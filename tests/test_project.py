@@ -20,7 +20,7 @@ LIBRARY = sorted((ROOT / "lib").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 # Compiled loops over one run, which numba would not make faster in parts; and functions that a
 # notebook calls with many options by name.
-LONG = {"ambient/kernel._train_run", "compiled/softmax.slopes", "dynamics/kernel._train_group"}
+LONG = {"ambient/kernel._train_run", "dynamics/kernel._train_group"}
 WIDE = {"companion/record.save", "dynamics/gradient_descent.train", "networks/vision.__init__"}
 
 
