@@ -117,8 +117,8 @@ class Setting:
         return whole.first(self.rows), whole.images[self.rows :]
 
 
-def trained(setting: Setting, data, rule: str, rate: float, seed: int):
-    """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
+def untrained(setting: Setting, data, seed: int) -> VisionTransformer:
+    """The network that every rule's run of this seed starts from."""
 
     def build():
         channels, size = data.images.shape[1:3]
@@ -126,12 +126,15 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
             size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
         )
 
-    model = loop.initialised(build, seed)
+    return loop.initialised(build, seed).eval()
+
+
+def trained(setting: Setting, data, rule: str, rate: float, seed: int):
+    """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
+    model = untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
     optimizer = ByMatrix(model, rule, rate)
-    history = loop.train(
-        model, optimizer, batches, setting.steps, execution=Execution(cpu=True)
-    )
+    history = loop.train(model, optimizer, batches, setting.steps, execution=Execution(cpu=True))
     return model.eval(), history.loss
 
 
@@ -197,11 +200,11 @@ def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
-def read(network: VisionTransformer, pictures: Tensor) -> Reading:
+def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> Reading:
     """The `Reading` of a network on standardised pictures (b, channels, s, s)."""
     K, Q = factors(network)
     W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
-    quantile, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
+    low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
     for layer, entered in enumerate(entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
@@ -209,6 +212,12 @@ def read(network: VisionTransformer, pictures: Tensor) -> Reading:
             logits = x @ W[layer, head].T @ np.swapaxes(x, 1, 2)  # (b, query, token)
             logits = np.sort(logits, -1)
             leads = logits[..., -1] - logits[..., -2]
-            quantile[layer, head], least[layer, head] = np.quantile(leads, QUANTILE), leads.min()
-    ratio = (quantile / scale)[..., None] / norms(K, Q)
-    return Reading(ratio=ratio, quantile=quantile, least=least, K=K, Q=Q)
+            low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
+    ratio = (low / scale)[..., None] / norms(K, Q)
+    return Reading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+
+
+def moved(before: Reading, after: Reading) -> float:
+    """Median over layers and heads of ||W - W_0||_F / ||W_0||_F."""
+    size = np.linalg.norm(before.W, axis=(-2, -1))
+    return float(np.median(np.linalg.norm(after.W - before.W, axis=(-2, -1)) / size))
