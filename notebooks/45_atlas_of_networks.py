@@ -41,9 +41,9 @@
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, over $m$, for large $m$ |
 #
 # **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
-# has an exponential tail; steps decay. For models that are homogeneous in their parameters steepest descent then ends
-# at a *stationary* point of the margin in its norm. Softmax is not homogeneous, and stationary is less than best: what attention
-# does is measured. Predictions were [written before the runs](networks_protocol.md).
+# has an exponential tail; steps decay. For models that are homogeneous in their parameters steepest descent then nears a
+# *stationary* point of the margin in its norm (Tsilivis et al., arXiv 2410.22069). Softmax is not homogeneous, and stationary is
+# less than best: what attention does is measured. Predictions were [written before the runs](networks_protocol.md).
 
 # %% tags=["parameters"]
 scale = "demo"
