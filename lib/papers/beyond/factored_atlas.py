@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib.ambient import factored, training
 from lib.ambient import optimisers as o
-from lib.ambient import training
 from lib.ambient.optimisers import Optimiser
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
-from lib.papers.beyond import atlas, atlas_rules, factor_norms, factored
+from lib.papers.beyond import atlas, atlas_rules, factor_norms
 from lib.papers.beyond.atlas_claims import word
 from lib.papers.beyond.factor_norms import SIGN
 

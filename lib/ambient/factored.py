@@ -26,7 +26,7 @@ from lib.dynamics.recording import record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
 
-SOURCES = stamp(__file__) ^ stamp(gradients.__file__)  # it calls functions of both folders
+SOURCES = stamp(__file__)
 KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 

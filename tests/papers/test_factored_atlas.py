@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from lib import attention
+from lib.ambient import factored
 from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond import atlas, factor_norms, factored, factored_atlas
+from lib.papers.beyond import atlas, factor_norms, factored_atlas
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
