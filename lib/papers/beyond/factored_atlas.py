@@ -52,24 +52,40 @@ def rows() -> dict[str, FactorRow]:
     """The rows of the map."""
     sign, few, slow = step(SIGN), atlas_rules.step("l_inf") / 10, atlas_rules.step("l_inf") / 50
     alone = {name: row.rule for name, row in atlas_rules.steepest_rows().items()}
+    kept = {"norm": SIGN, "alone_norm": "l_inf"}
     return {
         "gradient descent": FactorRow(
-            o.steepest("frobenius", step("nuclear"), 0.5),
-            *("nuclear", True, 0.9, alone["steepest, Frobenius"], "Frobenius"),
+            rule=o.steepest("frobenius", step("nuclear"), 0.5),
+            norm="nuclear",
+            always=True,
+            least=0.9,
+            alone=alone["steepest, Frobenius"],
+            alone_norm="Frobenius",
         ),
         "sign descent": FactorRow(
-            o.steepest(np.inf, sign, 0.5), SIGN, True, 0.75, alone["steepest, l_inf"], "l_inf"
+            rule=o.steepest(np.inf, sign, 0.5),
+            always=True,
+            least=0.75,
+            alone=alone["steepest, l_inf"],
+            **kept,
         ),
         "polar steps": FactorRow(
-            o.steepest("spectral", step("spectral"), 0.5),
-            *("spectral", True, 0.9, alone["steepest, spectral"], "spectral"),
+            rule=o.steepest("spectral", step("spectral"), 0.5),
+            norm="spectral",
+            always=True,
+            least=0.9,
+            alone=alone["steepest, spectral"],
+            alone_norm="spectral",
         ),
         "Adam, 0.99": FactorRow(
-            o.adam(sign / 2, memory=0.99, decay=0.5),
-            *(SIGN, False, 0.7, o.adam(few, memory=0.99), "l_inf"),
+            rule=o.adam(sign / 2, memory=0.99, decay=0.5),
+            always=False,
+            least=0.7,
+            alone=o.adam(few, memory=0.99),
+            **kept,
         ),
         "Adam, 0.999": FactorRow(
-            o.adam(sign / 2, decay=0.5), SIGN, False, 0.7, o.adam(slow), "l_inf"
+            rule=o.adam(sign / 2, decay=0.5), always=False, least=0.7, alone=o.adam(slow), **kept
         ),
     }
 
