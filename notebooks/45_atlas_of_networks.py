@@ -1,0 +1,357 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The atlas for keys and queries, for competing selections, and in a vision transformer
+#
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains one matrix $W$ alone.
+# [Notebook 44](44_atlas.ipynb) maps which norm's margin each optimiser then maximises.
+#
+# **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
+# vision transformer? Which tokens does an optimiser pick where several selections compete?
+#
+# **Answer.** With $(K,Q)$ the map survives with *other columns*: the norm is the one that the rule's norm of the factors
+# induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, and sign
+# descent leaves $\ell_\infty$ for sums of sign products. What the other two parts say is printed below.
+#
+# ## The statement
+#
+# | symbol | meaning |
+# |---|---|
+# | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
+# | $K,\ Q$ | keys and queries, $d\times m$; $W=KQ^\top$, the logit of a token is $x^\top Wz$ |
+# | $s_i$; $\langle A_m,W\rangle$ | the token that the run selects; $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$, $t\ne s_i$, its lead |
+# | $N$; $F_N(W)$ | a norm of matrices; what it induces: $\min\{\max(N(K),N(Q))^2:KQ^\top=W\}$ |
+# | $r_N(W)$ | the ratio: $\min_m\langle A_m,W\rangle/N(W)$ over its largest possible value; at most 1 |
+#
+# | $N$ on each factor | steepest descent | $F_N(W)$ |
+# |---|---|---|
+# | Frobenius | normalised gradient descent | $\lVert W\rVert_*$, nuclear |
+# | spectral | polar steps | $\lVert W\rVert_2$, spectral |
+# | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, over $m$, for large $m$ |
+#
+# **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
+# has an exponential tail; steps decay. For models that are homogeneous in their parameters steepest descent then nears a
+# *stationary* point of the margin in its norm (Tsilivis et al., arXiv 2410.22069). Softmax is not homogeneous, and stationary is
+# less than best: what attention does is measured. Predictions were [written before the runs](networks_protocol.md).
+
+# %% tags=["parameters"]
+scale = "demo"
+seeds = 2
+steps = 20_000
+selection_seeds = 10
+selection_steps = 3000
+vit_seeds = 2
+vit_rows, vit_held, vit_steps = 1000, 64, 60
+vit_shape = {"width": 32, "depth": 2, "heads": 4, "hidden": 64}
+rules = ["NGD", "Signum", "Muon", "Adam"]
+rates = [[0.03, 0.1], [3e-4, 1e-3], [0.01, 0.03], [1e-3, 3e-3]]
+
+# %%
+import numpy as np
+import torch
+
+from lib.ambient import factored, optimisers
+from lib.attention import coordinates, tokens
+from lib.companion import claims, plots, record
+from lib.data import images
+from lib.papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
+from lib.papers.beyond import competing_selections as competing
+from lib.papers.beyond import network_margins as network
+from lib.papers.beyond import networks_claims as judged
+from lib.papers.beyond import networks_figures as drawn
+
+# %%
+run = record.start("45_atlas_of_networks", "A", globals())
+plots.set_style()
+torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently
+
+# %% [markdown]
+# ## The rules, in this page
+#
+# With $G=-\nabla_WL$ the chain rule gives $GQ$ for $K$ and $G^\top K$ for $Q$. Each rule takes its direction of both.
+
+# %%
+data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
+delta = coordinates.differences(data, data.opt)[0]  # (n, T-1, d)
+A = np.einsum("nti,nj->ntij", delta, data.z[0])  # (n, T-1, d, d)
+scores = data.y[0, :, None] * (data.X[0] @ data.u[0])  # (n, T)
+own = np.take_along_axis(scores, data.opt[0, :, None], -1)
+gaps = own - np.take_along_axis(scores, coordinates.others(data.opt, 8)[0], -1)
+
+
+def down(W):
+    """-grad L, exponential loss."""
+    odds = np.exp(-np.einsum("ntij,ij->nt", A, W))  # of the other tokens to the opt token
+    p = odds / (1 + odds.sum(1, keepdims=True))
+    lag = (p * gaps).sum(1, keepdims=True)
+    return np.einsum("nt,ntij->ij", np.exp(lag - own) * p * (gaps - lag) / len(gaps), A)
+
+
+# %%
+def polar(G):
+    U, S, V = np.linalg.svd(G)
+    kept = S > 1e-12 * S[0]  # six samples: six singular values of ten
+    return U[:, kept] @ V[kept]
+
+
+by_hand = {"frobenius": lambda G: G / np.linalg.norm(G), np.inf: np.sign, "spectral": polar}
+K_0, Q_0 = factored.small_start(data, range(seeds), 10, size=0.1)
+for norm, direction in by_hand.items():
+    K, Q = K_0[0], Q_0[0]
+    for t in range(100):
+        G = down(K @ Q.T)
+        K, Q = (M + 0.05 * (t + 1) ** -0.5 * direction(D) for M, D in ((K, G @ Q), (Q, G.T @ K)))
+    rule = {"a": optimisers.steepest(norm, 0.05, 0.5)}
+    W = factored.train(data.run(0), rule, K_0[:1], Q_0[:1], [100])["a"].W[0, 0]
+    assert np.allclose(K @ Q.T, W, rtol=0, atol=1e-9)
+    print(f"{norm!s:9} largest entry of W: {np.abs(K @ Q.T).max():.6f}, lib: {np.abs(W).max():.6f}")
+
+# %% [markdown]
+# The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `lib.ambient.factored` keeps a logarithm for every sample.
+#
+# The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
+# $\max|x|\max|y|$:
+
+# %%
+x, y = np.array([1.0, -3.0, 2.0]), np.array([0.5, -0.25])
+by_lib = factor_norms.sign_norm(np.outer(x, y))
+assert np.isclose(by_lib, 3 * 0.5)
+K, Q = K_0[0], Q_0[0]
+bound = K.shape[1] * np.abs(K).max() * np.abs(Q).max()
+print(f"xy^T: {by_lib:.3f}; K Q^T: {factor_norms.sign_norm(K @ Q.T):.5f}, at most {bound:.5f}")
+
+# %% [markdown]
+# ## 1. The map with keys and queries
+#
+# Each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on factors decay like $t^{-1/2}$: factors then grow like
+# $\sqrt t$ and margins like $t$.
+
+# %%
+rows = factored_atlas.rows()
+both, alone, gap = factored_atlas.run(data, rows, steps, range(seeds))
+runs = [ends for ran in (both, alone) for ends in ran.values()]
+steady, total = sum(int(ends.steady.sum()) for ends in runs), len(runs) * seeds
+print(f"{steady} of {total} runs ended in the selection of half time; largest SVM gap {gap:.0e}")
+factor_claims = factored_atlas.predictions(rows, both, alone)
+factor_table = claims.Table(sorted(factor_claims, key=lambda claim: claim.holds))
+factor_table
+
+# %%
+about_factors = f"Unit tokens, n=6, T=8, d=10, ten columns; {seeds} seeds, {steps:,} steps"
+figure_factors = drawn.factor_map(rows, both, alone)
+plots.caption(figure_factors, about_factors)
+figure_factors
+
+# %% [markdown]
+# Look at each pair of rows. Where the outlined cell moves between $(K,Q)$ and $W$, the parameters that are trained have
+# changed the norm. Polar steps are the ones whose cell stays.
+#
+# ## 2. Which tokens, where selections compete
+#
+# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. A *dispute* is a run in
+# which two rules end in different selections. A rule wins it if its own selection has the larger best margin in its own norm.
+
+# %%
+chosen = atlas_rules.steepest_rows()
+adam = optimisers.adam(atlas_rules.step("l_inf") / 10)
+chosen[judged.ADAM] = atlas_rules.Row(adam, None, "l_inf")
+ways = competing.settings(range(selection_seeds))
+optimal, disputes = {}, {}
+for way, (of, start) in ways.items():
+    ended = competing.ended(of, chosen, selection_steps, start)
+    optimal[way] = competing.optimal(of, ended)
+    disputes[way] = competing.disputes(chosen, ended, competing.OwnMargins(of))
+print(drawn.shares_table(optimal, disputes))
+
+# %%
+selection_claims = judged.selection_claims(optimal, disputes)
+selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.holds))
+selection_table
+
+# %%
+about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; dotted: half"
+figure_selections = drawn.selections(optimal, disputes)
+plots.caption(figure_selections, about_selections)
+figure_selections
+
+# %% [markdown]
+# Left: look at how far the squares lie from the circles, and at Adam's. Right: look at which side of one half the marks lie.
+#
+# ## 3. The attention layers of a vision transformer
+#
+# The network of [notebook 34](34_vit_mirror_descent.ipynb). The rule acts on the matrices of its blocks; all else is trained by
+# Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
+# over $N(W)$ is compared. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
+#
+# Rates first: the least training loss at the end, on a seed that is not judged.
+
+# %%
+setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
+train_set, held = setting.load(scale == "demo")
+pictures = train_set.standardise()(held)
+tried = network.tuned(setting, train_set, dict(zip(rules, rates, strict=True)), last=50)
+best_rate = {rule: min(losses, key=losses.get) for rule, losses in tried.items()}
+for rule, losses in tried.items():
+    edge = best_rate[rule] in (min(losses), max(losses))
+    text = ", ".join(f"{rate:g}: {loss:.3f}" for rate, loss in losses.items())
+    print(f"{rule:7} {text}; chosen {best_rate[rule]:g}{', an edge of the grid' if edge else ''}")
+
+# %%
+networks, ends = {}, {}
+for rule, rate in best_rate.items():
+    made = [network.trained(setting, train_set, rule, rate, s) for s in range(vit_seeds)]
+    networks[rule] = [model for model, _ in made]
+    ends[rule] = np.array([loss[-50:].mean() for _, loss in made])
+found = {rule: [network.read(one, pictures) for one in own] for rule, own in networks.items()}
+start = [network.untrained(setting, train_set, s) for s in range(vit_seeds)]
+at_start = [network.read(one, pictures) for one in start]
+for rule, own in found.items():
+    moved = np.median([network.moved(a, b) for a, b in zip(at_start, own, strict=True)])
+    least = min(one.least.min() for one in own)
+    print(
+        f"{rule:7} loss {ends[rule].mean():.3f}, ||W - W_0||/||W_0|| {moved:.2f},"
+        f" median 10 % quantile {np.median([one.quantile for one in own]):.3g}, least {least:.1g}"
+    )
+
+# %%
+vit_table = claims.Table(judged.ranking_claims(found))
+vit_table
+
+# %%
+sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
+about_vit = f"Plain ViT, {sizes}; {train_set.name}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
+figure_vit = drawn.ranking(found)
+plots.caption(figure_vit, about_vit)
+figure_vit
+
+# %% [markdown]
+# Left: look at which mark stands highest in each column. Right: look at the outlined cells, where a rule was predicted
+# to be first, and whether another cell of the column holds more.
+#
+# ## Would these claims notice?
+#
+# Each is held against wrong worlds: rules judged by another rule's run, $W$ in place of $(K,Q)$, best margins too small, ties
+# judged as the unchanged tokens.
+
+# %%
+worlds = {
+    name: judged.caught(factor_claims, factored_atlas.predictions(rows, *wrong))
+    for name, wrong in factored_atlas.worlds(rows, both, alone).items()
+}
+without = {way: judged.turned(of) for way, of in optimal.items()}
+swapped = {"near ties": optimal["from zero"], "from zero": optimal["near ties"]}
+for name, wrong in (("Adam exchanged", without), ("ties and zero swapped", optimal | swapped)):
+    worlds[name] = judged.caught(selection_claims, judged.selection_claims(wrong, disputes))
+lost = {way: {pair: -v for pair, v in of.items()} for way, of in disputes.items()}
+worlds["other margins"] = judged.caught(selection_claims, judged.selection_claims(optimal, lost))
+turned = judged.ranking_claims(judged.turned(found))
+worlds["networks exchanged"] = judged.caught(vit_table, turned)
+for name, ids in worlds.items():
+    print(f"{name:30} {', '.join(ids) or 'NOTHING'}")
+
+# %% tags=["nbval-check-output"]
+print("largest ratio of part 1, less 1, is rounding:", factor_claims[0].holds)
+
+# %% [markdown]
+# ## What we saw
+
+# %%
+for what, table in (("1", factor_claims), ("2", selection_claims)):
+    no = [claim.id for claim in table if not claim.holds]
+    print(
+        f"Part {what}: {len(table) - len(no)} of {len(table)} hold; not: {'; '.join(no) or 'none'}."
+    )
+for name, row in rows.items():
+    largest = [factored_atlas.NORMS[k] for k in np.unique(both[name].last.argmax(1))]
+    print(f"(K, Q) by {name}: predicted {row.norm}, nearest to {' and '.join(largest)}.")
+for claim in vit_table:
+    print(f"{claim.verdict}: {claim.id}, {claim.measured:+.3f}")
+print("The start alone, log ratio:", judged.level(at_start).mean(0).round(2))
+
+# %% [markdown]
+# ## Change this
+#
+# **The start.** Prediction: from $K=Q=0$ nothing moves, whatever the rule: both gradients, $GQ$ and $G^\top K$, are zero.
+
+# %%
+zero = np.zeros((seeds, 10, 10))
+rule = {"sign": optimisers.steepest(np.inf, 0.01)}
+print(factored.train(data, rule, zero, zero, [1000])["sign"].status)
+
+# %% [markdown]
+# **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
+# the nuclear ratio is then far below that of ten columns, if one column selects one token a sample at all.
+
+# %%
+best = atlas.BestMargins(data)
+for m in (1, 3, 10):
+    K, Q = factored.small_start(data, range(seeds), m)
+    rule = {"gd": optimisers.steepest(2, factored_atlas.step("nuclear"), 0.5)}
+    path = factored.train(data, rule, K, Q, [steps // 2, steps])["gd"]
+    print(f"m = {m}: nuclear ratio", atlas.ratios(path, best).last[:, 1].round(3), path.status)
+
+# %% [markdown]
+# **The quantile.** Prediction: the ranking in the spectral norm does not depend on which quantile of the margins is taken.
+
+# %%
+for quantile in (0.02, 0.1, 0.5):
+    other = {
+        r: [network.read(one, pictures, quantile) for one in own] for r, own in networks.items()
+    }
+    mean = {rule: judged.level(own)[:, 4].mean() for rule, own in other.items()}
+    print(f"{quantile:4}: {' > '.join(sorted(mean, key=mean.get, reverse=True))}")
+
+# %% [markdown]
+# ## Records
+
+# %%
+source = [
+    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": 6}
+]
+title = "beyond Theorem 1"
+norms = factored_atlas.NORMS
+numbers = {
+    f"{kind}_{judged.plain(name)}": record.Number(
+        np.median(ran[name].last[:, norms.index(norm)]), 2e-3
+    )
+    for name, row in rows.items()
+    for kind, ran, norm in (("both", both, row.norm), ("alone", alone, row.alone_norm))
+}
+numbers |= {"steady": record.Number(steady, 0), "runs": record.Number(total, 0)}
+run.save(figure_factors, "networks_factors", title, about_factors, factor_table, numbers, source)
+
+# %%
+source[0] |= {"revision": f"seeds 0-{selection_seeds - 1}"}
+numbers = {
+    f"{judged.plain(way)}_{judged.plain(name)}": record.Number(share.mean(), 0.02)
+    for way, of in optimal.items()
+    for name, share in of.items()
+}
+steepest = [name for name in chosen if name != judged.ADAM]
+for way, of in disputes.items():
+    won, all_of = judged.won(of, steepest)
+    numbers[f"won_{judged.plain(way)}"] = record.Number(won, 5)
+    numbers[f"disputes_{judged.plain(way)}"] = record.Number(all_of, 8)
+captioned = title, about_selections, selection_table, numbers, source
+run.save(figure_selections, "networks_selections", *captioned)
+
+# %%
+numbers = {f"rate_{rule}": record.Number(rate, 1e-12) for rule, rate in best_rate.items()}
+numbers |= {f"loss_{rule}": record.Number(loss.mean(), 0.1) for rule, loss in ends.items()}
+numbers |= {
+    f"lead_{judged.plain(norm)}": record.finite(claim.measured, 0.15)
+    for norm, claim in zip(judged.FIRST, vit_table, strict=True)
+}
+source = [images.identity("cifar10", demo=scale == "demo")]
+run.save(figure_vit, "networks_vit", title, about_vit, vit_table, numbers, source, dtype="float32")

@@ -1,0 +1,278 @@
+"""Competing selections, margins of a network's attention, and the claims on both."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib import attention, svm
+from lib.attention import tokens
+from lib.data.images import ImageSet
+from lib.networks import VisionTransformer
+from lib.papers.beyond import atlas, atlas_rules, networks_figures
+from lib.papers.beyond import competing_selections as competing
+from lib.papers.beyond import network_margins as network
+from lib.papers.beyond import networks_claims as judged
+from lib.papers.beyond.factor_norms import SIGN
+
+DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
+SMALL = {"width": 8, "depth": 2, "heads": 2, "hidden": 12}
+
+
+def small(seed=0):
+    torch.manual_seed(seed)
+    return VisionTransformer(8, 4, 3, 3, **SMALL, **network.PLAIN)
+
+
+def test_near_ties_move_only_the_second_best_token():
+    tied = competing.near_ties(DATA, 0.01)
+    before, after = (np.sort(attention.scores(of, of.u), -1) for of in (DATA, tied))
+    np.testing.assert_allclose(after[..., -1] - after[..., -2], 0.01, atol=1e-12)
+    np.testing.assert_allclose(np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12)
+    np.testing.assert_array_equal(attention.scores(tied, tied.u).argmax(-1), DATA.opt)
+    assert ((tied.X != DATA.X).any(-1).sum(-1) == 1).all()
+    with pytest.raises(ValueError, match="lead"):
+        competing.near_ties(DATA, 0.0)
+
+
+def test_a_wrong_start_leads_by_its_margin_in_every_sample():
+    W = competing.wrong_start(DATA, range(2), hold=3.0)
+    chosen = atlas.selected(DATA, W)
+    assert (chosen != DATA.opt).all()
+    np.testing.assert_allclose(atlas.least_margins(DATA, chosen, W[:, None])[:, 0], 3, rtol=1e-6)
+
+
+def ended(selection, kept=True):
+    return competing.Ended(np.array(selection), np.full(len(selection), kept))
+
+
+def test_disputes_compare_margins_in_a_rules_own_norm():
+    rows = {
+        k: v for k, v in atlas_rules.steepest_rows().items() if k.endswith(("nuclear", "l_inf"))
+    }
+    other = (DATA.opt + 1) % 4
+    runs = dict(zip(rows, (ended(DATA.opt), ended(other)), strict=True))
+    found = competing.disputes(rows, runs, competing.OwnMargins(DATA))
+    a, b = rows
+    sizes = [svm.token_svm(DATA, s, atlas.NORMS[rows[a].highest]).norm for s in (DATA.opt, other)]
+    np.testing.assert_allclose(found[a, b], np.log(sizes[1] / sizes[0]), rtol=1e-9)
+    swapped = dict(zip(rows, (ended(other), ended(DATA.opt)), strict=True))
+    again = competing.disputes(rows, swapped, competing.OwnMargins(DATA))
+    np.testing.assert_allclose(again[a, b], -found[a, b], rtol=1e-9)
+
+
+def test_runs_that_keep_no_selection_or_agree_have_no_dispute():
+    rows = atlas_rules.steepest_rows()
+    margins = competing.OwnMargins(DATA)
+    same = {name: ended(DATA.opt) for name in rows}
+    assert not any(map(len, competing.disputes(rows, same, margins).values()))
+    lost = same | {"steepest, l_1": ended((DATA.opt + 1) % 4, kept=False)}
+    assert not any(map(len, competing.disputes(rows, lost, margins).values()))
+    assert not margins.known
+
+
+def test_selections_that_no_matrix_makes_have_no_margin():
+    twice = DATA.X.copy()
+    twice[:, :, 1] = twice[:, :, 0]
+    equal = replace(DATA, X=twice)
+    assert np.isnan(competing.OwnMargins(equal).of(0, np.zeros(3, int), "Frobenius"))
+
+
+def test_trained_runs_select_and_settle():
+    rows = {k: v for k, v in atlas_rules.steepest_rows().items() if k.endswith("Frobenius")}
+    found = competing.ended(DATA, rows, 2000, None)["steepest, Frobenius"]
+    assert found.kept.all()
+    share = competing.optimal(DATA, {"a": found})["a"]
+    assert share.shape == (2,) and (share > 0).all()
+
+
+@pytest.mark.parametrize("rule", network.DIRECTIONS)
+def test_the_first_step_of_a_rule_is_its_formula(rule):
+    model = small()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = network.ByMatrix(model, rule, 0.01)
+    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    loss = optimizer.step(lambda: _backward(model, x, y))
+    assert torch.isfinite(loss)
+    moved = {name: p.detach() - before[name] for name, p in model.named_parameters()}
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    name = "blocks.0.attention.project.weight"
+    for step, G in zip(moved[name].chunk(3), gradients[name].chunk(3), strict=True):
+        expected = {
+            "NGD": lambda G: G / G.norm(),
+            "Signum": torch.sign,
+            "Muon": network.polar,
+            "Adam": lambda G: G / (G.abs() + network.EPSILON),
+        }[rule](G)
+        torch.testing.assert_close(step, -0.01 * expected, rtol=1e-3, atol=1e-5)
+    rest = gradients["head.1.weight"]
+    expected = -network.REST_RATE * rest / (rest.abs() + network.EPSILON)
+    torch.testing.assert_close(moved["head.1.weight"], expected, rtol=1e-3, atol=1e-6)
+
+
+def _backward(model, x, y):
+    model.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    return loss
+
+
+def test_adam_on_all_is_that_of_torch():
+    models = small(), small()
+    pair = (
+        network.ByMatrix(models[0], "Adam", network.REST_RATE),
+        torch.optim.Adam([p for p in models[1].parameters() if p.requires_grad], network.REST_RATE),
+    )
+    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    for _ in range(10):
+        for model, optimizer in zip(models, pair, strict=True):
+            optimizer.step(lambda model=model: _backward(model, x, y))
+    for ours, theirs in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_polar_factors_are_orthogonal_and_leave_out_what_is_zero():
+    M = torch.randn(2, 5, 3, dtype=torch.float64)
+    U = network.polar(M)
+    torch.testing.assert_close(U.mT @ U, torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
+    thin = torch.outer(torch.ones(4), torch.ones(3))
+    torch.testing.assert_close(network.polar(thin), thin / thin.norm())
+    torch.testing.assert_close(network.polar(torch.zeros(3, 3)), torch.zeros(3, 3))
+    torch.testing.assert_close(network.unit(torch.zeros(1, 3, 3)), torch.zeros(1, 3, 3))
+
+
+def test_unknown_rules_and_rates_are_refused():
+    for rule, rate in (("Sophia", 0.1), ("Muon", 0.0), ("Muon", float("inf"))):
+        with pytest.raises(ValueError, match="rule = "):
+            network.ByMatrix(small(), rule, rate)
+
+
+def test_entrances_are_what_the_attention_gets():
+    model, pictures, seen = small(), torch.randn(4, 3, 8, 8), []
+    for block in model.blocks:
+        block.attention.register_forward_hook(lambda _m, given, _o: seen.append(given[0]))
+    model(pictures)
+    expectations = list(seen)
+    for found, expected in zip(network.entrances(model, pictures), expectations, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_reading_has_the_logits_of_the_network():
+    model, pictures = small().double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    found, seen = network.read(model, pictures, 0.0), {}
+    plain = F.scaled_dot_product_attention
+
+    def spy(q, k, v, **options):
+        seen.setdefault("logits", []).append(q @ k.mT * options["scale"])
+        return plain(q, k, v, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lib.networks.vision.F.scaled_dot_product_attention", spy)
+        model(pictures)
+    for layer, logits in enumerate(seen["logits"]):  # (b, h, query, token)
+        top = logits.topk(2, -1).values
+        leads = (top[..., 0] - top[..., 1]).amin((0, 2))
+        # the network's temperature is sqrt(d_h) in float32
+        np.testing.assert_allclose(found.least[layer], leads.detach().numpy(), rtol=1e-7)
+    np.testing.assert_allclose(found.quantile, found.least)
+
+
+def test_ratios_do_not_see_the_size_of_W_or_how_it_is_shared():
+    random = np.random.default_rng(0)
+    K, Q = random.standard_normal((2, 2, 3, 4, 8))
+    one = network.norms(K, Q)
+    np.testing.assert_allclose(network.norms(2 * K, Q), 2 * one)
+    np.testing.assert_allclose(network.norms(2 * K, Q / 2), one)
+    W = np.swapaxes(K, -1, -2) @ Q / 2
+    flat = np.abs(W).reshape(2, 3, -1)
+    np.testing.assert_allclose(one[..., 0], flat.sum(-1))
+    np.testing.assert_allclose(one[..., 5], flat.max(-1))
+    assert (one[..., 6] >= one[..., 5]).all()
+
+
+def images(rows):
+    draw = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (rows, 3, 8, 8), generator=draw, dtype=torch.uint8)
+    named = dict(name="x", source="demo", revision="", rows=rows)
+    return ImageSet(pixels, torch.arange(rows) % 3, 3, **named)
+
+
+def test_runs_of_one_seed_share_start_and_batches():
+    setting = network.Setting(20, 5, 3, SMALL, patch=4, batch=10)
+    data = images(20)
+    model, loss = network.trained(setting, data, "Muon", 1e-9, 0)
+    other, of_other = network.trained(setting, data, "NGD", 1e-9, 0)
+    np.testing.assert_allclose(loss, of_other, rtol=1e-5)
+    pictures = data.standardise()(data.images)
+    start = network.read(network.untrained(setting, data, 0), pictures)
+    assert network.moved(start, network.read(model, pictures)) < 1e-6
+    tried = network.tuned(setting, data, {"Muon": (1e-3, 1e-2)}, 2)
+    assert set(tried["Muon"]) == {1e-3, 1e-2}
+
+
+def readings(level):
+    """Three seeds of readings with log ratio `level` (norms,) and a little noise."""
+    random = np.random.default_rng(0)
+    noise = 0.01 * random.standard_normal((3, 2, 2, len(network.NORMS)))
+    return [
+        network.Reading(np.exp(level + own), *(np.ones((2, 2)),) * 2, None, None) for own in noise
+    ]
+
+
+def world():
+    """Every rule first where it was predicted to be."""
+    level = {rule: np.zeros(len(network.NORMS)) for rule in network.DIRECTIONS}
+    for norm, rule in judged.FIRST.items():
+        level[rule][network.NORMS.index(norm)] = 1.0
+    return {
+        rule: [replace(one, ratio=one.ratio * (1 + 1e-3 * k)) for one in readings(own)]
+        for k, (rule, own) in enumerate(level.items())
+    }
+
+
+def test_rankings_are_judged_and_exchanged_rules_are_caught():
+    found = world()
+    claims = judged.ranking_claims(found)
+    assert all(claim.holds and claim.verdict == "reproduced" for claim in claims)
+    wrong = judged.ranking_claims(judged.turned(found))
+    assert set(judged.caught(claims, wrong)) == {claim.id for claim in claims}
+    assert {claim.verdict for claim in wrong} <= {"not reproduced", "undecided"}
+    few = {rule: own[:2] for rule, own in found.items()}
+    assert all(claim.verdict == "undecided" for claim in judged.ranking_claims(few))
+    with pytest.raises(ValueError, match="two seeds"):
+        judged.first({rule: own[:1] for rule, own in found.items()}, "Muon", SIGN)
+    shares = judged.counted(found)
+    np.testing.assert_allclose(shares.sum(0), 1)
+
+
+def selections():
+    rules = [*atlas_rules.steepest_rows(), judged.ADAM]
+    optimal = {
+        "from zero": {name: np.array([1.0, 0.95]) for name in rules},
+        "near ties": {name: np.array([0.8, 0.8 - 0.4 * (name == judged.ADAM)]) for name in rules},
+        "wrong start": {name: np.array([0.5, 0.5]) for name in rules},
+    }
+    pairs = {(a, b): np.array([1.0, 1.0, -1.0]) for a in rules for b in rules if a != b}
+    return optimal, {way: pairs for way in optimal}
+
+
+def test_selection_claims_hold_as_predicted_and_fail_in_wrong_worlds():
+    optimal, found = selections()
+    claims = judged.selection_claims(optimal, found)
+    assert len(claims) == 6 and all(claim.holds for claim in claims)
+    lost = {way: {pair: -v for pair, v in of.items()} for way, of in found.items()}
+    assert len(judged.caught(claims, judged.selection_claims(optimal, lost))) == 3
+    swapped = optimal | {"from zero": optimal["near ties"], "near ties": optimal["from zero"]}
+    caught = judged.caught(claims, judged.selection_claims(swapped, found))
+    assert set(caught) == {"select.most", "select.fewer", "select.adam"}
+    even = {way: {p: np.array([1.0, -1.0]) for p in of} for way, of in found.items()}
+    assert not any(c.holds for c in judged.selection_claims(optimal, even) if ".own." in c.id)
+    assert "2 of 3" not in networks_figures.shares_table(optimal, even)
+
+
+def test_figures_draw():
+    optimal, found = selections()
+    assert len(networks_figures.selections(optimal, found).axes) == 2
+    assert len(networks_figures.ranking(world()).axes) == 2
