@@ -39,12 +39,22 @@ def chart(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> Figure:
         style = dict(fill=False, lw=1.8, ec="#D55E00", ls="-" if row.reached else ":")
         axis.add_patch(Rectangle((k - 0.48, i - 0.46), 0.96, 0.92, **style))
     axis.set_xticks(range(len(NORMS)), [LABELS[name] for name in NORMS])
-    axis.set_yticks(range(len(rows)), list(rows), fontsize="x-small")
+    axis.set_yticks(range(len(rows)), [_written(name) for name in rows], fontsize="x-small")
     axis.tick_params(length=0)
     axis.grid(False)
     axis.set(title="Margin over the largest possible, median of the runs (*: 0.99 in every run)")
-    figure.colorbar(image, ax=axis, shrink=0.6)
+    axis.set(xlabel="norm", ylabel="optimiser")
+    figure.colorbar(image, ax=axis, shrink=0.6, label="margin / largest margin in the norm")
     return figure
+
+
+def _written(row: str) -> str:
+    """A row's name as a figure writes it: its norm, and beta_2 where it names one."""
+    for name, label in LABELS.items():
+        row = row.replace(name, label)
+    for memory in ("0.99", "0.999"):
+        row = row.replace(f"RMSprop, {memory}", rf"RMSprop, $\beta_2={memory}$")
+    return row.replace("Adam, 0.999", r"Adam, $\beta_2=0.999$")
 
 
 def convergence(panels: Mapping[str, Mapping[str, Ratios]], own: Mapping[str, str]) -> Figure:
