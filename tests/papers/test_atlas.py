@@ -186,7 +186,7 @@ def test_figures_draw(solved):
     two = [solved["steepest, l_inf"]] * 2
     batches, own_of = {"sign": dict(enumerate(two, 1))}, {"sign": "l_inf"}
     drawn = atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two, batches, own_of)
-    assert len(drawn.axes[2].lines) == 2
+    assert len(drawn.axes[2].lines) == 1
     later = {name: replace(one, iterations=np.array([10, 20])) for name, one in solved.items()}
     assert len(atlas_figures.convergence({"constant": later}, own).axes) == 1
 
