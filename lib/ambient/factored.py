@@ -15,8 +15,8 @@ import numba
 import numpy as np
 
 from lib.ambient import entrywise, graded_svd, gradients, scaled, spectral
-from lib.ambient import optimisers as o
-from lib.ambient.optimisers import Optimiser
+from lib.ambient import update as o
+from lib.ambient.update import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import softmax, status
@@ -87,7 +87,7 @@ def train(
     vanish, and a run from there is "stalled" at once. record: iterations, ascending.
 
     Raises ValueError for factors that do not fit the tokens or each other or are not finite, for
-    momentum of polar factors, for Shampoo and SOAP, and for batches.
+    momentum of polar factors, Shampoo, SOAP and other rules of matrices, batches, blocks and radii.
     """
     check_sizes(tokens)
     runs, _, _, d = tokens.shape
@@ -99,8 +99,9 @@ def train(
         if not np.isfinite(value).all():
             raise ValueError(f"{name} holds NaN or infinite values")
     for name, one in optimisers.items():
-        if one.kind not in KINDS or one.batch or (one.kind == o.SPECTRAL and one.momentum):
-            raise ValueError(f"{name}: factors take rules without matrix moments and batches")
+        more = one.batch or one.blocks > 1 or one.radius < math.inf
+        if one.kind not in KINDS or more or (one.kind == o.SPECTRAL and one.momentum):
+            raise ValueError(f"{name}: factors take plain rules without matrix moments and batches")
     times = record_times(record, max(record))
     problem = _problems(tokens, loss == "logistic")
     return {name: _trained(problem, one, times, K, Q) for name, one in optimisers.items()}
