@@ -150,11 +150,10 @@ def correction(beta, t):
 
 
 @numba.njit
-def adaptive(rule, t, G, top, state, D):
-    """Adam, RMSprop and AdaGrad; state: first, second (m,) and logs (2,)."""
-    first, second = state.first, state.second
-    moments(rule, G, top, first, second, state.logs)
-    m_log, v_log = state.logs[0], state.logs[1]
+def adaptive(rule, t, G, top, first, second, logs, D):
+    """Adam, RMSprop and AdaGrad; first, second (m,) and logs (2,) their moments."""
+    moments(rule, G, top, first, second, logs)
+    m_log, v_log = logs[0], logs[1]
     if rule[o.CORRECTED] != 0.0:
         m_log -= correction(rule[o.MOMENTUM], t)
         v_log -= correction(rule[o.MEMORY], t)

@@ -23,6 +23,8 @@ from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
 SOURCES = stamp(__file__)
+# A call that takes the whole State counts a reference to each of its arrays, up and down, which
+# costs as much as a step. What every step calls is inlined, or takes only the arrays it needs.
 
 
 class State(NamedTuple):
@@ -84,7 +86,7 @@ def _seen(rule, s):
     return seen
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _direction(rule, t, z, answers, s):
     """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
     kind, normalised = int(rule[o.KIND]), rule[o.NORMALISED] != 0.0
@@ -107,7 +109,7 @@ def _direction(rule, t, z, answers, s):
     if kind == o.FULL_ADAGRAD:
         return full_matrix.adagrad(G, top, s.full, D)
     if kind == o.ADAPTIVE:
-        return entrywise.adaptive(rule, t, G, top, s, D)
+        return entrywise.adaptive(rule, t, G, top, s.first, s.second, s.logs, D)
     if kind == o.SIGN:
         value, s.logs[0] = entrywise.sign_momentum(rule, G, top, s.first, s.logs[0], D)
         return value
@@ -116,7 +118,7 @@ def _direction(rule, t, z, answers, s):
     return matrix_moments.soap(rule, t, s.G, top, s.sides, s.D)
 
 
-@numba.njit
+@numba.njit(inline="always")
 def _batch(rule, t, order, graded):
     """Leave the samples of step t's batch; order (epochs, n), repeated when it ends."""
     size = int(rule[o.BATCH])
@@ -127,15 +129,14 @@ def _batch(rule, t, order, graded):
         gradients.keep(graded, order[(t // per_epoch) % epochs, first : first + size], size)
 
 
-@numba.njit
-def _move(rule, t, length, s, W):
+@numba.njit(inline="always")
+def _move(rule, t, length, D, image, work, W):
     """Move W, flat, by length D; returns the log of its largest entry, NaN where that is none."""
-    moved = s.first if rule[o.KIND] == o.MIRROR else W  # mirror descent moves W's image
-    D = s.D.ravel()
+    moved = image if rule[o.KIND] == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] += length * D[j]
     if rule[o.KIND] == o.MIRROR:
-        return entrywise.signed_power(moved, 1.0 / (rule[o.P] - 1.0), s.work, W)
+        return entrywise.signed_power(moved, 1.0 / (rule[o.P] - 1.0), work, W)
     largest = scaled.largest(W)
     if rule[o.RADIUS] < math.inf and 0.0 < largest < math.inf:
         return _rescale(rule, t, largest, W)
@@ -219,6 +220,7 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
             step -= rule[o.DECAY] * math.log(t + 1.0)
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
-        if not _move(rule, t, math.exp(step), s, W.ravel()) <= LONGEST:
+        length = math.exp(step)
+        if not _move(rule, t, length, s.D.ravel(), s.first, s.work, W.ravel()) <= LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]
