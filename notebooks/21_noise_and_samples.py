@@ -316,4 +316,4 @@ numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}
 numbers |= {"factor": floors.factor}
 numbers = {name: record.Number(float(x), 0.02 * abs(x)) for name, x in numbers.items()}
 rows = {"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
-saved = run.save(figure, "precond_scaling", "Theorem 2", about_law, law, numbers, [rows])
+run.save(figure, "precond_scaling", "Theorem 2", about_law, law, numbers, [rows])

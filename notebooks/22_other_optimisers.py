@@ -339,4 +339,4 @@ numbers = {
 rows = {"name": "random_regression", "source": "synthetic", "rows": n}
 rows["revision"] = f"seeds 0-{seeds - 1}"
 title = "other optimisers"
-saved = run.save(figure, "precond_optimizers", title, about_others, compared, numbers, [rows])
+run.save(figure, "precond_optimizers", title, about_others, compared, numbers, [rows])

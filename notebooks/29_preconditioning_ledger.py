@@ -239,4 +239,4 @@ exponents = {
     f"exponent_{name}": record.Number(value.mean(), 1e-3) for name, value in growth.items()
 }
 slug, what = "precond_condition", "what the preconditioner is for"
-saved = run.save(figure_ill, slug, what, about_ill, ill, exponents, source)
+run.save(figure_ill, slug, what, about_ill, ill, exponents, source)

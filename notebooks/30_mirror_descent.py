@@ -209,7 +209,7 @@ rows = [
 means = section5.table(same)
 numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(means[p, q], 1e-6) for p, q in means}
 title = "Section 5, directional Bregman divergence"
-saved = run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
+run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
 
 # %% [markdown]
 # ## The paths
@@ -243,9 +243,7 @@ path_figure
 last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
 numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(last[p], 1e-7) for p in exponents}
 rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
-saved = run.save(
-    path_figure, "mirror_path", "Section 5, paths", path_about, path_table, numbers, rows
-)
+run.save(path_figure, "mirror_path", "Section 5, paths", path_about, path_table, numbers, rows)
 
 # %% [markdown]
 # ## Head and attention together
@@ -291,7 +289,7 @@ rows = [
     {"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}
 ]
 title = "Section 5, joint training"
-saved = run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows)
+run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows)
 
 # %% [markdown]
 # ## What we saw

@@ -274,9 +274,9 @@ numbers = {
     f"slope_{p:g}".replace(".", "_"): record.Number(slope, 0.05) for p, slope in slopes.items()
 }
 title = "Lemma 29, rates"
-saved = run.save(figure_rates, "mirror_rates", title, about_rates, rate_table, numbers, source)
+run.save(figure_rates, "mirror_rates", title, about_rates, rate_table, numbers, source)
 numbers = {
     f"kept_{p:g}_{m}".replace(".", "_"): record.Number(kept[p, m][-1], 0.05) for p, m in kept
 }
 title = "local convergence"
-saved = run.save(figure_basins, "mirror_local", title, about_basins, local_table, numbers, source)
+run.save(figure_basins, "mirror_local", title, about_basins, local_table, numbers, source)

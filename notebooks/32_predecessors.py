@@ -260,6 +260,4 @@ last = {
 }
 numbers = last | {"descent_optimal": record.Number(optimal, 1e-9)}
 title = "parent results"
-saved = run.save(
-    figure_parents, "mirror_parents", title, about_parents, parents_table, numbers, source
-)
+run.save(figure_parents, "mirror_parents", title, about_parents, parents_table, numbers, source)

@@ -86,9 +86,6 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # `python -m lib.training study imdb` trains them anew.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
-#
-# The number in a statement is the median over seeds, and *measured* is the mean. The brackets behind both
-# are the 95 % interval of the mean, which is judged.
 
 # %%
 kept = curves.kept("imdb", needed=scale != "demo")
@@ -109,8 +106,8 @@ kept and reviews_figure.accuracy_figure(kept)
 # start has another scale, so the thresholds here are quantiles of the magnitudes at the start. The Hoyer index
 # needs none. Both are read at the end and at the same training accuracy. Grey is the start.
 #
-# A statement below gives first the share that is judged, above the start's 90 % quantile: at the end, then at
-# the same training accuracy. Both must say the same. What follows in it is not judged.
+# Judged is the share above the start's 90 % quantile, at the end and at the same training accuracy, which must
+# both say the same. What else stands in the brackets of a statement is not judged.
 #
 # * **Upper row.** The dotted line is the paper's 0.06. Four fifths of our start lie above it, so we count what
 #   lies above the start's 90 % quantile. Look at the right end of each histogram, beyond the grey.

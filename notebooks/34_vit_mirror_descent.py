@@ -90,9 +90,6 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0)):
 #
 # Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index
 # is 0 where all entries of a matrix are equally large, and 1 where one is left.
-#
-# The number in a statement is the median over seeds, and *measured* is the mean. The brackets behind both are the
-# 95 % interval of the mean, which is judged.
 
 # %%
 kept = curves.kept("vit", needed=scale != "demo")
@@ -175,4 +172,4 @@ print(smoke.last_losses(longer, {"l1.05": 0.05}))
 # %%
 numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else vision.numbers(live)
 data, title = [live.configuration["problem"]["data"]], "vision experiment"
-saved = run.save(figure, "mirror_vit", title, about, table, numbers, data, dtype="float32")
+run.save(figure, "mirror_vit", title, about, table, numbers, data, dtype="float32")
