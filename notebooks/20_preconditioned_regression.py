@@ -47,8 +47,9 @@
 # $$L(Z) = \tfrac12 \|A\Sigma B^\top\Sigma^{1/2} - M\Sigma^{1/2}\|_F^2 + \tfrac{k\sigma^2}2, \qquad
 # R(Z) = \tfrac18\|\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\|_F^2 ,$$
 #
-# and the minima of $L + R$ are one minimum and its rotations. How fast Algorithm 1 gets to them, and what a finite sample
-# costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
+# and all minima of $L + R$ arise from one of them: $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ are multiplied from the
+# right by the same orthogonal matrix. How fast Algorithm 1 gets to them, and what a finite sample costs, is Theorem 2 and
+# the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -216,8 +217,9 @@ for name, table in (("algebra", algebra), ("training", training)):
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# Lines are medians over seeds, bands run from the smallest to the largest seed. **Look at** the first iteration of
-# Figure 1: the spectral start is at the optimum at once. In Figure 2 both rules start at the same random point.
+# Lines are medians over seeds, bands run from the smallest to the largest seed. **Look at** the blue curve of Figure 1,
+# right: it *rises*. The spectral start is nearer to the optimum than descent on minibatches can stay. In the left panel
+# the blue curve lies on the dashed optimum. In Figure 2 both rules start at the same random point, and SGD stalls.
 
 
 # %%
@@ -243,13 +245,15 @@ pictures["precond_fig2"]
 #
 # **Look at** the panels from left to right.
 #
-# * **Left.** The spectral start is at the optimum already. Its plateau is minibatch noise and the $O(1/m)$ bias of a
-#   minibatch of $m$ keys.
+# * **Left.** The four curves lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
+#   noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
 # * **Middle.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
 #   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by
 #   chance.
-# * **Right.** The preconditioner matters where $\Sigma$ is ill conditioned. A two-sided one, **ours and not the paper's**, is
-#   gradient descent in coordinates in which the problem is plain matrix factorisation. It hardly feels the conditioning.
+# * **Right.** The preconditioner matters where $\Sigma$ is ill conditioned. A two-sided one, **ours and not the paper's**, has
+#   $\hat\Sigma^{-1}$ on the right of both matrices as well. It is gradient descent in $A\Sigma^{1/2}$ and
+#   $\Sigma^{1/2}B\Sigma^{1/2}$, in which the problem is plain matrix factorisation. Its iterations hardly depend on the
+#   condition number.
 
 # %%
 about_ablation = setting("Ablation, P preconditioner, R regulariser")
@@ -260,41 +264,49 @@ pictures["precond_ablation"]
 # %% [markdown]
 # ## What we saw
 #
-# Preconditioned and regularised descent reaches the optimum from every start, and the spectral start is there at once.
-# SGD with the same step stalls far above. The regulariser does most of the work on these data, and the preconditioner
-# none that can be measured. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for, and
+# Preconditioned and regularised descent ends about 1 % above the optimum from both starts. This is its noise floor: the
+# spectral start is below it, and descent first moves *up* to it. SGD with the same step stalls far above. The regulariser
+# does most of the work on these data, and the preconditioner none that can be measured. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for, and
 # [notebook 22](22_other_optimisers.ipynb) what other optimisers do on the same data.
 #
 # ## Change this
 #
-# Predict first, then run. The cells run Algorithm 1 by the page's own lines on 300 samples.
+# Predict first, then run. The cells run Algorithm 1 by the page's own lines on 300 samples. So few samples leave the
+# excess at about 9 % wherever it starts: that is sampling error.
 #
 # 1. A step ten times as long. *Prediction:* beyond $2/\lambda_{max}$ of the preconditioned Hessian the steps overshoot.
 #    Is ten times too long?
 
 
 # %%
-def last_excess(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
-    of = data.problems[0]
+def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
     A, B = spectral_start(X, Y) if A is None else (A, B)
     for _ in range(iterations):
         A, B = rule(X, Y, A, B, S, eta)
-    return float(regression.excess_loss(of, A, B) / optimum)
+    G = S @ (A.T @ A - B.T @ S @ B)
+    excess = float(regression.excess_loss(data.problems[0], A, B) / optimum)
+    return f"(L - L*)/L* = {excess:.3g}, R = {np.trace(G @ G) / 8:.2g}"
 
 
+fastest = regression.modes(data.problems[0], "left")[0][-1]
+print(f"2 / lambda_max = {2 / fastest:.3g}")
 for eta in (step_size, 10 * step_size):
-    print(f"step {eta:g}: (L - L*)/L* = {last_excess(eta):.3g}")
+    print(f"step {eta:g}: {end(eta)}")
 
 # %% [markdown]
-# 2. A start scaled by three, and its mirror image with the factor taken from $B$. *Prediction:* $A$ and $B$ are no longer
-#    balanced, and the regulariser has something to do. Do both starts come back?
+# No: ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
+#
+# 2. A start with $A$ three times as large and $B$ a third, and one the other way round. *Prediction:* $A$ and $B$ are no
+#    longer balanced, and the regulariser $R$ has something to do. Do both starts come back?
 
 # %%
 A, B = spectral_start(X, Y)
 for up, down in ((3, 1 / 3), (1 / 3, 3)):
-    print(f"A times {up:.2g}, B times {down:.2g}: {last_excess(A=up * A, B=down * B):.3g}")
+    print(f"A times {up:.2g}, B times {down:.2g}: {end(A=up * A, B=down * B)}")
 
 # %% [markdown]
+# Both do: the excess is again about the sampling error, and $R$ has fallen.
+#
 # 3. No regulariser. *Prediction:* the loss does not see the balance, so nothing restores it. Is the end worse?
 
 
@@ -304,7 +316,12 @@ def unbalanced(X, Y, A, B, S, eta):
     return A - eta * g_A, B - eta * np.linalg.solve(S, g_B)
 
 
-print(f"without R: {last_excess(A=3 * A, B=B / 3, rule=unbalanced):.3g}")
+print("R at this start:", end(A=3 * A, B=B / 3, rule=unbalanced, iterations=0))
+print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
+
+# %% [markdown]
+# No: $3A$ and $B/3$ have the product of $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
+# random start the balance decides: compare "random, P" with "random, P, R" above.
 
 
 # %%

@@ -195,10 +195,11 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
+# Eqs. 3 and 4 bound the gradient at one point by the distance of this point from the nearest minimum. They are measured at
+# the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
 # blank in the text at hand. Ours are derived in `lib.regression.manifold`, in two norms: "left" weighs $Z$ by the
-# preconditioner from the left, "left_right" by $\Sigma$ from the right as well. In the second the search attains our constant
-# $\alpha$, so that one cannot be improved.
+# preconditioner from the left, "left_right" by $\Sigma$ from the right as well. In the second the search meets both
+# bounds with equality, so our constants cannot be improved there.
 
 # %%
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
@@ -271,13 +272,16 @@ figure
 # Predict first, then run.
 #
 # 1. Four times the samples. *Prediction:* the bias is a quarter, and the floor is quadratic in it. Is the floor sixteen
-#    times lower?
+#    times lower? What does the fitted exponent of the figure say?
 
 # %%
 fewer, more = measurements.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
-print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f} times lower")
+print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f} times lower;",
+      f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
 # %% [markdown]
+# Not quite: at these $n$ the bias falls a little more slowly than $1/n$, and so does its square.
+#
 # 2. Half the step. *Prediction:* the descent stops where bias and gradient balance, and the step does not enter there. Is
 #    the floor the same after twice the iterations?
 
@@ -293,6 +297,8 @@ for share in (1.0, 0.5):
     )
 
 # %% [markdown]
+# It is, to within a few per cent.
+#
 # 3. No label noise, $\sigma = 0$. *Prediction:* least squares then finds $M$ exactly, and the start is at the minima. Or
 #    does $\hat\Sigma$ keep it away?
 
@@ -301,6 +307,9 @@ for sigma in (noise, 0.0):
     of = replace(small, noise=sigma)
     away = np.median(measurements.spectral_distances(of, start_sizes[:2], repeats), 0)
     print(f"sigma = {sigma:g}:", *(f"n = {n}: {x:.4f};" for n, x in zip(start_sizes, away)))
+
+# %% [markdown]
+# $\hat\Sigma$ keeps it away: without label noise the start is only a little nearer.
 
 # %%
 numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}

@@ -46,11 +46,12 @@
 # |---|---|
 # | $W$ trained | its direction tends to the SVM in $\lVert\cdot\rVert_F$ |
 # | $K$, $Q$ trained | that of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, of rank at most $\min(n, d)$ |
-# | several tokens | up to a finite part, $W$ turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
+# | several tokens | the part of $W$ that grows turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 # | regularisation path | $\arg\min_{\lVert W\rVert_{p,p} \le R} L$ turns to the SVM of the tokens $opt_i$ in $\lVert\cdot\rVert_{p,p}$ as $R \to \infty$ |
 #
 # The first two are stated for paths of minimisers of growing norm, and the last is paper C's. What training does is
-# measured below.
+# measured below. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
+# grows and takes the weight from all other tokens.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -152,7 +153,7 @@ print("keys and queries, and the head for several tokens: page and library alike
 #
 # 1. $(K, Q)$ and $W$ are trained from small random starts, and aligned with both SVMs of the tokens they select.
 # 2. The nuclear-norm SVM is solved for other sizes, and its rank is counted.
-# 3. The head for several tokens is trained from zero. What stays finite of $W$ is taken out before it is aligned.
+# 3. The head for several tokens is trained from zero. The part of $W$ that stays finite is taken out before $W$ is aligned.
 # 4. The loss is minimised on spheres of growing radius $R$, from several starts each, and $\ell_p$-AttGD runs from zero.
 
 # %%
@@ -188,7 +189,8 @@ print(
 # **Look at** the four panels in turn.
 #
 # * **Alignment.** Each way of training ends at one in its own norm, and stays below one in the other.
-# * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it.
+# * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
+#   the selections of any draw.
 # * **Several tokens.** In higher dimensions the boxes and their whiskers move up towards one.
 # * **Regularisation path.** $D$ falls with $R$ for every $p$.
 
@@ -206,7 +208,7 @@ figure_parents
 #
 # The parameters that are trained choose the norm: $(K, Q)$ the nuclear one, $W$ that of Frobenius. The path of minimisers
 # reaches the globally optimal tokens in every run, and descent from zero only in some. Where several tokens are selected,
-# $W$ has the direction of their SVM, up to its finite part.
+# the growing part of $W$ has the direction of their SVM.
 #
 # ## Change this
 #
@@ -225,6 +227,8 @@ for m in (1, 2, d):
           f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
 
 # %% [markdown]
+# For $m = 1$ it is, since the SVMs have rank 2 to 4. With $m = 2$ it is nearly that of full heads.
+#
 # 2. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
 #    in it. Is $D$ a hundredth?
 
@@ -233,6 +237,8 @@ wider = predecessor.path_against_descent(few, 2, [10, 100, 1000], find_steps, 3)
 print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 0)))
 
 # %% [markdown]
+# Nearly, and more nearly the larger $R$ is.
+#
 # 3. More tokens a sample. *Prediction:* the ReLU head gains from every coordinate that a mixture makes positive. Are more
 #    tokens selected among eight than among four?
 
@@ -240,6 +246,9 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 for among in (4, 8):
     count, aligned = predecessor.several_tokens(range(several_seeds), 3, among, d, 0.1, 2001)
     print(f"{among} tokens: {count.mean():.2f} selected, alignment {np.nanmedian(aligned):.3f}")
+
+# %% [markdown]
+# They are. In the same time the alignment gets less far.
 
 # %%
 revision = f"seeds 0-{seeds - 1}"

@@ -89,6 +89,6 @@ def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
 
     `excess`: (L - L*) / L* by name, (seeds, records).
     """
-    ratio = np.median(excess["best Algorithm 1"][:, -1] / excess["best SGD"][:, -1])
+    ratio = np.median(excess["Algorithm 1"][:, -1] / excess["SGD"][:, -1])
     text = "Algorithm 1: last excess over that of SGD, each with its best step, median"
     return at_most("other.sgd", text, "ours", ratio, 1.0)

@@ -38,10 +38,12 @@ def against_sgd(
     `recorded` (records,) iterations; `excess` (seeds, records) by name, in units of L* = `optimum`.
     """
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
-    for name, text, colour in ((ours, label, BLUE), ("random", "SGD, random start", "black")):
-        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour)
+    lines = ((ours, label, BLUE, 3), ("random", "SGD, random start", "black", 1.4))
+    for name, text, colour, width in lines:  # a wide line shows on both sides of the optimum's
+        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour, linewidth=width)
         plots.band(relative, recorded, excess[name], text, colour)
-    loss.axhline(optimum, linestyle="--", color="0.4", label="optimum $L^* = k\\sigma^2/2$")
+    least = {"linestyle": "--", "color": "black", "linewidth": 0.8, "zorder": 3}
+    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", **least)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
@@ -71,15 +73,16 @@ def ablation(
         time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
     numbers = conditions.mean(1)
     for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
-        values = np.minimum(times[name], 1.2 * steps).T
+        values = np.minimum(times[name], steps).T
         plots.band(axes[2], numbers, values, name, colour, marker="o", markersize=3)
     axes[2].axhline(steps, linestyle=":", color="0.4")
-    axes[2].set(title="Iterations to within 15 % of $L^*$", xscale="log", ylim=(0, 1.3 * steps))
+    axes[2].set(title="Iterations to 15 % above $L^*$", xscale="log", ylim=(0, 1.15 * steps))
     axes[2].set_xlabel("condition number of $\\Sigma$")
     axes[2].minorticks_off()
     axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
     axes[0].set_ylim(1e-4, 1e-1)
-    axes[2].text(numbers.min(), 1.06 * steps, "not reached", fontsize="small", color="0.4")
+    unreached = {"fontsize": "small", "color": "0.4"}
+    axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
     axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
     plots.legend(figure, axes[1])
     return figure
@@ -100,8 +103,7 @@ def scaling(
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
-        label = f"$n={sizes[j]}$" if j in (0, len(sizes) - 1) else "_"
-        plots.band(path, floors.iterations, floors.excess[j], label, colour)
+        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", colour)
     path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
     theory = floors.exact[0] * floors.factor**floors.iterations
     line = {"color": ORANGE, "linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
@@ -110,20 +112,20 @@ def scaling(
     path.set_ylim(floors.floor.min() / 30, None)
     plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
     first = np.median(floors.floor[0])
-    for power, height, lift in ((-1, first, 3), (-2, first / 4, 0.1)):
+    for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
         plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
-        at = height * (sizes[1] / sizes[0]) ** power * lift
-        bottom.text(sizes[1], at, f"$n^{{{power}}}$", color="0.3")
+        below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
+        bottom.text(n, below, f"$n^{{{power}}}$", color="0.3", ha="right", va="top")
     plots.band(powers, *start, "start", GREEN, marker="o", markersize=3)
     plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
-    titles = ((bottom, "Floor of the excess loss"), (powers, "Spectral start and gradient bias"))
+    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
-    powers.set_ylim(bias.min() / 4, None)
+    powers.set_ylim(bias.min() / 6, 8 * start[1].max())
     plots.legend(figure, path)
     for axis, name, what, place, colour in (
         (bottom, "floor", "measured", (0.05, 0.06), BLUE),
-        (powers, "start", "distance of start", (0.3, 0.9), GREEN),
+        (powers, "start", "distance of start", (0.05, 0.92), GREEN),
         (powers, "bias", "gradient bias", (0.05, 0.06), PINK),
     ):
         value, error = exponents[name]
@@ -143,7 +145,7 @@ def optimisers(
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=2.9)
     for row, (name, colour) in enumerate(OPTIMISERS.items()):
-        values = excess[f"best {name}"]
+        values = excess[name]
         needed = np.minimum(first_below(recorded, values, 0.1), 1.2 * steps)
         plots.band(path, recorded, values, name, colour)
         rows = np.full(len(needed), row)
@@ -156,4 +158,5 @@ def optimisers(
     labels = [f"{name}, {step_sizes.get(name, step_size):g}" for name in OPTIMISERS]
     reached.set_yticks(range(len(OPTIMISERS)), labels)
     reached.invert_yaxis()
+    plots.legend(figure, path)
     return figure

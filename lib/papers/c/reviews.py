@@ -55,8 +55,8 @@ def ordered(curves: Curves, better: str, worse: str, source="paper C, IMDb") -> 
     best = max(accuracy(curves, rule).mean() for rule in RULES)
     late = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
     text = (
-        f"{better} above {worse}: difference of last test accuracy, {count} seeds, {found};"
-        f" mean of the last {LAST} evaluations {late:.3g}"
+        f"{better} above {worse}: difference of last test accuracy, {count} seeds"
+        f" (mean of the last {LAST} evaluations: {late:.3g})"
     )
     if best < SPEAKS:
         text += f"; the best rule reaches {best:.3f}, too little to speak"
@@ -71,8 +71,8 @@ def few(name: str, text: str, source: str, count: int) -> Claim:
 
 
 def judge(name: str, text: str, source: str, found: Interval, word: str, bound=ABOVE) -> Claim:
-    """A claim on the mean of a paired difference."""
-    ends = (found.values.mean(), found.low, found.high)
+    """A claim on the mean of a paired difference; the number shown is the median of the seeds."""
+    ends = (found.median, found.low, found.high)
     return claims.judged(name, text, source, ends, bound, word, len(found.values))
 
 
@@ -139,9 +139,9 @@ def sparser(curves: Curves, part: str, source="paper C, sparsity") -> Claim:
     )
     hoyer = apart("hoyer", at_end)
     text = (
-        f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1, {found}; at"
-        f" matched training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
-        f" {-hoyer.median:.3g} [{-hoyer.high:.3g}, {-hoyer.low:.3g}]"
+        f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1 (at matched"
+        f" training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
+        f" {-hoyer.median:.3g} [{-hoyer.high:.3g}, {-hoyer.low:.3g}])"
     )
     word = verdicts.above(found)
     if word != verdicts.above(same):
@@ -172,7 +172,7 @@ def attention_table(curves: Curves) -> Table:
     start = tokens_used(curves, "l2", "start")[..., -1].mean()
     text = (
         f"share of tokens used in the last layer, l2 ({second.mean():.3f}) minus l1.1"
-        f" ({first.mean():.3f}), {count} seeds, {found}; at the start {start:.3f}"
+        f" ({first.mean():.3f}), {count} seeds; at the start {start:.3f}"
     )
     return Table([judge(name, text, source, found, verdicts.above(found))])
 

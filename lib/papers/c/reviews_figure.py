@@ -1,5 +1,7 @@
 """Drawing of paper C's real-data figures from the kept curves of the studies `imdb` and `vit`."""
 
+import re
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -7,6 +9,13 @@ from lib.companion import plots
 from lib.papers.c import reviews
 from lib.training.curves import Curves
 from lib.training.studies.measures import EDGES
+
+WHEN = {"start": "start", "last": "end"}
+
+
+def shown(rule: str) -> str:
+    """The name of a rule as the text writes it: l1.1 as $\\ell_{1.1}$."""
+    return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
@@ -19,7 +28,8 @@ def loss_panel(ax, curves: Curves, rows: int) -> None:
     window = curves.configuration["window"]
     for rule in curves.rates():
         lines = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
-        plots.band(ax, window + 10 * np.arange(lines.shape[1]), lines, rule)
+        steps, colour = window + 10 * np.arange(lines.shape[1]), plots.COLOURS[rule]
+        plots.band(ax, steps, lines, shown(rule), colour)
     ax.set(title="Training loss", xlabel="Step")
 
 
@@ -28,7 +38,8 @@ def metric_panel(ax, curves: Curves, name: str, title: str, scale: float = 1.0) 
     for rule in curves.rates():
         runs = curves.runs(rule)
         lines = scale * together([run.metrics[name] for run in runs])
-        plots.band(ax, runs[0].evaluated_at[: lines.shape[1]], lines, rule)
+        steps, colour = runs[0].evaluated_at[: lines.shape[1]], plots.COLOURS[rule]
+        plots.band(ax, steps, lines, shown(rule), colour)
     ax.set(title=title, xlabel="Step")
 
 
@@ -43,7 +54,8 @@ def rates_panel(ax, curves: Curves) -> None:
         }
         ax.plot(last.keys(), last.values(), ".-", color=plots.COLOURS[rule])
         if chosen[rule] in last:
-            ax.plot(chosen[rule], last[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
+            ring = {"mfc": "none", "mec": "0.2", "ms": 8, "clip_on": False}
+            ax.plot(chosen[rule], last[chosen[rule]], "o", **ring)
     ax.set(title="Held-out accuracy (%)", xlabel="Rate", xscale="log")
     ax.xaxis.set_minor_formatter("")
 
@@ -54,13 +66,14 @@ def accuracy_figure(curves: Curves) -> Figure:
     loss_panel(axes[0], curves, curves.configuration["batch"])
     metric_panel(axes[1], curves, "test_accuracy", "Test accuracy (%)", 100)
     rates_panel(axes[2], curves)
-    for k, rule in enumerate(reviews.RULES):
+    rules = list(curves.rates())
+    for k, rule in enumerate(rules):
         ours = 100 * reviews.accuracy(curves, rule)
         colour = plots.COLOURS[rule]
         axes[3].plot([k - 0.12], [100 * reviews.PAPER[rule]], "_", color=colour, markersize=12)
         axes[3].plot([k + 0.12] * len(ours), ours, ".", color=colour)
-    places = range(len(reviews.RULES))
-    axes[3].set(title="Paper –, ours · (%)", xticks=places, xticklabels=reviews.RULES)
+    axes[3].set(title="Test: – paper, · ours", xlim=(-0.5, len(rules) - 0.5))
+    axes[3].set(xticks=range(len(rules)), xticklabels=map(shown, rules))
     plots.legend(figure, axes[0])
     return figure
 
@@ -71,18 +84,19 @@ def sparsity_figure(curves: Curves) -> Figure:
     for k, part in enumerate(reviews.PARTS):
         runs = curves.runs("l2")
         start = sum(run.end[f"start.histogram.{part}"] for run in runs)
-        axes[k].stairs(100 * start / start.sum(), EDGES, color="0.6", label="start", fill=True)
-        for rule in curves.rates():
+        axes[k].stairs(100 * start / start.sum(), EDGES, color="0.8", label="start", fill=True)
+        for place, rule in enumerate(curves.rates()):
             last = sum(run.end[f"last.histogram.{part}"] for run in curves.runs(rule))
             share = 100 * last / last.sum()
-            axes[k].stairs(share, EDGES, color=plots.COLOURS[rule], label=rule)
+            line = dict(color=plots.COLOURS[rule], zorder=4 - place)  # the first, l1.1, on top
+            axes[k].stairs(share, EDGES, label=shown(rule), **line)
             for run in curves.runs(rule):
                 x, y = run.metrics["training_accuracy"], run.metrics[f"hoyer.{part}"]
                 line = dict(color=plots.COLOURS[rule], linewidth=0.8)
                 axes[k + 3].plot(100 * x, y, ".-", markersize=2, **line)
-        axes[k].axvline(0.06, linestyle=":", color="0.3")
+        axes[k].axvline(0.06, linestyle=":", color="0.3", label="0.06, the paper's threshold")
         axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
-        axes[k].set(xlim=(1e-4, 3))
+        axes[k].set(xlim=(1e-3, 2))
         axes[k + 3].set(title=f"{part}: Hoyer index", xlabel="Training accuracy (%)")
     plots.legend(figure, axes[0])
     return figure
@@ -106,7 +120,7 @@ def attention_figure(curves: Curves) -> Figure:
                     markersize=4,
                     mec=plots.COLOURS[rule],
                     mfc=face,
-                    label=f"{rule}, {when}" if not layer else None,
+                    label=f"{shown(rule)}, {WHEN[when]}" if not layer else None,
                 )
     grid[0].set(
         title="Share of the tokens that the first token uses", ylim=(0, 1.08), xlabel="Layer"
@@ -122,7 +136,7 @@ def attention_figure(curves: Curves) -> Figure:
         image = ax.imshow(shares, cmap="Greens", aspect="auto", vmin=0, vmax=top)
         names = words[row] if words is not None else range(shares.shape[1])
         ax.set_xticks(range(shares.shape[1]), names, rotation=90, fontsize=6)
-        ax.set(yticks=range(len(rules)), yticklabels=rules)
+        ax.set(yticks=range(len(rules)), yticklabels=map(shown, rules))
         ax.set(title=f"Attention weights, a review of label {1 - row}")
         ax.grid(False)
     figure.colorbar(image, ax=list(grid[1:]), label="weight", shrink=0.8)
@@ -156,11 +170,15 @@ def caption(curves: Curves, table) -> str:
     demo = "DEMO DATA: " if data["source"] == "demo" else ""
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     words = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
+    words = f" {words}." if words else ""
+    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
+    never = setting["stop"] == "never"
+    early = "no run ends early" if never else f"a run ends early at {setting['stop']}"
     epochs = setting["horizon"] * setting["batch"] / problem["rows"]
     return (
         f"{demo}{data['name']} ({data['source']}), {problem['rows']:,} training and all"
-        f" {problem['test_rows']:,} test rows; {problem['network']}; batch {setting['batch']},"
-        f" at most {setting['horizon']:,} steps ({epochs:.0f} epochs; a run ends early where: "
-        f"{setting['stop']}), {len(curves.seeds())} seeds; rates {rates}, chosen by held-out"
-        f" accuracy. {words}. {curves.hours():.1f} processor hours"
+        f" {problem['test_rows']:,} test rows; {network}; batch {setting['batch']},"
+        f" at most {setting['horizon']:,} steps ({epochs:.0f} epochs; {early}),"
+        f" {len(curves.seeds())} seeds; rates {rates}, chosen by held-out"
+        f" accuracy.{words} {curves.hours():.1f} processor hours"
     )

@@ -22,13 +22,13 @@ def colour(p: float) -> str | None:
 def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: str) -> Figure:
     """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
-    rows = ((same, "same tokens for all q"), (own, "tokens of training with q"))
+    rows = ((same, "same tokens for all SVMs"), (own, "each SVM its own tokens"))
     for row, (found, label) in zip(axes.reshape(2, -1), rows, strict=True):
         for axis, (p, history) in zip(row, histories.items(), strict=True):
             for q in histories:
-                values = found[p, q][:, 1:]
-                plots.band(axis, history.iterations[1:], values, f"q = {q:g}", colour(q), 0.8)
-            axis.set(xscale="log", yscale="log", ylim=(1e-4, 3), title=f"training with p = {p:g}")
+                label, values = f"SVM with p = {q:g}", found[p, q][:, 1:]
+                plots.band(axis, history.iterations[1:], values, label, colour(q), 0.8)
+            axis.set(xscale="log", yscale="log", ylim=(1e-4, 3), title=f"trained with p = {p:g}")
         row[0].set_ylabel(f"divergence\n{label}")
     for axis in axes[len(histories) :]:
         axis.set_xlabel("iteration $t$")
@@ -52,9 +52,9 @@ def paths(
         for q, dashes in zip(histories, DASHES, strict=True):
             ray = ends[p][q].W[0][at]
             ray = 1.1 * np.hypot(*path[-1]) / np.hypot(*ray) * ray
-            line = {"dashes": dashes, "color": colour(q), "label": f"SVM, q = {q:g}"}
+            line = {"dashes": dashes, "color": colour(q), "label": f"SVM, p = {q:g}"}
             axis.plot([0, ray[0]], [0, ray[1]], **line)
-        axis.set(title=f"training with p = {p:g}", xlabel="$W_{12}$")
+        axis.set(title=f"trained with p = {p:g}", xlabel="$W_{12}$")
         axis.legend(fontsize="x-small")
     axes[0].set_ylabel("$W_{34}$")
     plots.caption(figure, caption)

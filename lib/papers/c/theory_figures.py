@@ -75,7 +75,10 @@ def parents(
     axes[0].set_xlabel("iteration $t$")
     dimensions, shapes = by_dimension
     for (size, length), rank in shapes.items():
-        axes[1].plot(dimensions, rank, "o-", markersize=3.5, label=f"n={size}, T={length}")
+        missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
+        none = f" (d={missing[0]}: no solution)" if missing else ""
+        label = f"n={size}, T={length}{none}"
+        axes[1].plot(dimensions, rank, "o-", markersize=3.5, label=label)
     axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     aligned = [v[1][np.isfinite(v[1])] for v in several.values()]

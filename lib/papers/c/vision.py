@@ -30,8 +30,8 @@ def sparser(curves: Curves) -> Claim:
         np.mean([at_end(run, "hoyer") for run in curves.runs(rule)]) for rule in ("l1.1", "Adam")
     ]
     text = (
-        f"Hoyer index, l1.1 minus Adam, at matched training loss, {found};"
-        f" at the end {last[0]:.3f} and {last[1]:.3f}"
+        "Hoyer index, l1.1 minus Adam, at matched training loss"
+        f" (at the end {last[0]:.3f} and {last[1]:.3f})"
     )
     return judge("vit.sparser", text, SOURCE, found, verdicts.above(found))
 
@@ -48,8 +48,8 @@ def table(curves: Curves) -> Table:
         return Table([few(name, text, SOURCE, count) for name, text in words.items()])
     end, begin = accuracy_difference(curves, *RULES), early(curves)
     equal, within = verdicts.equivalent(end, MARGIN), f"interval within ± {MARGIN}"
-    last = f"Adam minus l1.1, last test accuracy, {count} seeds, {end}"
-    first = f"Adam minus l1.1, test accuracy at the first evaluation, {begin}"
+    last = f"Adam minus l1.1, last test accuracy, {count} seeds"
+    first = "Adam minus l1.1, test accuracy at the first evaluation"
     rows = [
         judge("vit.end", last, f"{SOURCE} (our bound)", end, equal, within),
         judge("vit.early", first, SOURCE, begin, verdicts.above(begin)),
