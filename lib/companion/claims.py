@@ -1,6 +1,7 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from html import escape
 
@@ -85,12 +86,27 @@ def kind(source: str) -> str:
 
 
 def shown(claim: Claim) -> str:
-    """The measured value; of a failing claim with the digits that show by how little it fails."""
-    text = number(claim.measured) if claim.holds else failing(claim.measured, claim.bound)
+    """The measured value; of a failing claim with the digits that show by how little it fails.
+
+    Its interval follows in brackets; `legend` says what the two are.
+    """
+    plain = claim.holds or claim.verdict
+    text = number(claim.measured) if plain else failing(claim.measured, claim.bound)
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
     return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
+
+
+def legend(claims: Iterable[Claim]) -> str:
+    """What the number and the brackets of `shown` are, for those that the claims have."""
+    kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
+    said = {
+        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
+        " plus two standard errors, so that a may lie outside",
+        True: "a [b, c] of a row with a verdict: the median over seeds and their 95 % interval",
+    }
+    return "; ".join(said[kind] for kind in sorted(kinds))
 
 
 def _times(smaller: float, larger: float) -> float:
@@ -184,6 +200,7 @@ def judged(
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, *ends = map(float, found)
+    known = not any(map(math.isnan, ends))
     return Claim(
         id,
         statement,
@@ -191,7 +208,7 @@ def judged(
         measured,
         bound=bound,
         holds=verdict == VERDICTS[0],
-        interval=tuple(ends) if all(map(math.isfinite, ends)) else None,
+        interval=tuple(ends) if known else None,
         seeds=seeds,
         verdict=verdict,
     )
@@ -213,10 +230,11 @@ class Table(tuple):
     def __repr__(self) -> str:
         rows = [self._columns, *self._rows()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(self._columns))]
-        return "\n".join(
+        lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
-        )
+        ]
+        return "\n".join([*lines, *filter(None, [legend(self)])])
 
     def _repr_html_(self) -> str:
         """What fails or has a verdict stands open and first; many rows that hold are folded."""
@@ -228,7 +246,8 @@ class Table(tuple):
             which = "the others" if open_rows else "all"
             said = f"<summary>{len(folded)} claims hold, {which}</summary>"
             parts.append(f"<details>{said}{self._html(folded)}</details>")
-        return "".join(parts)
+        said = legend(self)
+        return "".join(parts) + (f"<p><small>{said}</small></p>" if said else "")
 
     def _html(self, rows) -> str:
         def line(cells, tag):
@@ -240,7 +259,8 @@ class Table(tuple):
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""
-        return "\n".join(f"{c.verdict}: {c.statement}" for c in self if c.verdict)
+        judged = [c for c in self if c.verdict]
+        return "\n".join(f"{c.verdict}: {c.statement}: {shown(c)}" for c in judged)
 
     def summary(self) -> str:
         """One line that counts the claims that hold by kind and names those that fail."""
