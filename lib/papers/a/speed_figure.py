@@ -46,7 +46,7 @@ def draw(curves: Curves, observed: str = "") -> Figure:
     for target in speed.targets(curves):
         axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
     axes[0].set(title="Training loss", xlabel="Step", yscale="log")
-    axes[2].set(title="Test accuracy (%), part of the rows", xlabel="Step")
+    axes[2].set(title="Accuracy on some test rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
     plots.plain_ticks(axes[0].yaxis)
     plots.plain_ticks(axes[3].yaxis)
@@ -170,7 +170,7 @@ def caption(number: str, curves: Curves, table) -> str:
     ring = " Ring: the rate chosen, by its steps to the last target."
     if not any(map(curves.trials, setting["rates"])):
         chosen, ring = "chosen by an earlier study", ""
-    ended = f"; a line ends with the first of its runs ({setting['stop']})"
+    ended = f"; a line ends with the first of its runs (stop: {setting['stop']})"
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     verdicts = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
     words = f" {verdicts}." if verdicts else ""
