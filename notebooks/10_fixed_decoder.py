@@ -244,6 +244,7 @@ def check(name):
     ])  # fmt: skip
 
 
+# %%
 tables = {name: check(name) for name in problems}
 tables["orthogonal"]
 

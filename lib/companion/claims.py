@@ -1,13 +1,13 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from html import escape
 
 import numpy as np
 
-from lib.companion.digits import failing, number, stated
+from lib.companion.brackets import legend
+from lib.companion.digits import failing, number, stated, times_over
 
 KINDS = {  # what a claim is
     "statement": "the paper's sentence with the paper's constants",
@@ -98,31 +98,10 @@ def shown(claim: Claim) -> str:
     return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
 
 
-def legend(claims: Iterable[Claim]) -> str:
-    """What the number and the brackets of `shown` are, for those that the claims have."""
-    kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
-    said = {
-        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
-        " plus two standard errors, so that a may lie outside",
-        True: "a [b, c] of a row with a verdict: the median over seeds and their 95 % interval",
-    }
-    return "; ".join(said[kind] for kind in sorted(kinds))
-
-
-def _times(smaller: float, larger: float) -> float:
-    """The larger number over the smaller in size, where both have one sign.
-
-    Where they have not: infinity if `smaller` ≤ `larger`, else 0.
-    """
-    if not smaller * larger > 0:
-        return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
-    return larger / smaller if larger > 0 else smaller / larger
-
-
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
-    times = _times(measured, float(bound))
+    times = times_over(measured, float(bound))
     text = stated("≤ {}", measured, holds, bound)
     bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
@@ -131,7 +110,7 @@ def at_most(id: str, statement: str, source: str, measured: float, bound: float,
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
-    times = _times(float(bound), measured)
+    times = times_over(float(bound), measured)
     text = stated("≥ {}", measured, holds, bound)
     bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
@@ -149,7 +128,7 @@ def close(
     measured, off = float(measured), abs(float(measured) - expected)
     holds = bool(off <= tolerance)
     bound = stated("{} ± {}", measured, holds, expected, tolerance)
-    times = _times(off, float(tolerance))
+    times = times_over(off, float(tolerance))
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 

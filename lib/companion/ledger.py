@@ -12,7 +12,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, counts, failing, legend, number, shown
+from lib.companion.brackets import legend
+from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
 from lib.companion.record import Number
 from lib.files import ROOT, write
 

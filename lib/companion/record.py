@@ -72,13 +72,6 @@ def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
     return png.getvalue(), pdf.getvalue()
 
 
-class _Kept(type(Path())):
-    """The path of a record; as the last value of a notebook's cell it prints nothing."""
-
-    def _ipython_display_(self) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class _Begun:
     """What held when a run began; code and parameters may be edited while a long run goes on."""
@@ -203,7 +196,7 @@ class Run:
             files.write(latest, content[".json"])
         if not reproduction.reproduces(json.loads(content[".json"]), path):
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
-        return _Kept(path)
+        return files.Quiet(path)
 
     def _provenance(self, stamp: Mapping, device: str, dtype: str) -> dict:
         return {

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.companion import claims
+from lib.companion.brackets import legend
 
 
 @pytest.mark.parametrize(
@@ -66,11 +67,11 @@ def test_brackets_are_explained_where_there_are_any():
     plain = claims.at_most("a", "s", "p", 0.5, 1.0)
     worst = replace(plain, id="b", interval=(0.1, 0.2))
     judged = claims.judged("c", "s", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
-    assert claims.legend([plain]) == "" and "small" not in claims.Table([plain])._repr_html_()
-    assert "worst seed" in claims.legend([plain, worst])
-    assert "median" in claims.legend([judged]) and "worst" not in claims.legend([judged])
+    assert legend([plain]) == "" and "small" not in claims.Table([plain])._repr_html_()
+    assert "worst seed" in legend([plain, worst])
+    assert "median" in legend([judged]) and "worst" not in legend([judged])
     both = claims.Table([worst, judged])
-    assert repr(both).splitlines()[-1] == claims.legend(both) in both._repr_html_()
+    assert repr(both).splitlines()[-1] == legend(both) in both._repr_html_()
 
 
 def test_an_interval_without_finite_ends_is_not_stored():
