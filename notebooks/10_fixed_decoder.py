@@ -221,17 +221,23 @@ crowd_history = dynamics.train(crowd, update_rules["NGD"], steps, recorded, star
 
 
 # %%
+def lemma5(name):
+    history = histories[name]
+    rows = [claim for rule in update_rules for claim in paper.lemma5(history[rule], rule)]
+    if name == "antipodal":
+        rows += paper.lemma5(crowd_history, f"NGD, {draws} draws")
+        rows = [claims.remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in rows]
+    return rows
+
+
+# %%
 def check(name):
     history, target = histories[name], targets[name]
     ngd, uncapped = history["NGD"], history["Polyak, no cap"]
     margin, late = 1 / target.norm, steps / 10
-    lemma5 = [claim for rule in update_rules for claim in paper.lemma5(history[rule], rule)]
-    if name == "antipodal":
-        drawn_more = paper.lemma5(crowd_history, f"NGD, {draws} draws")
-        lemma5 = [claims.remarked(c, gradient_cone.NOT_ORTHOGONAL) for c in (*lemma5, *drawn_more)]
     return claims.Table([
         paper.svm_certificate(target),
-        *lemma5,
+        *lemma5(name),
         gradient_cone.lemma6(problems[name].tokens, target),
         *paper.lemma7(ngd, ngd_step),
         paper.direction(ngd, "NGD", "W_mm", late, "Theorem 1")[0],
