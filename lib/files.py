@@ -122,3 +122,10 @@ def _restore(path: Path, content: bytes | None) -> None:
         path.unlink(missing_ok=True)
     elif path.read_bytes() != content:
         write(path, content)
+
+
+class Quiet(type(Path())):
+    """A path that prints nothing as the last value of a notebook's cell."""
+
+    def _ipython_display_(self) -> None:
+        pass

@@ -144,9 +144,11 @@ def train(steps, step_size, normalised=True):
     return np.array(path)  # (steps + 1, 2, 2)
 
 
+if steps < 100:
+    raise ValueError(f"steps = {steps}; the last decade is fitted below, so give 100 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
-for t in (0, 10, 100, 1000):
+for t in [t for t in (0, 10, 100, 1000) if t <= steps]:
     print(
         t,
         "weight of opt",
@@ -188,7 +190,7 @@ print(np.einsum("itd,de,ie->it", differences, W_mm, z))  # opt against itself: 0
 # %%
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
 error = np.linalg.norm(unit - W_mm / np.linalg.norm(W_mm), axis=(1, 2))
-for t in (1, 10, 100, 1000, steps):
+for t in [t for t in (1, 10, 100, 1000) if t < steps] + [steps]:
     print(t, f"distance of the directions: {error[t - 1]:.4f}")
 
 # %% [markdown]
@@ -231,7 +233,8 @@ table
 # ## What it looks like
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
-# onwards. It runs into the dashed ray, which is the direction of $W_{mm} z_i$, and goes on along it
+# onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
+# Each curve runs into the dashed ray, which is the direction of $W_{mm} z_i$, and goes on along it
 # for ever. Look at the right: the distance of the directions falls like $1/t$.
 
 
@@ -245,6 +248,7 @@ def draw(axis, i):
     axis.plot(*walked.T, color=plots.COLOURS["NGD"], label="$W_t z_i$")
     axis.plot(*walked[0], "o", color=plots.COLOURS["NGD"], markersize=4)
     axis.set(title=f"example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
+    axis.set(xlabel="first coordinate", ylabel="second coordinate")
 
 
 figure, axes = plots.panels(1, 3)
@@ -273,6 +277,8 @@ longer = train(steps // 10, 10 * step_size)[-1]
 print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1], 3), sep="\n")
 
 # %% [markdown]
+# It is: the norm grows by about one step length an iteration, so both walked equally far.
+#
 # 2. Plain gradient descent instead of normalised steps. The gradient shrinks as fast as the loss gap.
 #    *Prediction:* how large is $\|W\|$ after the same number of iterations: as large, half, a tenth?
 
@@ -281,6 +287,8 @@ plain = train(steps, step_size, normalised=False)[-1]
 print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 
 # %% [markdown]
+# Less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
+#
 # 3. Move the second token of example 1, which is not a support vector, a little. *Prediction:* does
 #    $W_{mm}$ change? Then move it to $(-1, 0)$, on the other side of the opt token. Does it now?
 
@@ -291,11 +299,14 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
     print(moved, svm.token_svm(attention.token_set(tokens, y, z, u)).W[0].round(3).tolist())
 
 # %% [markdown]
-# 4. The trap. Compute $\gamma_t - f$ by subtraction, as one would at first. *Prediction:* for how many
-#    iterations does the direction stay right?
+# The first move changes nothing: the token's constraint stays satisfied with room to spare. The second
+# makes it a support vector, and column 1 changes.
+#
+# 4. The trap. Compute $\gamma_t - f$ of the opt tokens by subtraction, as one would at first.
+#    *Prediction:* what is left of it after 2,500 iterations?
 
 # %%
-W = path[2500]
+W = path[min(2500, steps)]
 p = attend(W)
 f = (p * scores).sum(1, keepdims=True)
 print(
@@ -306,6 +317,9 @@ print(
 )
 
 # %% [markdown]
+# Nothing: by subtraction the gradient is exactly zero, and descent would stop. The differences of scores
+# keep all digits.
+#
 # **Next.** Notebook 10 does the same with twenty random problems, four update rules and the theorem's
 # own hypotheses. Notebook 01 has sliders.
 

@@ -106,9 +106,10 @@ for name in ("NGD", "GD"):
     display(Image(board.png(), alt=f"{name}: {panels}"))
 
 # %% [markdown]
-# **Look at** the last panel. It shows $W_t$ in the plane of $W_{mm}$ and what is orthogonal to it, as (part along, part
-# off). The points are tied to the other panels by Pythagoras, which we check: the direction error is the distance of
-# the two unit vectors.
+# **Look at** the last panel. It splits $W_t$ into its part along $W_{mm}$ and the rest, which is orthogonal to $W_{mm}$.
+# The horizontal axis is the length of the first part, the vertical one the norm of the rest; both have one scale, so the
+# slope of the path is the true one. The two lengths fix the direction error, the distance of the two unit vectors. We
+# check that.
 
 # %%
 for shown in runs.values():
@@ -133,15 +134,16 @@ print(f"{len(taken)} redraws: median {np.median(taken):.0f} ms, longest {max(tak
 # %% [markdown]
 # ## What we saw
 #
-# Every rule turns towards $W_{mm}$, and the softmax weights of the opt tokens saturate. NGD and Polyak go straight
-# out along $W_{mm}$. GD goes the same way and is slow: its steps shrink with the gradient.
+# Every rule turns towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. Along $W_{mm}$ its path
+# goes far, off it the path hardly moves. GD goes the same way and is slow, since its steps shrink with the gradient. Its
+# softmax weights still rise at the end.
 #
 # ## Change this
 #
 # Predict first, then run. Or move the sliders.
 #
 # 1. Ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, under GD like $\log t$.
-#    Whose direction error is ten times smaller?
+#    By how much does each direction error fall?
 
 # %%
 for name in ("NGD", "GD"):
@@ -151,6 +153,9 @@ for name in ("NGD", "GD"):
     )
 
 # %% [markdown]
+# NGD's falls by more than GD's, and by less than ten: its $1/t$ comes later, from ten thousand iterations on
+# ([notebook 11](11_long_horizon.ipynb)).
+#
 # 2. `unit sphere` in place of class means. *Prediction:* the other tokens' scores differ, so Assumption 2 fails. Do the
 #    softmax weights of all opt tokens still tend to one?
 
@@ -161,6 +166,8 @@ for k in range(3):
     print(f"draw {k}: smallest weight of an opt token at the end {shown.opt_scores[-1].min():.2g}")
 
 # %% [markdown]
+# Not on every draw: in one of the three a sample looks away from its opt token.
+#
 # 3. A dimension too small. *Prediction:* with many constraints and few coordinates no $W$ separates the opt tokens. What
 #    does the explorer say then?
 
@@ -169,3 +176,6 @@ try:
     explorer.explore(replace(setting, model=sphere, d=2))
 except ValueError as reason:
     print(reason)
+
+# %% [markdown]
+# It refuses, and names the proof: a combination of the constraints, with weights that are not negative, adds up to zero.

@@ -37,7 +37,6 @@
 # | $g_m = \delta_m^\top W z_i$ | its margin, a difference of logits |
 # | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | its gap of scores |
 # | $p_m$ | softmax weight of the other token of the pair |
-# | $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ | inner products of the matrices $\delta_m z_i^\top$ |
 #
 # **Theorem 1.** *Hypotheses:* nearly orthogonal tokens, equal scores of the other tokens, a small start, a
 # small step. *Conclusion:* $\big\|W_t/\|W_t\| - W_{mm}/\|W_{mm}\|\big\| \le \tilde O(t^{-1/2})$. Notebook 10
@@ -121,7 +120,8 @@ for name, history in histories.items():
 # ## The trick, in this page
 #
 # Two ideas keep it exact. First, follow the margins instead of $W$. With
-# $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, NGD moves them by themselves:
+# $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$ and the inner products of these matrices,
+# $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$, NGD moves them by themselves:
 #
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
@@ -229,12 +229,12 @@ for name in ("NGD", "NGD-mom", "Polyak, no cap"):
 #
 # * **Direction error.** Look at the grey curve: plain arithmetic leaves the exact curve soon after a
 #   thousand steps. The dotted line is Theorem 1's bound.
-# * **Missing weight.** Look at where the curves cross the dotted line: beyond it float64 has no number for
-#   the weight.
+# * **Missing weight**, as in Figure 2 but with the sign turned, for a logarithmic axis. Look at where the
+#   curves cross the dotted line: beyond it float64 has no number for the weight.
 # * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dotted line is
 #   $-1/2$. GD stays near 0.
-# * **Microseconds.** Look at how little happens while $d$ grows a thousandfold. At $d = 100$ the span is
-#   smaller than $nT$, so there is less to do; the rest is the machine.
+# * **Microseconds.** Look at how little happens while $d$ grows a thousandfold. The points differ by no
+#   more than the machine's noise: another run orders them otherwise.
 
 # %%
 about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -268,6 +268,8 @@ for size in (ngd_step, 10 * ngd_step):
     print(f"step {size:g}: {last_decade(rules.ngd(size))}")
 
 # %% [markdown]
+# Yes, twice: the error falls like $1/\|W_t\|$.
+#
 # 2. The logistic loss. *Prediction:* the theorem is proved for the exponential loss, and the paper says that
 #    any decreasing loss will do. Does the exponent change?
 
@@ -279,6 +281,8 @@ logistic = dynamics.train(
 print(f"logistic: exponent {fits.exponent(logistic, 'W_mm', since=10_000).max():.3f}")
 
 # %% [markdown]
+# It does not.
+#
 # 3. Weak signal, `signal = 0.5`. *Prediction:* is every pair still a support vector, and does the error still
 #    fall like $1/t$?
 
@@ -287,6 +291,9 @@ weak = coordinates.minimal(tokens.class_mean_tokens(range(2), n, T, d, 0.5, nois
 solution = svm.token_svm(weak.tokens)
 print(f"{solution.support.sum((1, 2)).min()} of {n * (T - 1)} pairs are support vectors")
 print(f"signal 0.5: {last_decade(update_rules['NGD'], weak, solution.W)}")
+
+# %% [markdown]
+# Yes, both.
 
 # %%
 rows = [

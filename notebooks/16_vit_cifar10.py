@@ -33,9 +33,10 @@
 # | SNGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
 # | SPS (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
 #
-# **Growth** of a layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert$ of its weights. Noise makes weights grow too, even if it
-# favours no direction: a random walk with the same steps $\Delta_s$ ends at $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$
-# times its start. So growth is compared with that.
+# **Growth** of a layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$ of its weights: 0.3 means 30 % longer than at the
+# start, a negative number shorter. Noise makes weights grow too, even if it favours no direction: a random walk with the
+# same steps $\Delta_s$ has the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$ on average. So growth is
+# compared with that.
 #
 # There is no theorem for this network, so there are no hypotheses to check. Sizes, batch and rates of Figure 7 did
 # not survive in the text at hand: **these are our settings**, and smaller.
@@ -64,8 +65,8 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## Growth, in this page
 #
-# Ten steps of SGD on one layer. Its weights' norm, and the length that a random walk of the same ten steps
-# would have on average, are followed by hand and by `lib`'s training loop.
+# Ten steps of SGD on one layer. Its growth, and that of a random walk of the same ten steps, are followed by hand;
+# each step is held against `lib`'s. This layer shrinks.
 
 # %%
 torch.manual_seed(0)
@@ -82,8 +83,9 @@ for _ in range(10):
     optimizer.step()
     torch.testing.assert_close(layer.weight.detach(), before - 0.3 * g)  # the page's step is lib's
     walk += float((0.3 * g).square().sum())
-grown = float(layer.weight.norm() / first.norm())
-print(f"growth {grown:.3f}; of a random walk {(1 + walk / float(first.square().sum())) ** 0.5:.3f}")
+grown = float(layer.weight.detach().norm() / first.norm()) - 1
+by_chance = (1 + walk / float(first.square().sum())) ** 0.5 - 1
+print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 
 # %% [markdown]
 # ## What the data decide
@@ -98,8 +100,10 @@ verdict = kept and speed.vision_table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# * **Steps over SGD's.** A dot is a seed, hollow where a run missed the target; the bar is the 95 % interval;
-#   the grey band means "equally fast".
+# * **Steps to the target / SGD's steps.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
+#   interval; the grey band means "equally fast".
+# * **Last loss of each rate tried.** A ring marks the rate that was chosen, by the steps to the last target. Adam's
+#   need not have the lowest loss.
 # * **Growth of a layer's norm.** A dot is a layer. Look at which dots lie above the dotted line: they grew
 #   more than a random walk of the same steps.
 
@@ -151,6 +155,8 @@ for rule in found.rates():
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
+# At these two rates neither: the largest growth is nearly the same.
+#
 # 2. Ten times the rate of SNGD. *Prediction:* every step is ten times as long, so weights under noise grow far more.
 #    Does the loss fall faster?
 
@@ -162,8 +168,10 @@ for rate in (0.02, 0.2):
     print(f"rate {rate}: last loss {last:.4f}, largest growth of a layer's norm {grown:.3f}")
 
 # %% [markdown]
+# It does: 80 steps of the low rate hardly leave the start.
+#
 # 3. Your own rule: one line in `RULES`, here SGD with weight decay. *Prediction:* decay pulls every layer back, so
-#    it grows less.
+#    it grows less, or shrinks.
 
 # %%
 rules.RULES["decay"] = lambda parameters, rate, cap: torch.optim.SGD(
@@ -173,6 +181,9 @@ found = smoke.once(demo.DEMO["cifar10"], {"SGD": 0.1, "decay": 0.1})
 for rule in found.rates():
     grown = max(float(values.max()) for values in speed.growth(found, rule).values())
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
+
+# %% [markdown]
+# They shrink: even the layer that keeps most of its norm ends shorter than it began.
 
 # %%
 numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else speed.numbers(live)

@@ -6,7 +6,8 @@ from html import escape
 
 import numpy as np
 
-from lib.companion.digits import failing, number, stated
+from lib.companion.brackets import legend
+from lib.companion.digits import failing, number, stated, times_over
 
 KINDS = {  # what a claim is
     "statement": "the paper's sentence with the paper's constants",
@@ -85,28 +86,22 @@ def kind(source: str) -> str:
 
 
 def shown(claim: Claim) -> str:
-    """The measured value; of a failing claim with the digits that show by how little it fails."""
-    text = number(claim.measured) if claim.holds else failing(claim.measured, claim.bound)
+    """The measured value; of a failing claim with the digits that show by how little it fails.
+
+    Its interval follows in brackets; `legend` says what the two are.
+    """
+    plain = claim.holds or claim.verdict
+    text = number(claim.measured) if plain else failing(claim.measured, claim.bound)
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
     return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
 
 
-def _times(smaller: float, larger: float) -> float:
-    """The larger number over the smaller in size, where both have one sign.
-
-    Where they have not: infinity if `smaller` ≤ `larger`, else 0.
-    """
-    if not smaller * larger > 0:
-        return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
-    return larger / smaller if larger > 0 else smaller / larger
-
-
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
-    times = _times(measured, float(bound))
+    times = times_over(measured, float(bound))
     text = stated("≤ {}", measured, holds, bound)
     bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
@@ -115,7 +110,7 @@ def at_most(id: str, statement: str, source: str, measured: float, bound: float,
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
-    times = _times(float(bound), measured)
+    times = times_over(float(bound), measured)
     text = stated("≥ {}", measured, holds, bound)
     bounded = {"bound": text, "holds": holds, "margin": times}
     return Claim(id, statement, source, measured, **bounded, **more)
@@ -133,7 +128,7 @@ def close(
     measured, off = float(measured), abs(float(measured) - expected)
     holds = bool(off <= tolerance)
     bound = stated("{} ± {}", measured, holds, expected, tolerance)
-    times = _times(off, float(tolerance))
+    times = times_over(off, float(tolerance))
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 
@@ -184,6 +179,7 @@ def judged(
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, *ends = map(float, found)
+    known = not any(map(math.isnan, ends))
     return Claim(
         id,
         statement,
@@ -191,7 +187,7 @@ def judged(
         measured,
         bound=bound,
         holds=verdict == VERDICTS[0],
-        interval=tuple(ends) if all(map(math.isfinite, ends)) else None,
+        interval=tuple(ends) if known else None,
         seeds=seeds,
         verdict=verdict,
     )
@@ -213,10 +209,11 @@ class Table(tuple):
     def __repr__(self) -> str:
         rows = [self._columns, *self._rows()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(self._columns))]
-        return "\n".join(
+        lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
-        )
+        ]
+        return "\n".join([*lines, *filter(None, [legend(self)])])
 
     def _repr_html_(self) -> str:
         """What fails or has a verdict stands open and first; many rows that hold are folded."""
@@ -228,7 +225,8 @@ class Table(tuple):
             which = "the others" if open_rows else "all"
             said = f"<summary>{len(folded)} claims hold, {which}</summary>"
             parts.append(f"<details>{said}{self._html(folded)}</details>")
-        return "".join(parts)
+        said = legend(self)
+        return "".join(parts) + (f"<p><small>{said}</small></p>" if said else "")
 
     def _html(self, rows) -> str:
         def line(cells, tag):
@@ -240,7 +238,8 @@ class Table(tuple):
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""
-        return "\n".join(f"{c.verdict}: {c.statement}" for c in self if c.verdict)
+        judged = [c for c in self if c.verdict]
+        return "\n".join(f"{c.verdict}: {c.statement}: {shown(c)}" for c in judged)
 
     def summary(self) -> str:
         """One line that counts the claims that hold by kind and names those that fail."""

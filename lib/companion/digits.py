@@ -1,5 +1,6 @@
 """How a measured number and its bound are printed: short, but a failure is seen to fail."""
 
+import math
 from decimal import Decimal, InvalidOperation
 
 DIGITS = (4, 7, 10, 13, 17)  # significant digits, 17 tell any two numbers apart
@@ -42,3 +43,13 @@ def stated(form: str, measured: float, holds: bool, *ends: float) -> str:
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
     wanted = (text for text in texts if holds or _breaks(measured, text))
     return next(wanted, texts[0])
+
+
+def times_over(smaller: float, larger: float) -> float:
+    """The larger number over the smaller in size, where both have one sign.
+
+    Where they have not: infinity if `smaller` ≤ `larger`, else 0.
+    """
+    if not smaller * larger > 0:
+        return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
+    return larger / smaller if larger > 0 else smaller / larger

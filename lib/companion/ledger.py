@@ -12,6 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from lib.companion.brackets import legend
 from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
 from lib.companion.record import Number
 from lib.files import ROOT, write
@@ -141,7 +142,7 @@ class LedgerTable(tuple):
         def cells(row, tag):
             return "".join(f'<{tag} style="text-align:left">{c}</{tag}>' for c in row)
 
-        parts = []
+        parts = [f"<p><small>{legend(self)}</small></p>"] if legend(self) else []
         for name, statement in self.paper.items():
             own = [row for row in self if row.number == name]
             failed = sum(not row.holds for row in own)
@@ -178,6 +179,8 @@ def markdown(ledger: Iterable[Claim], paper: Mapping[str, Statement], heading: s
     ledger, lines = list(ledger), [f"# {heading}", ""]
     for name, text in KINDS.items():
         lines += [f"* {name}: {text}"]
+    if said := legend(ledger):
+        lines += [f"* {said}"]
     for name, statement in paper.items():
         lines += ["", f"## {name}: {statement.topic}", "", f"{statement.says} {statement.why}"]
         own = [_cells(row) for row in ledger if row.number == name]
@@ -233,6 +236,8 @@ def failures(records: Iterable[Mapping]) -> str:
             lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
         for claim in failed:
             value = failing(claim["measured"], claim["bound"])
+            if claim.get("verdict") and claim.get("interval"):
+                value += " [{}, {}]".format(*map(number, claim["interval"]))
             why = f" {claim['remark']}." if claim.get("remark") else NO_REMARK[claim.get("verdict")]
             where = claim["source"] + (f", {claim['setting']}" if claim.get("setting") else "")
             lines += [f"* {claim['statement']}: {value}, asked {claim['bound']} ({where}).{why}"]

@@ -8,6 +8,7 @@ import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 WIDTH = 7.0  # inches, a page's text width
 
@@ -31,7 +32,7 @@ COLOURS = Colours(
         "NGD": "#0072B2",
         "SNGD": "#0072B2",
         "NGD-mom": "#56B4E9",
-        "NGD-joint": "#56B4E9",
+        "NGD-joint": "#009E73",
         "NGD, decay": "#CC79A7",
         "Polyak": "#D55E00",
         "Polyak, no cap": "#E69F00",
@@ -103,6 +104,20 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
     """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, ":", color="0.3", label=label)
+
+
+def plain_ticks(axis) -> None:
+    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
+
+    To be called when the data are drawn.
+    """
+    low, high = sorted(axis.get_view_interval())
+    if high > 1e3 * low:
+        return  # powers of ten say it better
+    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def toward_one(ax, smallest: float) -> None:

@@ -196,7 +196,7 @@ class Run:
             files.write(latest, content[".json"])
         if not reproduction.reproduces(json.loads(content[".json"]), path):
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
-        return path
+        return files.Quiet(path)
 
     def _provenance(self, stamp: Mapping, device: str, dtype: str) -> dict:
         return {

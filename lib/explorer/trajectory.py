@@ -34,6 +34,7 @@ RULES: dict[str, Callable[[float], GradientRule]] = {
 }
 
 
+COLOURS = plots.COLOURS | {"Polyak": plots.COLOURS["Polyak, no cap"]}  # here it has no cap
 DPI = 80  # of the picture as shown
 
 
@@ -158,9 +159,8 @@ class Board:
             (t, trajectory.opt_scores),
         ]
         for panel, (x, y) in zip(self.panels, [*curves, trajectory.path.T], strict=True):
-            lines = panel.plot(
-                x, y, color=plots.COLOURS["NGD"], linewidth=1.4 if y.ndim == 1 else 0.8
-            )
+            width = 1.4 if y.ndim == 1 else 0.8
+            lines = panel.plot(x, y, color=COLOURS[trajectory.setting.rule], linewidth=width)
             for line in lines:
                 panel.draw_artist(line)
                 line.remove()
@@ -177,16 +177,14 @@ class Board:
 def _limits(trajectory):
     """((x from, to), (y from, to)) per panel."""
     along, off = trajectory.path.T
+    longest = _round_up(np.abs(trajectory.path).max())  # both axes of the path have one scale
     time = (1.0, float(trajectory.setting.steps))
     smallest = max(trajectory.direction_error.min(), 1e-16)
     return (
         (time, (-_round_up(-trajectory.loss_gap.min()), 1.0)),
         (time, (10 ** np.floor(np.log10(smallest)), 2.0)),
         (time, (-0.03, 1.03)),
-        (
-            (-_round_up(-along.min()) if along.min() < -0.1 else 0.0, _round_up(along.max())),
-            (0.0, _round_up(off.max())),
-        ),
+        ((-longest if along.min() < -0.1 else 0.0, longest), (0.0, longest)),
     )
 
 

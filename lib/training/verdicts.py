@@ -77,7 +77,8 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
     found, note = ratio_interval(bounded), ""
     if never.any() or theirs.any():
-        note = f"censored: {never.sum()} of {len(steps)}, reference {theirs.sum()}"
+        missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
+        note = f"{missed} missed the target"
     low = 0.0 if theirs.any() else found.low
     return Interval(bounded, low, math.inf if never.any() else found.high, note)
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.companion import claims
+from lib.companion.brackets import legend
 
 
 @pytest.mark.parametrize(
@@ -52,9 +53,25 @@ def test_what_fails_stands_open_before_the_many_that_hold():
 
 
 def test_verdicts_in_words_leave_out_what_was_not_judged():
-    judged = claims.judged("a", "slower, 1.2", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
+    judged = claims.judged("a", "slower", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
     table = claims.Table([judged, claims.at_most("b", "s", "p", 0.5, 1.0)])
-    assert table.words() == "undecided: slower, 1.2"
+    assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
+    open_end = claims.judged(
+        "c", "slower", "p", (1.2, 1.1, float("inf")), "above 1", "reproduced", 20
+    )
+    assert claims.shown(open_end) == "1.2 [1.1, inf]"
+    assert "interval" not in open_end.as_dict()
+
+
+def test_brackets_are_explained_where_there_are_any():
+    plain = claims.at_most("a", "s", "p", 0.5, 1.0)
+    worst = replace(plain, id="b", interval=(0.1, 0.2))
+    judged = claims.judged("c", "s", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
+    assert legend([plain]) == "" and "small" not in claims.Table([plain])._repr_html_()
+    assert "worst seed" in legend([plain, worst])
+    assert "median" in legend([judged]) and "worst" not in legend([judged])
+    both = claims.Table([worst, judged])
+    assert repr(both).splitlines()[-1] == legend(both) in both._repr_html_()
 
 
 def test_an_interval_without_finite_ends_is_not_stored():

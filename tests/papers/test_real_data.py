@@ -104,7 +104,7 @@ def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
     assert words(speed.vision_table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
     assert words(speed.vision_table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
     assert words(speed.vision_table(grown(1.2, 0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
-    assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([2.0] * 5)
+    assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([1.0] * 5)
     assert speed.layers(grown(1.2)) == ["w.weight"]  # no vector among them
 
 

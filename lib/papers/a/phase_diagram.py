@@ -59,9 +59,20 @@ def fraction_reached(
     Reached as `fixed_head.reached` says. Besides: "feasible", the fraction of runs with a W_mm; the
     others are NaN where that is zero.
     """
+    reach = which_reach(tokens, rules, steps)
+    if not reach:
+        return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
+    found = {name: float(runs.mean()) for name, runs in reach.items()}
+    return {"feasible": len(reach[next(iter(rules))]) / len(tokens.y)} | found
+
+
+def which_reach(
+    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
+) -> dict[str, np.ndarray]:
+    """Which of the runs with a W_mm reach it from W_0 = 0, per rule (runs,); {} where none has."""
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
-        return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
+        return {}
     with np.errstate(
         invalid="ignore"
     ):  # a run that ended early, stalled or diverged, has not reached it
@@ -72,10 +83,7 @@ def fraction_reached(
             [steps],
             targets={"W_mm": svm.token_svm(kept).W},
         )
-        fractions = {
-            name: float(reached(history, "W_mm").mean()) for name, history in histories.items()
-        }
-    return {"feasible": len(kept.y) / len(tokens.y)} | fractions
+        return {name: reached(history, "W_mm") for name, history in histories.items()}
 
 
 def phase_diagram(

@@ -50,7 +50,8 @@ def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) ->
         text = f"{rule} {said}: {count} of {FEWEST} seeds that a verdict needs have run"
         return claims.judged(name, text, source, UNKNOWN, WORDS[word], UNDECIDED, count)
     found = ratio(curves, rule, target)
-    text = f"{rule} {said}: steps to loss {target:g} over SGD's, {count} seeds, {found}"
+    text = f"{rule} {said}: steps to loss {target:g} over SGD's, {count} seeds"
+    text += f" ({found.note})" if found.note else ""
     ends = (found.median, found.low, found.high)
     return claims.judged(name, text, source, ends, WORDS[word], word(found), count)
 
@@ -90,23 +91,23 @@ def formulas(curves: Curves) -> list[Claim]:
 
 
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """‖W‖ at the end over ‖W_0‖ of every weight matrix: {name: (seeds,)}; vectors are left out."""
+    """‖W‖ / ‖W_0‖ - 1 at the end of every weight matrix: {name: (seeds,)}; no vectors."""
     runs = curves.runs(rule)
     return {
-        name: np.array([run.weight_norms[name][-1] / run.weight_norms[name][0] for run in runs])
+        name: np.array([run.weight_norms[name][-1] / run.weight_norms[name][0] - 1 for run in runs])
         for name in layers(curves)
     }
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²), what ‖W‖ / ‖W_0‖ would be had the steps no common direction.
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1, what `growth` would be had the steps no common direction.
 
     For each layer one value a run, (runs,).
     """
     runs = curves.runs(rule)
     return {
         name: np.array(
-            [np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2) for run in runs]
+            [np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2) - 1 for run in runs]
         )
         for name in layers(curves)
     }
@@ -126,13 +127,13 @@ def growing(curves: Curves, rule: str, source: str) -> Claim:
     """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0."""
     found = growth(curves, rule)
     least = min(found, key=lambda name: found[name].mean())
-    name, smallest = f"fig7.growth.{rule.lower()}", np.min(list(found.values()), axis=0) - 1
+    name, smallest = f"fig7.growth.{rule.lower()}", np.min(list(found.values()), axis=0)
     if len(smallest) < FEWEST:
         text = f"{rule}: every layer grows; too few seeds"
         bound = "interval above 0"
         return claims.judged(name, text, source, UNKNOWN, bound, UNDECIDED, len(smallest))
     interval = verdicts.mean_interval(smallest)
-    text = f"{rule}: smallest growth of a layer, least in {least}: {interval}"
+    text = f"{rule}: smallest growth of a layer, least in {least}"
     ends = (interval.median, interval.low, interval.high)
     word = verdicts.above(interval)
     return claims.judged(name, text, source, ends, "interval above 0", word, len(smallest))

@@ -12,6 +12,8 @@ from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
 from lib.training.verdicts import SAME
 
+HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
+
 
 def padded(rows: list[np.ndarray]) -> np.ndarray:
     """Rows of different lengths as (rows, longest), NaN behind the end of each."""
@@ -26,7 +28,7 @@ def draw(curves: Curves, observed: str = "") -> Figure:
 
     Where no rate was tried, the fifth shows the accuracy at the end. The last one shows weight
     growth, the metric `observed` over steps, or the accuracy at the end.
-    Lines are medians over the seeds that still run.
+    Lines are medians over the seeds, up to where the first of them ends.
     """
     figure, axes = plots.panels(2, 3, height=2.3)
     rules = list(curves.configuration["rates"])
@@ -44,8 +46,10 @@ def draw(curves: Curves, observed: str = "") -> Figure:
     for target in speed.targets(curves):
         axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
     axes[0].set(title="Training loss", xlabel="Step", yscale="log")
-    axes[2].set(title="Test accuracy (%), sample", xlabel="Step")
+    axes[2].set(title="Accuracy on some test rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
+    plots.plain_ticks(axes[0].yaxis)
+    plots.plain_ticks(axes[3].yaxis)
     plots.legend(figure, axes[0])
     return figure
 
@@ -54,20 +58,20 @@ def _lines(axes, curves: Curves, rule: str) -> None:
     window = curves.configuration["window"]
     runs = curves.runs(rule)
     smooth = padded([run.smooth(window) for run in runs])[:, window:]
-    thin = slice(None, None, 10)
-    plots.band(axes[0], (np.arange(smooth.shape[1]) + window)[thin], smooth[:, thin], rule)
+    thin, colour = slice(None, None, 10), plots.COLOURS[rule]
+    plots.band(axes[0], (np.arange(smooth.shape[1]) + window)[thin], smooth[:, thin], rule, colour)
     longest = max(runs, key=lambda run: len(run.evaluated_at))
     accuracy = padded([100 * run.metrics["test_accuracy"] for run in runs])
     count = np.isfinite(accuracy).all(0).sum()
-    plots.band(axes[2], longest.evaluated_at[:count], accuracy[:, :count], rule)
+    plots.band(axes[2], longest.evaluated_at[:count], accuracy[:, :count], rule, colour)
     if rule in STEP_SIZED:
         taken = padded([run.step_size.astype(float) for run in runs])
         means = [row[~np.isnan(row)] for row in taken]
         kernel = np.ones(window) / window
         lines = padded([np.convolve(row, kernel, "valid") for row in means])[:, thin]
-        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
+        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule, colour)
     elif rule == "SGD":
-        axes[3].axhline(runs[0].rate, color=plots.COLOURS[rule], label=rule)
+        axes[3].axhline(runs[0].rate, color=colour, label=rule)
 
 
 def _ratios(ax, curves: Curves) -> None:
@@ -90,7 +94,8 @@ def _ratios(ax, curves: Curves) -> None:
     ax.axhspan(*SAME, color="0.9", zorder=0)
     ax.axhline(1, linestyle=":", color="0.3")
     room = 1.3 * max(2.0, *shown, *(1 / value for value in shown if value > 0))
-    ax.set(title="Steps over SGD's", xlabel="Target loss", yscale="log", ylim=(1 / room, room))
+    ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
+    ax.set(yscale="log", ylim=(1 / room, room))
     ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])
     ticks = [value for value in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if 1 / room < value < room]
     ax.set_yticks(ticks, [f"{value:g}" for value in ticks])
@@ -98,7 +103,7 @@ def _ratios(ax, curves: Curves) -> None:
 
 
 def _rates(ax, curves: Curves) -> None:
-    """Loss of every trial where it ended, over its rate; a ring marks the rate chosen."""
+    """Last loss of every trial over its rate; a ring marks the rate chosen."""
     window, chosen = curves.configuration["window"], curves.rates()
     for rule in curves.configuration["rates"]:
         trials = [trial for trial in curves.trials(rule) if not trial.diverged]
@@ -106,21 +111,31 @@ def _rates(ax, curves: Curves) -> None:
         ax.plot(last.keys(), last.values(), ".-", color=plots.COLOURS[rule])
         if chosen.get(rule) in last:
             ax.plot(chosen[rule], last[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
-    ax.set(title="Loss where a trial ended", xlabel="Rate (SPS: cap)", xscale="log", yscale="log")
+    ax.set(title="Last loss of each rate tried", xlabel="Rate (SPS: cap)")
+    ax.set(xscale="log", yscale="log")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, min(high, HIGHEST_LOSS))
+    plots.plain_ticks(ax.yaxis)
     ax.xaxis.set_minor_formatter("")
 
 
 def _growth(ax, curves: Curves) -> None:
     """Growth of every weight matrix against a random walk of the same steps, a dot a layer."""
+    edges, shrunk = [], False
     for rule in curves.configuration["rates"]:
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
-        x = [100 * (np.median(walk[name]) - 1) for name in grown]
-        y = [100 * (np.median(values) - 1) for values in grown.values()]
+        x = [np.median(walk[name]) for name in grown]
+        y = [np.median(values) for values in grown.values()]
         ax.plot(x, y, ".", color=plots.COLOURS[rule], markersize=4)
-    low, high = 0.1, max(ax.get_xlim()[1], ax.get_ylim()[1])
-    ax.plot([low, high], [low, high], ":", color="0.3")
-    ax.set(title="Growth of a layer's norm (%)", xlabel="of a random walk (%)", xscale="log")
-    ax.set_yscale("symlog", linthresh=1)
+        edges += [*x, *filter(lambda value: value > 0, y)]
+        shrunk |= min(y) <= 0
+    ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
+    ax.plot(ends, ends, ":", color="0.3")
+    ax.set(title="Growth of a layer's norm", xlabel="Growth of a random walk", xscale="log")
+    if shrunk:
+        ax.set_yscale("symlog", linthresh=0.01)
+    else:
+        ax.set(yscale="log", ylim=ends)
 
 
 def _observed(ax, curves: Curves, name: str) -> None:
@@ -133,7 +148,7 @@ def _observed(ax, curves: Curves, name: str) -> None:
         ]
         wide = padded(rows)
         count = np.isfinite(wide).all(0).sum()
-        plots.band(ax, runs[0].evaluated_at[:count], wide[:, :count], rule)
+        plots.band(ax, runs[0].evaluated_at[:count], wide[:, :count], rule, plots.COLOURS[rule])
     ax.set(title=f"Attention {name} / log T", xlabel="Step")
 
 
@@ -150,20 +165,24 @@ def caption(number: str, curves: Curves, table) -> str:
     setting, problem = curves.configuration, curves.configuration["problem"]
     data: Mapping = problem["data"]
     epochs = setting["horizon"] * setting["batch"] / problem["rows"]
-    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items()) or "none"
-    tried = any(map(curves.trials, setting["rates"]))
-    chosen = f"at the grid's edge: {at_edge}" if tried else "chosen by an earlier study"
+    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items())
+    chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
+    ring = " Ring: the rate chosen, by its steps to the last target."
+    if not any(map(curves.trials, setting["rates"])):
+        chosen, ring = "chosen by an earlier study", ""
+    ended = f"; a line ends with the first of its runs (stop: {setting['stop']})"
     rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
     verdicts = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
     words = f" {verdicts}." if verdicts else ""
     demo = "DEMO DATA: " if data["source"] == "demo" else ""
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
+    network = network.replace("SPT and LSA", "shifted patches (SPT), locality attention (LSA)")
     return (
         f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
         f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
         f" {network}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
-        f" ({epochs:.0f} epochs), {len(curves.seeds())} seeds; rates {rates} ({chosen})."
-        f" Dots: seeds, hollow where a run missed the target; bars: 95 % "
-        f"intervals; grey:"
-        f" equally fast; bands: all seeds.{words} {curves.hours():.1f} processor hours"
+        f" ({epochs:.0f} epoch{'' if round(epochs) == 1 else 's'}), {len(curves.seeds())} seeds;"
+        f" rates {rates} ({chosen}). Dots: seeds, hollow where a run missed the target; bars: 95 %"
+        f" intervals; grey: equally fast; bands: all seeds{ended}. Adam has no one step size.{ring}"
+        f"{words} {curves.hours():.1f} processor hours"
     )
