@@ -5,8 +5,10 @@ factor that D lacks; -inf where nothing moves. Entries with 0/0 do not move.
 """
 
 import math
+from typing import NamedTuple
 
 import numba
+import numpy as np
 
 from lib.ambient import scaled
 from lib.ambient import update as o
@@ -134,6 +136,20 @@ def quotient(m, m_log, v, v_log, epsilon, D):
     return m_log - top
 
 
+class Moments(NamedTuple):
+    """first, second (m,): mantissas of m and v, and logs (2,) of what they lack."""
+
+    first: np.ndarray
+    second: np.ndarray
+    logs: np.ndarray
+
+
+@numba.njit
+def no_moments(size):
+    """Moments of nothing, of so many entries."""
+    return Moments(np.zeros(size), np.zeros(size), np.full(2, -math.inf))
+
+
 @numba.njit
 def moments(rule, G, top, first, second, logs):
     """Move m and v by one gradient; logs (2,) their logs."""
@@ -150,8 +166,9 @@ def correction(beta, t):
 
 
 @numba.njit
-def adaptive(rule, t, G, top, first, second, logs, D):
-    """Adam, RMSprop and AdaGrad; first, second (m,) and logs (2,) their moments."""
+def adaptive(rule, t, G, top, kept, D):
+    """Adam, RMSprop and AdaGrad; kept: their Moments."""
+    first, second, logs = kept
     moments(rule, G, top, first, second, logs)
     m_log, v_log = logs[0], logs[1]
     if rule[o.CORRECTED] != 0.0:

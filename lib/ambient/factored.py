@@ -151,9 +151,7 @@ class Side(NamedTuple):
     z: np.ndarray
     G: np.ndarray
     D: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-    logs: np.ndarray
+    kept: entrywise.Moments
     work: np.ndarray
     space: graded_svd.Space
 
@@ -165,9 +163,7 @@ def _side(n, d, m):
         z=np.zeros((n, m)),
         G=np.zeros((d, m)),
         D=np.zeros((d, m)),
-        first=np.zeros(d * m),
-        second=np.zeros(d * m),
-        logs=np.full(2, -math.inf),
+        kept=entrywise.no_moments(d * m),
         work=np.zeros((2, d * m)),
         space=graded_svd.space(n, d, m),
     )
@@ -203,8 +199,9 @@ def _direction(rule, t, s):
         value = entrywise.steepest(G, top, rule[o.P], s.work, D)
         return 0.0 if normalised and value > -math.inf else value
     if kind == o.ADAPTIVE:
-        return entrywise.adaptive(rule, t, G, top, s, D)
-    value, s.logs[0] = entrywise.sign_momentum(rule, G, top, s.first, s.logs[0], D)
+        return entrywise.adaptive(rule, t, G, top, s.kept, D)
+    first, logs = s.kept.first, s.kept.logs
+    value, logs[0] = entrywise.sign_momentum(rule, G, top, first, logs[0], D)
     return value
 
 

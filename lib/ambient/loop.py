@@ -30,15 +30,13 @@ SOURCES = stamp(__file__)
 class State(NamedTuple):
     """What an optimiser keeps, and its work space, of one run.
 
-    G, D (d, d_z): gradient's mantissa and direction; first, second (d d_z,) moments with logs (2,),
-    or first the mirror image of W; momentum a graded sum; work (2, d d_z).
+    G, D (d, d_z): gradient's mantissa and direction; kept: moments of d d_z entries, or the mirror
+    image of W in the first; momentum a graded sum; work (2, d d_z).
     """
 
     G: np.ndarray
     D: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-    logs: np.ndarray
+    kept: entrywise.Moments
     work: np.ndarray
     graded: gradients.Graded
     momentum: gradients.Graded
@@ -56,9 +54,7 @@ def _state(problem, rule):
     return State(
         G=np.zeros((d, d_z)),
         D=np.zeros((d, d_z)),
-        first=np.zeros(d * d_z),
-        second=np.zeros(d * d_z),
-        logs=np.full(2, -math.inf),
+        kept=entrywise.no_moments(d * d_z),
         work=np.zeros((2, d * d_z)),
         graded=gradients.empty(n, d),
         momentum=gradients.empty(n, d),
@@ -109,9 +105,10 @@ def _direction(rule, t, z, answers, s):
     if kind == o.FULL_ADAGRAD:
         return full_matrix.adagrad(G, top, s.full, D)
     if kind == o.ADAPTIVE:
-        return entrywise.adaptive(rule, t, G, top, s.first, s.second, s.logs, D)
+        return entrywise.adaptive(rule, t, G, top, s.kept, D)
     if kind == o.SIGN:
-        value, s.logs[0] = entrywise.sign_momentum(rule, G, top, s.first, s.logs[0], D)
+        first, logs = s.kept.first, s.kept.logs
+        value, logs[0] = entrywise.sign_momentum(rule, G, top, first, logs[0], D)
         return value
     if kind == o.SHAMPOO:
         return matrix_moments.shampoo(rule, s.G, top, s.sides, s.D)
@@ -200,7 +197,7 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
     record = 0
     if rule[o.KIND] == o.MIRROR and not (
-        entrywise.signed_power(W.ravel(), rule[o.P] - 1.0, s.work, s.first) <= LONGEST
+        entrywise.signed_power(W.ravel(), rule[o.P] - 1.0, s.work, s.kept.first) <= LONGEST
     ):
         return DIVERGED, 0
     for t in range(times[-1] + 1):
@@ -221,6 +218,6 @@ def run_job(problem, rule, times, order, W, records, sources=SOURCES):
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
         length = math.exp(step)
-        if not _move(rule, t, length, s.D.ravel(), s.first, s.work, W.ravel()) <= LONGEST:
+        if not _move(rule, t, length, s.D.ravel(), s.kept.first, s.work, W.ravel()) <= LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]
