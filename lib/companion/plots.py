@@ -79,8 +79,10 @@ def set_style() -> None:
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
     """A figure of `rows` x `columns` axes, page wide, each row `height` inches.
 
-    The axes come as a flat array (rows columns,).
+    The axes come as a flat array (rows columns,). Sets the project's style where nobody has.
     """
+    if not mpl.rcParams["figure.constrained_layout.use"]:
+        set_style()
     # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
     # global state.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
