@@ -54,7 +54,7 @@
 # %% tags=["parameters"]
 scale = "demo"
 seeds = 2
-steps = 20_000
+steps, sweep_steps = 20_000, 20_000
 growth = 0.02
 memories = [0.0, 0.9, 0.99, 0.999, 0.9999]
 epsilons = [1e-300, 1e-100, 1e-30, 1e-8, 1e-3]
@@ -179,7 +179,7 @@ schedules = {
     r"$\eta_t\propto t^{1/2}$": rules.growing_rows(),
 }
 reached = {
-    title: atlas.atlas(rules.trained(data, chosen, steps, times, keep), best)
+    title: atlas.atlas(rules.trained(data, chosen, sweep_steps, times, keep), best)
     for title, chosen in schedules.items()
 }
 
@@ -201,7 +201,7 @@ table_rates
 
 # %%
 figure = drawn.convergence(reached, own_norm)
-about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, median and range; dotted: ratio 0.99"
+about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps, median and range; dotted: ratio 0.99"
 plots.caption(figure, about_rates)
 figure_rates = figure
 figure
@@ -223,7 +223,7 @@ by_epsilon = {f"{e}": optimisers.adam(slow, memory=0.99, epsilon=e) for e in eps
 ran = {}
 for what, some in (("memory", by_memory), ("epsilon", by_epsilon)):
     adams = {name: rules.Row(rule, None, "l_inf") for name, rule in some.items()}
-    ran[what] = atlas.atlas(rules.trained(data, adams, steps, times, keep), best)
+    ran[what] = atlas.atlas(rules.trained(data, adams, sweep_steps, times, keep), best)
 forgets, stops = (list(ran[what].values()) for what in ("memory", "epsilon"))
 k = atlas.column("l_inf")
 print("beta_2 ", *(f"{b}: {np.median(one.last[:, k]):.3f}" for b, one in zip(memories, forgets)))
@@ -236,7 +236,7 @@ print("epsilon", *(f"{e}: {np.median(one.last[:, k]):.3f}" for e, one in zip(eps
 own_of, by_batch = {}, {}
 for what, by_size in rules.batch_rows(sizes).items():
     named = {str(size): row for size, row in by_size.items()}
-    runs = atlas.atlas(rules.trained(data, named, steps, times, keep), best)
+    runs = atlas.atlas(rules.trained(data, named, sweep_steps, times, keep), best)
     own_of[what] = by_size[sizes[0]].highest
     by_batch[what] = {int(size): one for size, one in runs.items()}
 of_memory = judged.memories({}, ran["memory"])
@@ -246,7 +246,7 @@ table_adam
 # %%
 figure = drawn.memory(memories, forgets, epsilons, stops, by_batch, own_of)
 about_adam = (
-    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps, median and range; dotted: 0.99"
+    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps, median and range; dotted: 0.99"
 )
 plots.caption(figure, about_adam)
 figure_adam = figure
