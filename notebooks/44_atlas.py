@@ -245,9 +245,7 @@ table_adam
 
 # %%
 figure = drawn.memory(memories, forgets, epsilons, stops, by_batch, own_of)
-about_adam = (
-    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps, median and range; dotted: 0.99"
-)
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps, median and range; dotted: 0.99"
 plots.caption(figure, about_adam)
 figure_adam = figure
 figure
