@@ -91,6 +91,34 @@ def test_equal_samples_count_as_one():
         assert ours(rule, 5, start, once)[1, 0] == 0.0
 
 
+def plane(random, deltas):
+    """Samples of a zero token and of one other, whose pulls lie along `deltas` (n, 2)."""
+    n = len(deltas)
+    X = [[np.zeros(2), delta] for delta in deltas]
+    return attention.token_set(X, np.ones(n), z=np.ones((n, 1)), u=random.standard_normal(2))
+
+
+def test_of_three_pulls_in_a_plane_the_two_largest_decide():
+    """<grad f_i, D> = |l'|/l'' = 1 for these; size: sqrt(l'') ||grad f||."""
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        data = plane(random, random.standard_normal((3, 2)))
+        W = random.standard_normal((1, 2, 1))
+        f, slopes = (part.astype(float) for part in exact.answers(data, W[0]))
+        larger = np.argsort(f - 2 * np.log(np.linalg.norm(slopes, axis=(1, 2))))[:2]
+        step = ours(o.natural(1.0), 1, W, data) - W[0]
+        np.testing.assert_allclose((slopes * step).sum((1, 2))[larger], 1, rtol=1e-9)
+
+
+def test_pulls_a_hundredth_apart_both_decide():
+    random = np.random.default_rng(1)
+    data = plane(random, [[1.0, 0.0], [1.0, 0.01]])
+    W = random.standard_normal((1, 2, 1))
+    _, slopes = (part.astype(float) for part in exact.answers(data, W[0]))
+    step = ours(o.natural(1.0), 1, W, data) - W[0]
+    np.testing.assert_allclose((slopes * step).sum((1, 2)), 1, rtol=1e-9)
+
+
 def test_undamped_and_not_normalised_it_diverges_and_says_so():
     path = training.train(DATA, o.natural(1.0), 500, record=[0, 500])
     assert path.status.tolist() == ["diverged"] and 0 < path.ended[0] < 500

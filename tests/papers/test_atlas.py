@@ -109,6 +109,17 @@ def test_fitted_rate_is_the_exponent():
     value = np.repeat(1 - t[None, :, None] ** -0.5, 6, 2)
     found = atlas.Ratios(t, value, None, None, None)
     np.testing.assert_allclose(atlas.fitted_rate(found, 0), [-0.5], atol=1e-9)
+    bent = np.where(t < 1_000, 1e-3 * t**0.5, t**-0.5)  # before the last decade another one
+    bent = replace(found, value=np.repeat(1 - bent[None, :, None], 6, 2))
+    np.testing.assert_allclose(atlas.fitted_rate(bent, 0), [-0.5], atol=1e-9)
+
+
+def test_a_run_is_steady_if_it_selects_at_half_time_what_it_selects_at_the_end():
+    W = svm.token_svm(DATA).W
+    other = svm.token_svm(DATA, (DATA.opt + 1) % 3).W
+    for records, steady in (((other, W, W), True), ((W, other, W), False)):
+        of = replace(path(W), W=np.stack(records, 1), iterations=np.array([1, 50, 100]))
+        assert (atlas.ratios(of, atlas.BestMargins(DATA)).steady == steady).all()
 
 
 def test_rows_are_those_of_the_protocol():
@@ -121,6 +132,11 @@ def test_rows_are_those_of_the_protocol():
     growing = atlas_rules.growing_rows()
     assert [row.highest for row in growing.values()] == NAMES[:6]
     assert [name for name, row in growing.items() if row.reached] == ["steepest, Frobenius"]
+    assert all(row.rule.decay == -0.5 for row in growing.values())
+    heads = atlas.NORMS["head-wise"]
+    for row in atlas_rules.head_rows().values():
+        assert (row.rule.blocks, row.rule.by_columns) == (heads.count, heads.by_columns)
+    assert all(row.rule.batch == 1 for row in atlas_rules.sample_rows().values())
     by_size = atlas_rules.batch_rows([1, 6])["sign"]
     assert [row.rule.batch for row in by_size.values()] == [1, 6]
 
@@ -187,7 +203,7 @@ def test_figures_draw(solved):
     batches, own_of = {"sign": dict(enumerate(two, 1))}, {"sign": "l_inf"}
     drawn = atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two, batches, own_of)
     assert len(drawn.axes[2].lines) == 1
-    later = {name: replace(one, iterations=np.array([10, 20])) for name, one in solved.items()}
+    later = {name: replace(solved[name], iterations=np.array([10, 20])) for name in rows}
     assert len(atlas_figures.convergence({"constant": later}, own).axes) == 1
 
 

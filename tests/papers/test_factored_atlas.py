@@ -1,12 +1,14 @@
 """Keys and queries in logarithms, against autograd and mpmath; the norms that factors induce."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 
 from lib import attention
-from lib.ambient import factored
+from lib.ambient import factored, training
 from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
@@ -14,6 +16,7 @@ from lib.papers.beyond import atlas, factor_norms, factored_atlas
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
+WIDE = replace(DATA, z=np.concatenate([DATA.z, DATA.z[..., :2] ** 2], -1))  # d = 6, d_z = 8
 
 
 def polar(G):
@@ -25,22 +28,22 @@ def polar(G):
 BY_TORCH = {"frobenius": lambda G: G / G.norm(), "spectral": polar, np.inf: torch.sign}
 
 
-def autograd(data, K, Q, direction, eta, steps):
+def autograd(data, K, Q, direction, eta, steps, loss="exponential", decay=0.5):
     """The same run in float64, one run of the set, gradients by autograd; direction None: Adam."""
+    of = {"exponential": torch.exp, "logistic": torch.nn.functional.softplus}[loss]
     X, z, y, u = (torch.tensor(part[0]) for part in (data.X, data.z, data.y, data.u))
     K, Q = (torch.tensor(M, requires_grad=True) for M in (K, Q))
     adam = torch.optim.Adam([K, Q], lr=eta, betas=(0.9, 0.99), eps=1e-30)
     for t in range(steps):
         weights = torch.softmax(torch.einsum("ntd,de,ne->nt", X, K @ Q.T, z), -1)
-        loss = torch.exp(-y * torch.einsum("nt,ntd,d->n", weights, X, u)).mean()
         adam.zero_grad()
-        loss.backward()
+        of(-y * torch.einsum("nt,ntd,d->n", weights, X, u)).mean().backward()
         if direction is None:
             adam.step()
             continue
         with torch.no_grad():
             for M in (K, Q):
-                M += eta * (t + 1) ** -0.5 * direction(-M.grad)
+                M += eta * (t + 1) ** -decay * direction(-M.grad)
     return (K @ Q.T).detach().numpy()
 
 
@@ -51,6 +54,52 @@ def test_short_runs_are_those_of_autograd(norm):
     ours = factored.train(DATA, {"a": rule}, K, Q, [60])["a"].W[0, 0]
     theirs = autograd(DATA, K[0], Q[0], BY_TORCH.get(norm), rule.step_size, 60)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+
+
+def sign_momentum(first_mix, momentum):
+    """Signum and Lion of factors that differ in shape."""
+    kept = {}
+
+    def direction(G):
+        m = kept.get(G.shape, torch.zeros_like(G))
+        kept[G.shape] = momentum * m + (1 - momentum) * G
+        return torch.sign(first_mix * m + (1 - first_mix) * G)
+
+    return direction
+
+
+PLAIN = {  # rule, its direction of one factor's gradient; None: `sign_momentum`
+    "gradient": (o.steepest(2, 0.3, 0.25, normalised=False), lambda G: G),
+    "polar": (
+        o.steepest("spectral", 0.1, 0.25, normalised=False),
+        lambda G: torch.linalg.svdvals(G).sum() * polar(G),
+    ),
+    "Signum": (o.signum(0.02, 0.8), None),
+    "Lion": (o.lion(0.02, 0.7, 0.9), None),
+}
+
+
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_either_loss_queries_of_another_width_and_lengths_of_gradients(name, loss):
+    rule, direction = PLAIN[name]
+    K, Q = factored.small_start(WIDE, SEEDS, 3, size=0.3)
+    ours = factored.train(WIDE, {"a": rule}, K, Q, [40], loss)["a"].W[0, 0]
+    direction = direction or sign_momentum(rule.first_mix, rule.momentum)
+    theirs = autograd(WIDE, K[0], Q[0], direction, rule.step_size, 40, loss, rule.decay)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+    assert np.abs(ours - K[0] @ Q[0].T).max() > 0.02
+
+
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+def test_the_recorded_loss_is_that_of_the_product(loss):
+    K, Q = factored.small_start(WIDE, SEEDS, 3, size=0.3)
+    rule = o.steepest(2, 0.1)
+    found = factored.train(WIDE, {"a": rule}, K, Q, [0, 40], loss)["a"]
+    for k in range(2):
+        alone = training.train(WIDE, rule, 0, found.W[:, k], [0], loss)
+        np.testing.assert_allclose(found.log_gap[:, k], alone.log_gap[:, 0], rtol=1e-12)
+    assert (found.log_gap[:, 1] < found.log_gap[:, 0]).all()
 
 
 def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
@@ -254,3 +303,50 @@ def test_rows_are_those_of_the_protocol():
         factor_norms.SIGN,
     ]
     assert [row.always for row in rows.values()] == [True, True, True, False, False]
+    assert [row.least for row in rows.values()] == [0.9, 0.75, 0.9, 0.7, 0.7]
+    of_W = [row.alone_norm for row in rows.values()]
+    assert of_W == ["Frobenius", "l_inf", "spectral", "l_inf", "l_inf"]
+    assert factored_atlas.COLUMNS == 10
+    memories = {name: row.rule.memory for name, row in rows.items() if row.rule.memory}
+    assert memories == {"Adam, 0.99": 0.99, "Adam, 0.999": 0.999}
+
+
+def claims_of(row, last, alone=None):
+    """The claims on one rule whose runs end at ratios `last` (runs, norms)."""
+    ends = [
+        {"a": factored_atlas.Ends(np.array(of), None, None)}
+        for of in (last, last if alone is None else alone)
+    ]
+    return {c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)}
+
+
+def test_one_run_decides_what_is_asked_of_every_run():
+    """Highest: in every run, or in half of them; above: the least of all runs."""
+    rows, norms = factored_atlas.rows(), factored_atlas.NORMS
+    there, elsewhere = (
+        np.where(np.arange(len(norms)) == norms.index(of), 0.95, 0.5)
+        for of in (factor_norms.SIGN, "nuclear")
+    )
+    nothing = np.full(len(norms), np.nan)
+    sign, adam = rows["sign descent"], rows["Adam, 0.999"]
+    assert claims_of(sign, [there] * 2)["norm"].holds
+    assert not claims_of(sign, [there, elsewhere])["norm"].holds
+    assert claims_of(adam, [there, elsewhere])["norm"].holds
+    assert not claims_of(adam, [there, elsewhere, elsewhere])["norm"].holds
+    assert not claims_of(adam, [there, nothing, nothing])["norm"].holds
+    assert claims_of(sign, [there, 0.8 * there])["above"].holds
+    assert not claims_of(sign, [there, 0.78 * there])["above"].holds
+    in_l_inf = np.roll(there, norms.index("l_inf") - norms.index(factor_norms.SIGN))
+    assert claims_of(sign, [there], [in_l_inf])["alone"].holds
+    assert not claims_of(sign, [in_l_inf], [there])["alone"].holds
+
+
+@pytest.mark.parametrize("name", ["gradient descent", "polar steps"])
+def test_margins_of_the_product_grow_by_about_growth_a_step(name):
+    row = factored_atlas.rows()[name]
+    data = tokens.unit_tokens([102], n=6, T=8, d=10)
+    K, Q = factored.small_start(data, [102], factored_atlas.COLUMNS)
+    W = factored.train(data, {"a": row.rule}, K, Q, [2_500, 5_000])["a"].W
+    selection = atlas.selected(data, W[:, -1])
+    rise = np.diff(atlas.least_margins(data, selection, W)[0])[0] / 2_500
+    assert 0.5 * factored_atlas.GROWTH < rise < 2 * factored_atlas.GROWTH

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from lib import attention, svm
+from lib.ambient import training
 from lib.attention import tokens
 from lib.data.images import ImageSet
 from lib.networks import VisionTransformer
@@ -15,7 +16,8 @@ from lib.papers.beyond import atlas, atlas_rules, networks_figures
 from lib.papers.beyond import competing_selections as competing
 from lib.papers.beyond import network_margins as network
 from lib.papers.beyond import networks_claims as judged
-from lib.papers.beyond.factor_norms import SIGN
+from lib.papers.beyond.factor_norms import SIGN, sign_norm
+from lib.training.study import TUNING_SEED
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 SMALL = {"width": 8, "depth": 2, "heads": 2, "hidden": 12}
@@ -189,7 +191,51 @@ def test_ratios_do_not_see_the_size_of_W_or_how_it_is_shared():
     flat = np.abs(W).reshape(2, 3, -1)
     np.testing.assert_allclose(one[..., 0], flat.sum(-1))
     np.testing.assert_allclose(one[..., 5], flat.max(-1))
-    assert (one[..., 6] >= one[..., 5]).all()
+    np.testing.assert_allclose(one[..., 4], np.linalg.norm(W, 2, axis=(-2, -1)))
+
+
+def test_the_sign_norm_of_factors_bounds_that_of_W_and_is_reached():
+    """Reached by equal rows of signs: W = x y^T sqrt(d_h)."""
+    k = network.NORMS.index(SIGN)
+    K, Q = np.random.default_rng(0).standard_normal((2, 4, 6))
+    assert network.norms(K, Q)[k] >= sign_norm(K.T @ Q / 2)
+    x, y = np.array([1.0, -1, 1, 1]), np.array([1.0, 1, -1, 1])
+    equal = np.tile(x, (4, 1)), np.tile(y, (4, 1))
+    assert network.norms(*equal)[k] == pytest.approx(2, rel=1e-12)
+    assert sign_norm(equal[0].T @ equal[1] / 2) == pytest.approx(2, rel=1e-8)
+
+
+def test_a_ratio_is_the_tenth_of_the_leads_over_norm_and_tokens():
+    model, pictures = small().double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    found, k = network.read(model, pictures), network.NORMS.index("spectral")
+    for layer, entered in enumerate(network.entrances(model, pictures)):
+        x = entered.detach().numpy()
+        lengths = np.mean([token @ token for picture in x for token in picture])
+        for head, W in enumerate(found.W[layer]):
+            logits = np.sort([[t @ W @ z for t in picture] for picture in x for z in picture])
+            low = np.quantile(logits[:, -1] - logits[:, -2], 0.1)
+            expected = low / lengths / np.linalg.norm(W, 2)
+            assert found.ratio[layer, head, k] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["NGD", "Signum", "Muon"])
+def test_the_direction_is_that_of_a_mean_of_gradients(rule):
+    """m = 0.9 m + 0.1 G: after two steps 0.09 G_1 + 0.1 G_2."""
+    model = small().double()
+    p = model.blocks[0].attention.project.weight
+    optimizer = network.ByMatrix(model, rule, 0.01)
+    first, second = torch.randn(2, *p.shape, dtype=torch.float64)
+    for gradient in (first, second):
+        before, p.grad = p.detach().clone(), gradient
+        optimizer.step()
+    for step, m in zip((p - before).chunk(3), (0.9 * first + second).chunk(3), strict=True):
+        torch.testing.assert_close(step.detach(), -0.01 * network.DIRECTIONS[rule](m))
+
+
+def test_how_far_weights_moved_is_relative():
+    K, Q = np.random.default_rng(0).standard_normal((2, 2, 2, 3, 4))
+    before, after = (network.Reading(None, None, None, size * K, Q) for size in (5.0, 15.0))
+    assert network.moved(before, after) == pytest.approx(2, rel=1e-12)
 
 
 def images(rows):
@@ -210,6 +256,8 @@ def test_runs_of_one_seed_share_start_and_batches():
     assert network.moved(start, network.read(model, pictures)) < 1e-6
     tried = network.tuned(setting, data, {"Muon": (1e-3, 1e-2)}, 2)
     assert set(tried["Muon"]) == {1e-3, 1e-2}
+    loss = network.trained(setting, data, "Muon", 1e-2, TUNING_SEED)[1]
+    assert tried["Muon"][1e-2] == pytest.approx(np.mean(loss[1:]), rel=1e-6)
 
 
 def readings(level):
@@ -245,6 +293,29 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
         judged.first({rule: own[:1] for rule, own in found.items()}, "Muon", SIGN)
     shares = judged.counted(found)
     np.testing.assert_allclose(shares.sum(0), 1)
+    for norm, rule in judged.FIRST.items():
+        assert shares[list(found).index(rule), network.NORMS.index(norm)] == 1
+
+
+def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
+    """Muon ahead of NGD by 1; of Signum by what `noise` leaves open; Adam further back."""
+    k = network.NORMS.index("spectral")
+
+    def verdict(of_signum):
+        levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
+        found = {
+            rule: [
+                network.Reading(np.full((2, 2, len(network.NORMS)), np.exp(one)), *(None,) * 4)
+                for one in own
+            ]
+            for rule, own in levels.items()
+        }
+        assert judged.level(found["Adam"])[0, k] == pytest.approx(-1)
+        return judged.first(found, "Muon", "spectral")[:2]
+
+    assert verdict([0.5, 0.51, 0.52]) == ("reproduced", "Signum")
+    assert verdict([0.5, 1.1, 1.2]) == ("undecided", "Signum")
+    assert verdict([1.5, 1.51, 1.52]) == ("not reproduced", "Signum")
 
 
 def selections():
@@ -270,6 +341,60 @@ def test_selection_claims_hold_as_predicted_and_fail_in_wrong_worlds():
     even = {way: {p: np.array([1.0, -1.0]) for p in of} for way, of in found.items()}
     assert not any(c.holds for c in judged.selection_claims(optimal, even) if ".own." in c.id)
     assert "2 of 3" not in networks_figures.shares_table(optimal, even)
+
+
+def failing(optimal, found):
+    return {claim.id for claim in judged.selection_claims(optimal, found) if not claim.holds}
+
+
+def test_one_rule_breaks_what_is_said_of_every_rule():
+    optimal, found = selections()
+    zero, ties = optimal["from zero"], optimal["near ties"]
+    low, name = np.array([0.8, 0.9]), "steepest, nuclear"
+    assert failing(optimal | {"from zero": zero | {name: low}}, found) == {"select.most"}
+    assert failing(optimal | {"near ties": ties | {name: zero[name]}}, found) == {"select.fewer"}
+    below_adam = {name: np.array([0.5, 0.5])}
+    assert failing(optimal | {"near ties": ties | below_adam}, found) == {"select.adam"}
+    assert failing(optimal | {"from zero": zero | {judged.ADAM: low}}, found) == set()
+
+
+def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
+    found = {("a", "b"): np.array([0.0, 1.0]), ("a", judged.ADAM): np.array([1.0])}
+    assert judged.won(found, ["a", "b"]) == (1, 2)
+
+
+def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(monkeypatch):
+    W, other = svm.token_svm(DATA).W, svm.token_svm(DATA, (DATA.opt + 1) % 4).W
+    rule = atlas_rules.steepest_rows()["steepest, Frobenius"]
+    for records, status, kept in (
+        ((W, W), "completed", True),
+        ((other, W), "completed", False),
+        ((0 * W, 0 * W), "completed", False),
+        ((W, W), "diverged", False),
+    ):
+        path = training.Path(
+            optimiser=rule.rule,
+            iterations=np.array([1, 2]),
+            W=np.stack(records, 1),
+            log_gap=None,
+            log_gradient=None,
+            status=np.array([status] * 2),
+            ended=np.full(2, 2),
+        )
+        monkeypatch.setattr(competing.training, "train", lambda *_, path=path, **__: {"a": path})
+        assert (competing.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
+
+
+def test_settings_are_those_of_the_protocol():
+    """A lead of 0.01 in near ties; a margin of 5 at the wrong start."""
+    ways = competing.settings(range(2))
+    assert [start is None for _, start in ways.values()] == [True, True, False]
+    tied = ways["near ties"][0]
+    scores = np.sort(attention.scores(tied, tied.u), -1)
+    np.testing.assert_allclose(scores[..., -1] - scores[..., -2], 0.01, atol=1e-12)
+    data, W = ways["wrong start"]
+    margins = atlas.least_margins(data, atlas.selected(data, W), W[:, None])
+    np.testing.assert_allclose(margins[:, 0], 5, rtol=1e-6)
 
 
 def test_figures_draw():
