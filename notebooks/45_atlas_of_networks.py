@@ -21,8 +21,9 @@
 # vision transformer? Which tokens does an optimiser pick where several selections compete?
 #
 # **Answer.** With $(K,Q)$ the map survives with *other columns*: the norm is the one that the rule's norm of the factors
-# induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, and sign
-# descent leaves $\ell_\infty$ for sums of sign products. What the other two parts say is printed below.
+# induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm and polar steps stay with the spectral norm, to 98 % of
+# the largest margin. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a
+# long memory follows it in three of ten. What the other two parts say is printed below.
 #
 # ## The statement
 #
@@ -159,8 +160,9 @@ figure_factors
 #
 # ## 2. Which tokens, where selections compete
 #
-# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. A *dispute* is a run in
-# which two rules end in different selections. A rule wins it if its own selection has the larger best margin in its own norm.
+# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. A *dispute* is a
+# comparison of one rule with another that ended in a different selection; so each such pair gives two. A rule wins it if its
+# own selection has the larger best margin in its own norm. Where both norms prefer the same selection one of the two is won.
 
 # %%
 chosen = atlas_rules.steepest_rows()

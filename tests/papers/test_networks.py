@@ -16,7 +16,7 @@ from lib.papers.beyond import atlas, atlas_rules, networks_figures
 from lib.papers.beyond import competing_selections as competing
 from lib.papers.beyond import network_margins as network
 from lib.papers.beyond import networks_claims as judged
-from lib.papers.beyond.factor_norms import SIGN, sign_norm
+from lib.papers.beyond.factor_norms import NORMS, SIGN, sign_norm
 from lib.training.study import TUNING_SEED
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
@@ -196,7 +196,7 @@ def test_ratios_do_not_see_the_size_of_W_or_how_it_is_shared():
 
 def test_the_sign_norm_of_factors_bounds_that_of_W_and_is_reached():
     """Reached by equal rows of signs: W = x y^T sqrt(d_h)."""
-    k = network.NORMS.index(SIGN)
+    k = NORMS.index(SIGN)
     K, Q = np.random.default_rng(0).standard_normal((2, 4, 6))
     assert network.norms(K, Q)[k] >= sign_norm(K.T @ Q / 2)
     x, y = np.array([1.0, -1, 1, 1]), np.array([1.0, 1, -1, 1])
@@ -207,7 +207,7 @@ def test_the_sign_norm_of_factors_bounds_that_of_W_and_is_reached():
 
 def test_a_ratio_is_the_tenth_of_the_leads_over_norm_and_tokens():
     model, pictures = small().double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
-    found, k = network.read(model, pictures), network.NORMS.index("spectral")
+    found, k = network.read(model, pictures), NORMS.index("spectral")
     for layer, entered in enumerate(network.entrances(model, pictures)):
         x = entered.detach().numpy()
         lengths = np.mean([token @ token for picture in x for token in picture])
@@ -263,7 +263,7 @@ def test_runs_of_one_seed_share_start_and_batches():
 def readings(level):
     """Three seeds of readings with log ratio `level` (norms,) and a little noise."""
     random = np.random.default_rng(0)
-    noise = 0.01 * random.standard_normal((3, 2, 2, len(network.NORMS)))
+    noise = 0.01 * random.standard_normal((3, 2, 2, len(NORMS)))
     return [
         network.Reading(np.exp(level + own), *(np.ones((2, 2)),) * 2, None, None) for own in noise
     ]
@@ -271,9 +271,9 @@ def readings(level):
 
 def world():
     """Every rule first where it was predicted to be."""
-    level = {rule: np.zeros(len(network.NORMS)) for rule in network.DIRECTIONS}
+    level = {rule: np.zeros(len(NORMS)) for rule in network.DIRECTIONS}
     for norm, rule in judged.FIRST.items():
-        level[rule][network.NORMS.index(norm)] = 1.0
+        level[rule][NORMS.index(norm)] = 1.0
     return {
         rule: [replace(one, ratio=one.ratio * (1 + 1e-3 * k)) for one in readings(own)]
         for k, (rule, own) in enumerate(level.items())
@@ -294,18 +294,18 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
     shares = judged.counted(found)
     np.testing.assert_allclose(shares.sum(0), 1)
     for norm, rule in judged.FIRST.items():
-        assert shares[list(found).index(rule), network.NORMS.index(norm)] == 1
+        assert shares[list(found).index(rule), NORMS.index(norm)] == 1
 
 
 def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
     """Muon ahead of NGD by 1; of Signum by what `noise` leaves open; Adam further back."""
-    k = network.NORMS.index("spectral")
+    k = NORMS.index("spectral")
 
     def verdict(of_signum):
         levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
         found = {
             rule: [
-                network.Reading(np.full((2, 2, len(network.NORMS)), np.exp(one)), *(None,) * 4)
+                network.Reading(np.full((2, 2, len(NORMS)), np.exp(one)), *(None,) * 4)
                 for one in own
             ]
             for rule, own in levels.items()

@@ -20,7 +20,9 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.papers.beyond import atlas
 
-SIGN = "sign factors"  # the name of ||.||_sgn beside those of `atlas.NORMS`
+SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
+WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
+NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
 WIDEST = 14  # of W: 2^13 sign vectors are tried each time
 ACCURACY = 1e-9
 PRODUCTS = 100  # products that are added at once
@@ -128,7 +130,7 @@ class SignMargins:
 
 
 def last_ratios(path, found: atlas.Ratios, best: SignMargins) -> np.ndarray:
-    """The last ratios of a path in `atlas.NORMS` and then in ||.||_sgn, (runs, norms + 1).
+    """The last ratios of a path in NORMS, (runs, norms).
 
     NaN in every norm for a run that selects nothing, as in `atlas.ratios`.
     """
@@ -136,4 +138,5 @@ def last_ratios(path, found: atlas.Ratios, best: SignMargins) -> np.ndarray:
         best.ratio(run, found.selection[run], path.W[run, -1]) if known else np.nan
         for run, known in enumerate(np.isfinite(found.last).all(1))
     ]
-    return np.hstack([found.last, np.array(own)[:, None]])
+    whole = found.last[:, [atlas.column(name) for name in WHOLE]]
+    return np.hstack([whole, np.array(own)[:, None]])

@@ -17,9 +17,8 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.papers.beyond import atlas, atlas_rules, factor_norms
 from lib.papers.beyond.atlas_claims import word
-from lib.papers.beyond.factor_norms import SIGN
+from lib.papers.beyond.factor_norms import NORMS, SIGN
 
-NORMS = (*atlas.NORMS, SIGN)
 COLUMNS = 10  # of K and Q
 GROWTH = 0.02
 GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}  # typical largest margins

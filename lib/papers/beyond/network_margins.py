@@ -18,7 +18,7 @@ from torch import Tensor
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.papers.beyond import atlas
-from lib.papers.beyond.factor_norms import SIGN
+from lib.papers.beyond.factor_norms import WHOLE
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.settings import Execution
@@ -28,7 +28,6 @@ QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
 MOMENTUM = 0.9
 MEMORY, EPSILON = 0.999, 1e-8  # of Adam
-NORMS = (*atlas.NORMS, SIGN)
 PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
 
 
@@ -191,12 +190,12 @@ def factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
 def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
-    Of SIGN the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at d = 48
-    the sign vectors are too many to find the least.
+    Of the sign norm the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at
+    d = 48 the sign vectors are too many to find the least.
     """
     d_h = K.shape[-2]
     W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(d_h)
-    own = [atlas.norm(W, of) for of in atlas.NORMS.values()]
+    own = [atlas.norm(W, of) for of in WHOLE.values()]
     return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 

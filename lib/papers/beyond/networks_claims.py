@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, judged, remarked
-from lib.papers.beyond.factor_norms import SIGN
-from lib.papers.beyond.network_margins import NORMS, Reading
+from lib.papers.beyond.factor_norms import NORMS, SIGN
+from lib.papers.beyond.network_margins import Reading
 from lib.training import verdicts
 from lib.training.verdicts import Interval
 
