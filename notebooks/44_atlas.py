@@ -154,7 +154,7 @@ table
 
 # %%
 figure = drawn.chart(rows, found)
-about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer, W_0 = 0; solid: predicted to be reached, dotted: predicted to be the largest of its row, not reached"
+about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer, W_0 = 0.\nSolid: predicted to be reached; dotted: predicted to be the largest of its row, not reached"
 plots.caption(figure, about_map)
 figure_map = figure
 figure
