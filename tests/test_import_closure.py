@@ -57,7 +57,7 @@ def test_data_files_beside_what_is_imported_count():
 
 
 # Notebooks that train networks; 14 has a small one beside the theory.
-TRAINING = ("14", "15", "16", "17", "33", "34", "40", "45")
+TRAINING = ("14", "15", "16", "33", "34", "41", "45")
 
 
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)

@@ -8,5 +8,6 @@ kin, Shampoo, SOAP, full-matrix AdaGrad, the natural gradient, and mirror descen
 Softmax, loss and status codes of both are those of `compiled`. Open `optimisers` first, for what
 each rule does (`update` holds it as numbers); `training` runs them and `kept` keeps long runs;
 `gradients`, `entrywise`, `graded_svd`, `spectral`, `blocks`, `natural`, `scaled`, `matrix_moments`
-and `full_matrix` are the loop's parts. `factored` trains keys and queries in place of W.
+and `full_matrix` are the loop's parts. `factored` trains keys and queries in
+place of W, by the loop in `factored_loop`.
 """

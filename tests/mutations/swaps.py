@@ -137,24 +137,21 @@ COMPILED = [
     *_of(
         "compiled/softmax",
         "compiled/test_primitives",
-        ("f[i] = level[i] + small[i] * mean_D[i]", "f[i] = level[i] - small[i] * mean_D[i]"),
+        ("f = level + small * mean_D", "f = level - small * mean_D"),
         (
-            "log_slope[i] = -exponentials.log1p_exp(f[i])",
-            "log_slope[i] = exponentials.log1p_exp(-f[i])",
+            "lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])",
+            "lane[LOG_SLOPE, i] = exponentials.log1p_exp(-lane[ANSWER, i])",
         ),
-        ("small[i] * mean_D[i] - lag if lag", "small[i] * mean_D[i] + lag if lag"),
-        ("(small[i] if D[t, i] != 0.0 else 1.0)", "(1.0 if D[t, i] != 0.0 else small[i])"),
-        (
-            "over_Z[i] = 1.0 / (over_Z[i] + small[i] * rest[i])",
-            "over_Z[i] = 1.0 / (over_Z[i] + rest[i])",
-        ),
+        ("mean_D, near - lag)", "mean_D, near + lag)"),
+        ("== level, 1.0, small)", "== level, small, 1.0)"),
+        ("over_Z = 1.0 / (at_level + small * rest)", "over_Z = 1.0 / (at_level + rest)"),
         ("math.log(best - f[i])", "math.log(f[i] - level[i])"),
         ("return log_gap - math.log(n)", "return log_gap"),
         (
             "math.log(exponentials.log1p_exp(-f)) if logistic",
             "math.log(exponentials.log1p_exp(f)) if logistic",
         ),
-        ("share = rest, 1.0 / n", "share = rest, 1.0"),
+        ("_pull(scores, w, lane, first, 1.0 / n, c)", "_pull(scores, w, lane, first, 1.0, c)"),
     ),
     *_of(
         "compiled/exponentials",
@@ -163,10 +160,7 @@ COMPILED = [
         ("p = p * r + 0.5", "p = p * r + 0.25"),
         ("p = p * s2 + 1 / 7.0", "p = p * s2 + 1 / 8.0"),
         ("if size >= 1e-300 else -math.inf", "if size >= 1e-10 else -math.inf"),
-        (
-            "out[i] = p * power if x[i] >= -708.0 else 0.0",
-            "out[i] = p * power if x[i] >= -70.0 else 0.0",
-        ),
+        ("inside = x >= -708.0", "inside = x >= -70.0"),
     ),
     *_of(
         "compiled/gram",
