@@ -56,8 +56,8 @@ def test_data_files_beside_what_is_imported_count():
     assert kinds <= unread | set(import_closure.DATA), "say whether a module can read the others"
 
 
-# Notebooks that train networks; 14 has a small one beside the theory.
-TRAINING = ("14", "15", "16", "33", "34", "41", "45")
+# Notebooks that train networks; 40 and 41 have a small one beside the theory.
+TRAINING = ("14", "15", "16", "33", "34", "40", "41", "45")
 
 
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
