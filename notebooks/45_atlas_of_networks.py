@@ -196,6 +196,9 @@ figure_selections
 # Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
 # over $N(W)$ is compared. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
+# The word of a row asks for every other rule, while its interval is that against the nearest one in the mean. So an interval
+# above 0 can stand beside *undecided*: against a third rule the interval is wider and crosses 0.
+#
 # Rates first: the least training loss at the end, on a seed that is not judged.
 
 # %%
