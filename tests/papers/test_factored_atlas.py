@@ -285,10 +285,7 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
 
 def test_runs_that_select_nothing_fail_every_prediction(ran):
     table, both, alone, _ = ran
-    none = {
-        n: factored_atlas.Ends(np.full_like(e.last, np.nan), e.optimal, e.steady)
-        for n, e in both.items()
-    }
+    none = {n: factored_atlas.Ends(np.full_like(e.last, np.nan), e.steady) for n, e in both.items()}
     claims = factored_atlas.predictions(table, none, alone)
     assert not any(c.holds for c in claims if ".norm." in c.id or ".above." in c.id)
 
@@ -314,7 +311,7 @@ def test_rows_are_those_of_the_protocol():
 def claims_of(row, last, alone=None):
     """The claims on one rule whose runs end at ratios `last` (runs, norms)."""
     ends = [
-        {"a": factored_atlas.Ends(np.array(of), None, None)}
+        {"a": factored_atlas.Ends(np.array(of), None)}
         for of in (last, last if alone is None else alone)
     ]
     return {c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)}

@@ -93,11 +93,10 @@ def rows() -> dict[str, FactorRow]:
 class Ends:
     """Last ratios (runs, NORMS) of a rule's runs; NaN for a run that selects nothing.
 
-    optimal (runs,): the share of samples that select the opt token; steady (runs,) as in `Ratios`.
+    steady (runs,) as in `Ratios`.
     """
 
     last: np.ndarray
-    optimal: np.ndarray
     steady: np.ndarray
 
 
@@ -113,8 +112,7 @@ def run(
 
     def ends(path):
         found = atlas.ratios(path, best)
-        optimal = (found.selection == tokens.opt).mean(1)
-        return Ends(factor_norms.last_ratios(path, found, sign_best), optimal, found.steady)
+        return Ends(factor_norms.last_ratios(path, found, sign_best), found.steady)
 
     first, second = ({n: ends(path) for n, path in ran.items()} for ran in (both, alone))
     return first, second, max(best.gap, sign_best.gap)
@@ -161,7 +159,7 @@ def worlds(
     """(K, Q) and W runs as wrong worlds have them, for `predictions`."""
     names = list(table)
     turned = {n: both[m] for n, m in zip(names, names[1:] + names[:1], strict=True)}
-    small = {n: Ends(1.1 * ends.last, ends.optimal, ends.steady) for n, ends in both.items()}
+    small = {n: Ends(1.1 * ends.last, ends.steady) for n, ends in both.items()}
     return {
         "rules exchanged": (turned, alone),
         "W trained in place of (K, Q)": (alone, both),
