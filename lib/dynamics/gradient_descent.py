@@ -13,7 +13,7 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History, Origin, derive
+from lib.dynamics.history import History, derive
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
@@ -106,10 +106,8 @@ def train(
     if built_in:
         compiled = run_compiled(reduced, list(built_in.values()), times)
         raws |= dict(zip(built_in, compiled, strict=True))
-    origin = Origin(start.inside, start.outside, problem.tokens.u)
-    histories = {
-        name: derive(reduced, raws[name], times, origin, targets, head_targets) for name in named
-    }
+    rest = times, start, problem.tokens.u, targets, head_targets
+    histories = {name: derive(reduced, raws[name], *rest) for name in named}
     return histories if isinstance(rules, Mapping) else histories[""]
 
 

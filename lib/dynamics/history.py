@@ -14,18 +14,6 @@ CHUNK = 2**17  # numbers held while directions are measured: more would come fro
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where training began: W (runs, r, q), u (runs, r), and the norm of W_0 off the span.
-
-    That norm is `outside` (runs,).
-    """
-
-    W: np.ndarray
-    outside: np.ndarray
-    u: np.ndarray
-
-
 @dataclass(frozen=True, repr=False)
 class History(Facts):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
@@ -98,8 +86,11 @@ class History(Facts):
         ]
 
 
-def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targets) -> History:
-    """The History of raw records at `times`; targets as in `train`."""
+def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -> History:
+    """The History of raw records at `times`, from a `Start` and the head u (runs, r).
+
+    Targets as in `train`.
+    """
 
     def weights(part):
         pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
@@ -108,20 +99,20 @@ def derive(problem: Reduced, raw: Raw, times, origin: Origin, targets, head_targ
         moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
         # W^T, (runs, k, q, r)
-        return np.add(np.swapaxes(origin.W, 1, 2)[:, None], moved, order="C")
+        return np.add(np.swapaxes(start.inside, 1, 2)[:, None], moved, order="C")
 
     def head(part):
-        runs, r = origin.u.shape
+        runs, r = u.shape
         signed = problem.signed.reshape(runs, -1, r)  # (runs, nT, r)
         coefficients = raw.b[:, part].reshape(runs, -1, signed.shape[1])  # (runs, k, nT)
-        return origin.u[:, None] + coefficients @ signed  # (runs, k, r)
+        return u[:, None] + coefficients @ signed  # (runs, k, r)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
         # of all other tokens against the opt token
         log_odds = np.logaddexp.reduce(-raw.margins, -1)
         log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
-    norm, error, alignment = _directions(weights, times.size, origin.outside, flipped)
+    norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
         nothing = np.zeros(len(norm))

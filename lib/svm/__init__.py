@@ -6,7 +6,7 @@ measured duality gap; or `Infeasible` with the combination of constraints that s
 `scaling` keeps them from overflow.
 """
 
-from lib.svm.blocks import Blocks
+from lib.svm.blocks import Blocks, norm_of
 from lib.svm.frobenius import ACCURACY, Infeasible
 from lib.svm.max_margin import feasible, head_svm, token_svm
 from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
@@ -19,5 +19,6 @@ __all__ = [
     "MaxMargin",
     "feasible",
     "head_svm",
+    "norm_of",
     "token_svm",
 ]

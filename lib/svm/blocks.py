@@ -8,6 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from lib.attention.coordinates import lp_norm
+
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 _ORDER = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 
@@ -49,7 +51,7 @@ class Blocks:
 
     def of(self, W: np.ndarray) -> np.ndarray:
         """The norm of matrices (..., d, d_z)."""
-        sizes = [np.linalg.norm(part, _ORDER[self.inner], axis=(-2, -1)) for part in self.parts(W)]
+        sizes = [norm_of(part, self.inner) for part in self.parts(W)]
         return np.sum(sizes, 0) if self.summed else np.max(sizes, 0)
 
     def expression(self, S):
@@ -60,3 +62,13 @@ class Blocks:
         inner["frobenius"] = partial(cp.norm, p="fro")
         terms = [inner[self.inner](part) for part in self.parts(S)]
         return cp.sum(cp.hstack(terms)) if self.summed else cp.max(cp.hstack(terms))
+
+
+def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
+    """N(W) of matrices (..., d, d_z), N by the names of `max_margin.token_svm`."""
+    if isinstance(norm, Blocks):
+        return norm.of(W)
+    if norm in _ORDER:
+        return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
+    flat = W.reshape(*W.shape[:-2], -1)
+    return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, norm)

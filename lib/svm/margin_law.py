@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
-from lib.svm.max_margin import MaxMargin
+from lib.svm.max_margin import MaxMargin, checked_selection
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
 INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1
@@ -108,7 +108,7 @@ def margin_law(
     scores at least what the selected one does). ValueError as well for shapes that do not fit and
     for a selection that names no token.
     """
-    selected = tokens.opt if selected is None else _selection(tokens, selected)
+    selected = checked_selection(tokens, selected)
     delta = coordinates.differences(tokens, selected)
     if solution.duals.shape != delta.shape[:3]:
         raise ValueError(
@@ -124,19 +124,6 @@ def margin_law(
         beta, margins = solution.duals[run].ravel(), solution.margins[run].ravel()
         _check(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
     return from_duals(K, solution.duals, solution.margins, slopes)
-
-
-def _selection(tokens, selected):
-    """`selected` as indices of tokens, (runs, n); ValueError where it is not."""
-    selected, T = np.asarray(selected), tokens.X.shape[2]
-    if selected.shape != tokens.opt.shape:
-        raise ValueError(f"selected has shape {selected.shape}; it needs {tokens.opt.shape}")
-    if selected.dtype.kind not in "iu" or not ((selected >= 0) & (selected < T)).all():
-        raise ValueError(
-            f"selected holds {selected.dtype} from {selected.min()} to {selected.max()}; it needs "
-            f"integers from 0 to {T - 1}, one token per sample"
-        )
-    return selected
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.svm import cone, frobenius, lp
-from lib.svm.blocks import Blocks
+from lib.svm.blocks import Blocks, norm_of
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled
 from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
@@ -48,7 +48,7 @@ def token_svm(
     runs, n, T, _ = tokens.shape
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
-    selected = _selection(tokens, selected)
+    selected = checked_selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
         delta = coordinates.differences(tokens, selected)
     return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))
@@ -61,7 +61,7 @@ def head_svm(tokens: TokenSet, selected: np.ndarray | None = None, p: float = 2)
     the opt tokens. It is the token SVM with delta_i = y_i x_{i,s_i} and z_i = 1: the same solvers,
     the same record (value v (runs, d), duals (runs, n)), and it raises the same.
     """
-    p, selected = _known(p, "p", ()), _selection(tokens, selected)
+    p, selected = _known(p, "p", ()), checked_selection(tokens, selected)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
     delta = tokens.y[..., None, None] * chosen
     return _solve("head SVM", delta, np.ones((*selected.shape, 1)), p, selected.shape)
@@ -77,7 +77,8 @@ def _known(norm, name, words):
     return float(norm)
 
 
-def _selection(tokens, selected):
+def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
+    """`selected` as token indices (runs, n), by default the opt tokens; else ValueError."""
     runs, n, T, _ = tokens.shape
     selected = tokens.opt if selected is None else np.asarray(selected)
     if selected.shape != (runs, n) or not np.issubdtype(selected.dtype, np.integer):
@@ -185,8 +186,8 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = lp.least_norm(rows, norm, start, beta)
-    least, pulled = (rows @ w).min(), _size(rows.T @ beta, shape, _dual(norm))
-    gap = abs(1 - stretch @ beta / pulled * least / _size(w, shape, norm))
+    least, pulled = (rows @ w).min(), norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+    gap = abs(1 - stretch @ beta / pulled * least / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
             f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} exceeds"
@@ -195,12 +196,12 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
             f"factor {units.ratio[run]:.0e}."
         )
     w = w / least  # feasible to rounding, so that norm and lower bound enclose the minimum
-    margins, size = rows @ w, _size(w, shape, norm)
+    W = w.reshape(shape)
+    margins, size = rows @ w, norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
     if _conic(norm):  # an interior point has no zero duals: does dual or slack vanish?
         support = beta / beta.max() > margins - 1
-    W = w.reshape(shape)
     return {
         "W": token_basis @ W @ query_basis.T if turned else W,
         "objective": size,
@@ -221,14 +222,6 @@ def _dual(norm):
         return norm.dual
     pairs = {"nuclear": "spectral", "spectral": "nuclear", np.inf: 1.0, 1.0: np.inf}
     return pairs[norm] if norm in pairs else norm / (norm - 1)
-
-
-def _size(w, shape, norm):
-    if isinstance(norm, Blocks):
-        return norm.of(w.reshape(shape))
-    if isinstance(norm, str):
-        return np.linalg.norm(w.reshape(shape), "nuc" if norm == "nuclear" else 2)
-    return np.abs(w).max() if norm == np.inf else lp.norm(w, norm)
 
 
 def feasible(tokens: TokenSet) -> TokenSet | None:

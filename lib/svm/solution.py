@@ -6,11 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from lib.representation import Facts, span
+
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 
 
 @dataclass(frozen=True, repr=False)
-class MaxMargin:
+class MaxMargin(Facts):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
     problem      which problem, in words
@@ -60,29 +62,17 @@ class MaxMargin:
         """||W_mm||, (runs,), the same as `objective`; 1/||W_mm|| is the margin at unit norm."""
         return self.objective
 
-    def _facts(self):
-        """(what, its value in words) of the record, for both representations."""
+    def facts(self) -> list[tuple[str, str]]:
         runs, *shape = self.duals.shape
         active = self.support.reshape(runs, -1).sum(1)
         return [
+            ("problem", self.problem),
+            ("status", self.status),
             ("runs", str(runs)),
             ("constraints", " x ".join(map(str, shape))),
-            ("norm", _range(self.objective, ".4g")),
-            ("active", _range(active, "d")),
+            ("norm", span(self.objective, ".4g")),
+            ("active", span(active, "d")),
             ("gap", f"at most {self.gap.max():.1e}"),
             ("violation", f"at most {self.violation.max():.1e}"),
             ("solver", ", ".join(dict.fromkeys(self.solver))),
         ]
-
-    def __repr__(self) -> str:
-        said = ", ".join(f"{what} {value}" for what, value in self._facts())
-        return f"MaxMargin({self.problem}: {said})"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{what}</th><td>{value}</td></tr>" for what, value in self._facts())
-        return f"<table><caption>{self.problem}: {self.status}</caption>{rows}</table>"
-
-
-def _range(values, form):
-    least, largest = format(values.min(), form), format(values.max(), form)
-    return least if least == largest else f"{least} to {largest}"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib import attention
+from lib import attention, svm
 from lib.ambient import factored, training
 from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
@@ -245,10 +245,10 @@ def test_spectral_and_nuclear_norm_are_what_factors_induce():
         "nuclear": lambda K, Q: max(np.linalg.norm(K), np.linalg.norm(Q)) ** 2,
     }
     for name, of in cost.items():
-        assert of(K, Q) == pytest.approx(atlas.norm(W, name), rel=1e-12)
+        assert of(K, Q) == pytest.approx(svm.norm_of(W, name), rel=1e-12)
         for _ in range(20):
             C = np.linalg.qr(random.standard_normal((4, 4)))[0] + 0.3 * np.eye(4)
-            assert of(K @ C, Q @ np.linalg.inv(C).T) >= atlas.norm(W, name) * (1 - 1e-12)
+            assert of(K @ C, Q @ np.linalg.inv(C).T) >= svm.norm_of(W, name) * (1 - 1e-12)
 
 
 def test_best_sign_margin_is_not_beaten():

@@ -175,7 +175,7 @@ def test_a_record_shows_the_numbers_that_matter():
     active = solution.support.sum((1, 2))
     said, html = repr(solution), solution._repr_html_()
     for fact in (
-        "MaxMargin(token SVM, nuclear norm: runs 3, constraints 4 x 4, norm ",
+        "MaxMargin(problem token SVM, nuclear norm, status optimal, runs 3, constraints 4 x 4, ",
         f"{solution.norm.min():.4g} to {solution.norm.max():.4g}",
         f"active {active.min()} to {active.max()}",
         f"gap at most {solution.gap.max():.1e}, violation at most {solution.violation.max():.1e}",
@@ -183,7 +183,7 @@ def test_a_record_shows_the_numbers_that_matter():
     ):
         assert fact in said
     assert "array" not in said and len(said) < 250
-    assert html.count("<tr>") == 7 and f"{solution.gap.max():.1e}" in html
+    assert html.count("<tr>") == 9 and f"{solution.gap.max():.1e}" in html
     assert "runs 1, " in repr(svm.head_svm(tokens.gaussian_tokens(0, d=300)))
 
 

@@ -26,19 +26,6 @@ NORMS = {  # name in figures: norm of `svm.token_svm`
 }
 
 
-def norm(W: np.ndarray, of: str | float | svm.Blocks) -> np.ndarray:
-    """N(W) of matrices (..., d, d_z), N by the names of `svm.token_svm`."""
-    if isinstance(of, svm.Blocks):
-        return of.of(W)
-    if of == "nuclear":
-        return np.linalg.norm(W, "nuc", axis=(-2, -1))
-    if of == "spectral":
-        return np.linalg.norm(W, 2, axis=(-2, -1))
-    flat = np.abs(W.reshape(*W.shape[:-2], -1))
-    p = 2.0 if of == "frobenius" else of
-    return flat.max(-1) if p == np.inf else coordinates.lp_norm(flat, p)
-
-
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """The token of largest logit, (runs, n), W (runs, d, d_z); the first where several are."""
     return attention.logits(tokens, W).argmax(-1)
@@ -105,7 +92,7 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
         gamma = best.of(run, selection[run])
         with np.errstate(invalid="ignore"):  # W_0 = 0 has no direction
             for k, of in enumerate(NORMS.values()):
-                value[run, :, k] = least[run] / norm(W[run], of) / gamma[k]
+                value[run, :, k] = least[run] / svm.norm_of(W[run], of) / gamma[k]
     return Ratios(path.iterations, value, selection, steady, path.status)
 
 

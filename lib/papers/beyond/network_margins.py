@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lib import svm
 from lib.data import images
 from lib.networks import VisionTransformer
-from lib.papers.beyond import atlas
 from lib.papers.beyond.factor_norms import WHOLE
 from lib.training import loop
 from lib.training.batches import Batches
@@ -195,7 +195,7 @@ def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """
     d_h = K.shape[-2]
     W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(d_h)
-    own = [atlas.norm(W, of) for of in WHOLE.values()]
+    own = [svm.norm_of(W, of) for of in WHOLE.values()]
     return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
