@@ -132,9 +132,10 @@ def close(
     return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
 
 
-def furthest(values: np.ndarray, expected: float) -> float:
-    """The value, of any shape, that is furthest from `expected`."""
-    return float(values.ravel()[np.abs(values - expected).argmax()])
+def furthest(values: np.ndarray, expected: float = 0.0) -> float:
+    """The value, of any shape, that is furthest from `expected`; NaN where there is none."""
+    values = np.ravel(values)
+    return float(values[np.abs(values - expected).argmax()]) if values.size else math.nan
 
 
 def every_close(

@@ -312,34 +312,35 @@ CORNER = attention.token_set(
 
 def test_zero_dual_of_the_corner_by_hand():
     """w_2 = log(kappa_2 w_1/kappa_1) = log(1.5 w_1): notebook 43."""
-    of = zero_dual.predict(CORNER)
-    assert of.pair == (0, 1) and np.isclose(of.drift, 1) and np.isclose(of.constant, np.log(1.5))
-    runs = zero_dual.run(of, 0.1, 200_000)
-    assert abs(runs.offset[-1] - of.offset(runs.level[-1])) < 1e-3
+    of = zero_duals.predict(CORNER)
+    assert of.pairs == [1] and np.isclose(of.duals, 1) and np.isclose(of.constants, np.log(1.5))
+    runs = zero_duals.run(of, 200_000, step=0.1)
+    assert abs(runs.offsets[-1] - np.log(runs.level[-1]) - of.constants) < 1e-3
 
 
 def test_drift_is_the_growth_of_the_residual():
     """Margins w_1 and w_1 + 2 w_2, kappa_2 = 2 kappa_1: w_2 = log(8 a)/2, and d_k = (0, 1/2)."""
     X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]
-    of = zero_dual.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
-    assert np.isclose(of.drift, 0.5) and np.isclose(of.constant, np.log(8))
-    runs = zero_dual.run(of, 0.1, 200_000)
-    across = runs.offset / 2  # ||W_t|| x error: w_2
-    assert np.isclose(np.polyfit(np.log(runs.level), across, 1)[0], of.drift, atol=1e-3)
+    of = zero_duals.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
+    assert np.isclose(of.duals, 0.25) and np.isclose(of.constants, np.log(8))  # y = ||d_k||^2
+    runs = zero_duals.run(of, 200_000, decades=2, step=0.1)
+    across = runs.offsets / 2  # ||W_t|| x error: w_2
+    assert np.isclose(np.polyfit(np.log(runs.level), across, 1)[0], 0.5, atol=1e-3)
+    assert np.allclose(runs.residual, across[:, 0])
 
 
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     kept, refused = zero_dual.unit_runs([101, 102, 104], 0.5, 400_000)
     assert len(kept) == 2
-    assert "seed 104: premise 'selection made' fails: it ends elsewhere" in refused[104]
+    assert "seed 104: premise 'selection made' fails: the smallest margin is -" in refused[104]
     assert amiss(kept, zero_dual.zero_claims, zero_dual) == []
 
 
 def test_zero_dual_refuses_by_name():
-    with pytest.raises(PremiseFails, match="0 tight constraints have a dual at zero; it needs one"):
-        zero_dual.predict(tokens.gaussian_tokens(100, n=3, T=2, d=40))
-    with pytest.raises(PremiseFails, match="every constraint carries W_mm"):
-        zero_dual.tightened(tokens.gaussian_tokens(100, n=3, T=2, d=40))
+    with pytest.raises(PremiseFails, match="0 tight constraints have a dual at zero; it needs 1"):
+        zero_duals.predict(tokens.gaussian_tokens(100, n=3, T=2, d=40))
+    with pytest.raises(PremiseFails, match="0 constraints are slack; it needs 1"):
+        zero_duals.tightened(tokens.gaussian_tokens(100, n=3, T=2, d=40))
 
 
 def test_second_svm_by_hand():
@@ -351,7 +352,7 @@ def test_second_svm_by_hand():
 def test_zero_duals_of_the_corner_by_hand():
     """Margins w_1, w_1 + w_2, w_1 + 2 w_2 + w_3/2: the second pushes the third to 2 log a."""
     X = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -1.0, 0], [-1.0, -2.0, -0.5]]]
-    of = zero_duals.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]))
+    of = zero_duals.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
     assert np.allclose(of.slopes, [1, 2]) and np.isclose(of.constants[0], np.log(1.5))
     runs = zero_duals.run(of, 200_000)
     found = np.polyfit(np.log(runs.level), runs.offsets, 1)[0]
@@ -360,11 +361,13 @@ def test_zero_duals_of_the_corner_by_hand():
 
 
 def test_one_idle_pair_is_the_law_of_one():
-    data = zero_duals.tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36), 1)
-    one = zero_dual.predict(data)
-    assert np.isclose(zero_duals.second(np.array([[one.drift**-2]]))[0], one.drift**2)
-    with pytest.raises(PremiseFails, match="1 tight constraints have a dual at zero; it needs two"):
-        zero_duals.predict(data)
+    """y = ||d_k||^2, d_k in the tight span with <A_k, d_k> = 1 and 0 on the other tight pairs."""
+    data = zero_duals.tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
+    of = zero_duals.predict(data)
+    place = np.isin(np.flatnonzero(of.tight), of.pairs)
+    assert np.isclose(of.duals[0], np.linalg.inv(of.K)[place, place][0])
+    with pytest.raises(PremiseFails, match="1 tight constraints have a dual at zero; it needs 2"):
+        zero_duals.predict(data, 2)
 
 
 def test_zero_duals_claims_hold_and_notice_wrong_worlds():

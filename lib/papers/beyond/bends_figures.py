@@ -16,7 +16,6 @@ from lib.papers.beyond.joint_law import JointRuns, path_length
 from lib.papers.beyond.lp_decay import SHARES, Settled
 from lib.papers.beyond.lp_law import LpRun
 from lib.papers.beyond.outside_span import Left
-from lib.papers.beyond.zero_dual import ZeroDualRun
 from lib.papers.beyond.zero_duals import ZeroDualsRun
 
 INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
@@ -129,7 +128,7 @@ def _short_decades(axis):
 
 def bent(
     runs: Sequence[LpRun],
-    zero: Sequence[ZeroDualRun],
+    zero: Sequence[ZeroDualsRun],
     zeros: Sequence[ZeroDualsRun],
     left: Sequence[Left],
     steps: Sequence[Settled],
@@ -164,8 +163,8 @@ def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
     for one in zero:
         label = "one idle pair" if one is zero[0] else None
-        axis.plot(one.level, one.offset, "o", ms=3, mfc="none", color=INK[0], label=label)
-        axis.plot(one.level, one.of.offset(one.level), ":", color=PREDICTED)
+        axis.plot(one.level, one.offsets, "o", ms=3, mfc="none", color=INK[0], label=label)
+        axis.plot(one.level, np.log(one.level) + one.of.constants, ":", color=PREDICTED)
     counts = dict.fromkeys(len(r.of.pairs) for r in zeros)
     for count, colour, marker in zip(counts, INK[2:], "s^"):
         one = next(r for r in zeros if len(r.of.pairs) == count)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most, close, interval, remarked
+from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, remarked
 from lib.papers.beyond import margin_law_worlds as worlds
 from lib.papers.beyond import thresholds
 from lib.papers.beyond.constant_map import Point, crowding, solvable
@@ -19,11 +19,6 @@ SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two si
     "d": (list(range(4, 10)), {"n": 18, "T": 5}),
 }
 SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
-
-
-def _worst(values):
-    values = np.ravel(values)
-    return values[np.abs(values).argmax()]
 
 
 def kept(points: Sequence[Point]) -> list[Point]:
@@ -43,7 +38,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
         own = [p for p in points if p.axis == axis]
         good = kept(own)
         text = f"{axis}: error over its prediction, less 1, worst of {len(good)} of {len(own)} runs"
-        worst = _worst([relative(p) for p in good]) if good else np.nan
+        worst = furthest([relative(p) for p in good])
         claims.append(close(f"map.constant.{axis}", text, OURS, worst, 0.0, CONSTANT))
     return claims + [noise_power(points)]
 
@@ -57,27 +52,24 @@ def noise_power(points: Sequence[Point], least: float = 1.0) -> Claim:
         size = [p.comparison.measured.residual for p in own]
         powers.append(np.polyfit(np.log([p.value for p in own]), np.log(size), 1)[0])
     powers = np.array(powers or [np.nan])
-    far = powers[np.abs(powers + 2).argmax()]
-    why = "" if abs(far + 2) <= NOISE else f"mean {powers.mean():.3f}; opt tokens still count"
     text = f"noise: exponent of C in sigma >= {least:g}, worst seed"
-    return close("map.noise", text, OURS, far, -2.0, NOISE, interval=interval(powers), remark=why)
+    claim = every_close("map.noise", text, OURS, powers, -2.0, NOISE)
+    return remarked(claim, f"mean {powers.mean():.3f}; opt tokens still count")
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
     """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
     off = np.asarray(measured) / predicted - 1
     text = f"{axis}: amount at which the run switches over the score crossing, less 1, worst seed"
-    worst = np.nan if np.isnan(off).any() else _worst(off)
-    return close(f"map.switch.{axis}", text, OURS, worst, 0.0, SWITCH, interval=interval(off))
+    return every_close(f"map.switch.{axis}", text, OURS, off, 0.0, SWITCH)
 
 
 def noise_blind(found: np.ndarray) -> Claim:
     """Feasibility (noises, seeds) does not depend on the noise: seeds for which it does."""
     decided = ~np.isnan(found)
     differ = sum(len(set(col[ok])) > 1 for col, ok in zip(found.T, decided.T, strict=True))
-    text = (
-        f"noise: seeds whose W-SVM has a solution at one noise only ({(~decided).sum()} unproved)"
-    )
+    unproved = f"({(~decided).sum()} unproved)"
+    text = f"noise: seeds whose W-SVM has a solution at one noise only {unproved}"
     return at_most("map.feasible", text, OURS, differ, 0)
 
 

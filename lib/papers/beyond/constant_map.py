@@ -16,6 +16,7 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
+from lib.papers.beyond.joint_law import score_gaps
 from lib.papers.beyond.margin_law_runs import Comparison, LawSetting, compare
 from lib.seeds import stream
 from lib.svm.margin_law import margin_law
@@ -145,8 +146,7 @@ def score_crossing(axis: str, seed: int) -> float:
     gaps = []
     for amount in (0.0, 1.0):
         data = AXES[axis](seed, amount)
-        delta = coordinates.differences(data, data.opt)
-        gaps.append(data.y[..., None] * (delta @ data.u[:, None, :, None])[..., 0])
+        gaps.append(score_gaps(data, data.u))
     slope = gaps[1] - gaps[0]
     return float(np.where(slope < 0, -gaps[0] / np.where(slope < 0, slope, 1.0), np.inf).min())
 

@@ -136,16 +136,6 @@ def _later(found):
     return claims
 
 
-def longer_tokens(found: GlobalMap) -> GlobalMap:
-    """A world in which opt tokens must be a quarter longer."""
-    return replace(found, alphas=1.25 * found.alphas)
-
-
-def other_first_steps(found: GlobalMap) -> GlobalMap:
-    """A world in which a run's first step is another seed's."""
-    return replace(found, first=found.first[..., ::-1])
-
-
 def one_run_lost(found: GlobalMap) -> GlobalMap:
     """A world in which the last seed reaches nothing where all do."""
     lost = found.reached.copy()
@@ -154,7 +144,7 @@ def one_run_lost(found: GlobalMap) -> GlobalMap:
 
 
 WORLDS: Mapping[str, Callable[[GlobalMap], GlobalMap]] = {
-    "alpha 25 % larger": longer_tokens,
-    "first steps of other seeds": other_first_steps,
+    "alpha 25 % larger": lambda found: replace(found, alphas=1.25 * found.alphas),
+    "first steps of other seeds": lambda found: replace(found, first=found.first[..., ::-1]),
     "one seed never arrives": one_run_lost,
 }

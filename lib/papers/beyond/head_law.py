@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
+from lib.papers.beyond.joint_law import score_gaps
 from lib.papers.beyond.margin_law_premises import SATURATED
 from lib.seeds import stream
 from lib.svm.margin_law import MarginLaw, margin_law
@@ -72,8 +73,8 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
     small = [coordinates.minimal(head).tokens for head in heads]
     slopes = [saturated_slopes(head) for head in small]  # log |l'| of one head alone + log gap
-    alone = [_log_slope(head) for head in small]  # log |l'| of one head alone, (runs, n)
-    slopes = [s + (sum(alone) - own)[..., None] for s, own in zip(slopes, alone, strict=True)]
+    own = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
+    slopes = [slope + score - sum(own) for slope, score in zip(slopes, own, strict=True)]
     solutions = [token_svm(head) for head in small]
     laws = [
         margin_law(head, solution, log_slopes=slope)
@@ -95,10 +96,8 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
     )
 
 
-def _log_slope(head):
-    """log |l'| of the exponential loss at the opt scores, (runs, n)."""
-    scores = head.y[..., None] * (head.X @ head.u[:, None, :, None])[..., 0]
-    return -np.take_along_axis(scores, head.opt[..., None], -1)[..., 0]
+def _opt_scores(head):
+    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)  # (runs, n, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +130,8 @@ def train(of: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """
     delta = [coordinates.differences(head, head.opt) for head in of.heads]
     K = np.stack([coordinates.gram(d, h.z) for d, h in zip(delta, of.heads, strict=True)])
-    scores = [h.y[..., None] * (h.X @ h.u[:, None, :, None])[..., 0] for h in of.heads]
-    own = np.stack([np.take_along_axis(s, h.opt[..., None], -1) for s, h in zip(scores, of.heads)])
-    rest = [coordinates.others(h.opt, h.shape[2]) for h in of.heads]
-    gaps = own - np.stack([np.take_along_axis(s, r, -1) for s, r in zip(scores, rest)])
+    own = np.stack([_opt_scores(head) for head in of.heads])
+    gaps = np.stack([score_gaps(head, head.u) for head in of.heads])
     alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))  # (H, runs, m)
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)
@@ -179,10 +176,9 @@ def _refusals(of, runs, margins, steps):
     for run in range(margins.shape[1]):
         least, rest = margins[:, run].min(-1), left[:, run].max()
         if least.min() < SATURATED:
-            said = f"the smallest margin is {least.min():.2g}, it needs {SATURATED:g}"
-            refused = PremiseFails(
-                "selection made", run, least.min(), f"head {least.argmin()}: {said}"
-            )
+            said = f"head {least.argmin()}: the smallest margin is {least.min():.2g}"
+            said = f"{said}, it needs {SATURATED:g}"
+            refused = PremiseFails("selection made", run, least.min(), said)
         elif rest > SETTLED:
             more = steps * (np.log(SETTLED) / np.log(rest) - 1) if rest < 1 else np.inf
             said = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED:.0e}"

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib.attention import coordinates, model
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.mirror import geometry
-from lib.papers.beyond.lp_law import QUIET, REST, UNRESOLVED, LpLaw, predict, problem
+from lib.papers.beyond.lp_law import QUIET, REST, LpLaw, check_resolved, offsets, predict, problem
+from lib.papers.beyond.margin_law_premises import each_seed
 from lib.svm.margin_slopes import PremiseFails
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
@@ -39,16 +40,8 @@ def constant(of: LpLaw, share: float, steps: int) -> Callable[[int], float]:
     return lambda t: size ** (of.p - 1) / steps
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Batch:
-    """Problems with T = 2: rows A (runs, n, d d_z), scores own and their gaps (runs, n)."""
-
-    A: np.ndarray
-    own: np.ndarray
-    gap: np.ndarray
-
-
 def _batch(laws):
+    """Of problems with T = 2: rows A (runs, n, d d_z), own scores and their gaps (runs, n)."""
     parts = []
     for of in laws:
         data = of.tokens
@@ -59,7 +52,7 @@ def _batch(laws):
         delta = coordinates.differences(data, data.opt)
         A = coordinates.constraint_rows(delta, data.z)[0]
         parts.append((A, own, 2 * own - scores.sum(-1)))
-    return _Batch(**dict(zip(("A", "own", "gap"), map(np.stack, zip(*parts)), strict=True)))
+    return map(np.stack, zip(*parts, strict=True))
 
 
 def train(laws: Sequence[LpLaw], steps: Sequence[Callable], count: int, record: Sequence[int]):
@@ -67,19 +60,19 @@ def train(laws: Sequence[LpLaw], steps: Sequence[Callable], count: int, record: 
 
     One run per law and step rule eta_t; softmax weights stay logarithms. All laws of one p.
     """
-    of, p = _batch(laws), laws[0].p
+    (A, own, gap), p = _batch(laws), laws[0].p
     q = p / (p - 1)
-    U, path, wanted = np.zeros(of.A[:, 0].shape), [], set(record)
+    U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)
     for t in range(count + 1):
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
         if t in wanted:
             path.append(W)
-        margins = np.einsum("rmd,rd->rm", of.A, W)
+        margins = np.einsum("rmd,rd->rm", A, W)
         log_other = -np.logaddexp(0.0, margins)  # weight of the other token
-        f = of.own - np.exp(log_other) * of.gap
-        log_pull = np.log(of.gap) - f + log_other - np.logaddexp(0.0, -margins)
+        f = own - np.exp(log_other) * gap
+        log_pull = np.log(gap) - f + log_other - np.logaddexp(0.0, -margins)
         pull = np.exp(log_pull - log_pull.max(1, keepdims=True))
-        down = np.einsum("rm,rmd->rd", pull, of.A)
+        down = np.einsum("rm,rmd->rd", pull, A)
         length = np.array([rule(t) for rule in steps]) / geometry.norm(down, q)
         U = U + length[:, None] * down
     return np.stack(path, 1)
@@ -101,59 +94,40 @@ class Settled:
     error: float
 
 
-def _offsets(of, W):
-    """Margins less their mean at W (k, d d_z), (k, m)."""
-    delta = coordinates.differences(of.tokens, of.tokens.opt)
-    margins = W @ coordinates.constraint_rows(delta, of.tokens.z)[0].T
-    return margins - margins.mean(1, keepdims=True)
-
-
 def study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
 
     Refused: what `lp_law.predict` refuses; "offsets at rest" where one still moves by more than
     REST over the last tenth of the shortest steps; "entries resolved" as in `lp_law.run`.
     """
-    laws, refused = {}, {}
-    for seed in seeds:
-        try:
-            laws[seed] = predict(problem(seed), p)
-        except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {getattr(why, 'named', why)}"
-    if not laws:
+    where = f"p = {p:g}, "
+    kept, refused = each_seed(seeds, lambda seed: (seed, predict(problem(seed), p)), where)
+    if not kept:
         return [], refused
-    each = []
+    laws, each = dict(kept), []
     for of in laws.values():
         each += [(of, decaying(of, share)) for share in SHARES]
         each.append((of, constant(of, SHARES[1], count)))
     times = [count * 9 // 10, count - 1, count]
     W = train(*zip(*each, strict=True), count, times)
-    kept = []
-    for (seed, of), own in zip(laws.items(), W.reshape(len(laws), -1, *W.shape[1:]), strict=True):
-        try:
-            kept.append(_settled(of, own, count))
-        except PremiseFails as why:
-            refused[seed] = f"p = {p:g}, seed {seed}: {why.named}"
-    return kept, refused
+    own = dict(zip(laws, W.reshape(len(laws), -1, *W.shape[1:]), strict=True))
+    kept, late = each_seed(laws, lambda seed: _settled(laws[seed], own[seed], count), where)
+    return kept, refused | late
 
 
 def _settled(of, W, count):
     """`Settled` from W (shares and constant steps, 3, d d_z)."""
-    offsets = np.array([_offsets(of, own) for own in W])
-    rest = np.abs(offsets[0, 2] - offsets[0, 0]).max()
+    rested = np.array([offsets(of, own) for own in W])
+    rest = np.abs(rested[0, 2] - rested[0, 0]).max()
     if not rest <= REST:
         said = f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
         raise PremiseFails("offsets at rest", 0, rest, said)
     size = geometry.norm(W[:, 2], of.p)
-    level = size[0] / of.solution.norm[0]
-    share = of.share[of.relative > 0.1 * level].sum()
-    if share > UNRESOLVED:
-        said = f"entries near zero hold {share:.2g} of the residual"
-        raise PremiseFails("entries resolved", 0, share, said)
+    check_resolved(of, size[0] / of.solution.norm[0])
     D = geometry.directional_bregman(W[:1, 2], of.solution.W.reshape(1, -1), of.p)[0]
     t = np.arange(count)
     total = np.array([decaying(of, share)(t).sum() for share in SHARES])
-    moved = np.abs(offsets[:, 2] - offsets[:, 1]).max(1)
+    moved = np.abs(rested[:, 2] - rested[:, 1]).max(1)
     return Settled(
         of=of,
         moved=moved[:-1],
@@ -171,24 +145,18 @@ def steps_claims(found: Sequence[Settled]) -> list[Claim]:
         moved = np.array([one.moved for one in own])
         off = np.array([one.error for one in own]) - 1
         slow = np.array([one.pace[0] for one in own]) - 1
-        worst, far = (v[np.abs(v).argmax()] for v in (off, slow))
         text = f"p = {p:g}, {len(own)} runs, steps like t^(p-2): {{}}".format
         at = "{} move of an offset at {:g} of the longest rise".format
         rest, cycle = at("largest", SHARES[1]), at("least", SHARES[2])
+        pace = text("‖W‖ over its prediction, less 1")
+        error = text("‖W‖ x error over its constant, less 1")
         same = f"p = {p:g}: least move of an offset, constant steps to the ‖W‖ of {SHARES[1]:g}"
         claims += [
             at_most(f"lp.steady.{p:g}", text(rest), OURS, moved[:, 1].max(), QUIET),
             at_least(f"lp.unsteady.{p:g}", text(cycle), OURS, moved[:, 2].min(), LOUD),
             at_least(f"lp.same.{p:g}", same, OURS, min(one.constant for one in own), LOUD),
-            close(f"lp.pace.{p:g}", text("‖W‖ over its prediction, less 1"), OURS, far, 0.0, PACE),
-            close(
-                f"lp.settled.{p:g}",
-                text("‖W‖ x error over its constant, less 1"),
-                OURS,
-                worst,
-                0.0,
-                CONSTANT,
-            ),
+            close(f"lp.pace.{p:g}", pace, OURS, furthest(slow), 0.0, PACE),
+            close(f"lp.settled.{p:g}", error, OURS, furthest(off), 0.0, CONSTANT),
         ]
     return claims
 
@@ -203,19 +171,9 @@ def twice_as_long(one: Settled) -> Settled:
     return replace(one, moved=one.moved[[0, 0, 1]], constant=float(one.moved[0]))
 
 
-def other_pace(one: Settled) -> Settled:
-    """||W|| is less by the factor p - 1."""
-    return replace(one, pace=one.pace * (one.of.p - 1))
-
-
-def constant_off(one: Settled) -> Settled:
-    """The law's constant is 5 % larger."""
-    return replace(one, error=one.error / 1.05)
-
-
 WORLDS: Mapping[str, Callable[[Settled], Settled]] = {
     "decay is no help": as_constant,
     "twice the rise settles": twice_as_long,
-    "another pace": other_pace,
-    "constant of lp 5 % high": constant_off,
+    "another pace": lambda one: replace(one, pace=one.pace * (one.of.p - 1)),
+    "constant of lp 5 % high": lambda one: replace(one, error=one.error / 1.05),
 }

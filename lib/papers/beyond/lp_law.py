@@ -18,6 +18,7 @@ from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start, train
+from lib.papers.beyond.margin_law_premises import each_seed
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
 
@@ -55,8 +56,8 @@ class LpLaw:
         return float((most * step_size ** (-1 / (p - 1))) ** ((p - 1) / (2 - p)))
 
 
-def predict(data: TokenSet, p: float, loss: str = "exponential") -> LpLaw:
-    """The law of one run in the tokens' own coordinates.
+def predict(data: TokenSet, p: float) -> LpLaw:
+    """The law of one run in the tokens' own coordinates, exponential loss.
 
     Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
     stays in the mirror image), "score gaps" where another token scores at least the opt one's.
@@ -67,7 +68,7 @@ def predict(data: TokenSet, p: float, loss: str = "exponential") -> LpLaw:
     if idle.any():
         said = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         raise PremiseFails("whole support", 0, idle.sum(), said)
-    slopes = saturated_slopes(data, loss=loss)[0].ravel()
+    slopes = saturated_slopes(data)[0].ravel()
     if not np.isfinite(slopes).all():
         raise PremiseFails("score gaps", 0, 0.0, "another token scores at least the opt one's")
     w = solution.W[0].ravel()
@@ -119,22 +120,26 @@ def run(of: LpLaw, size: float, steps: int, start: np.ndarray | None = None) -> 
     if not raised < 2:
         said = f"a step is {raised / 2:.2g} times as long as the longest that settles"
         raise PremiseFails("short steps", 0, raised, said)
-    rest = _offsets(of, history.W[0, -2:])
-    moved = np.abs(rest[1] - rest[0]).max()
+    moved = np.ptp(offsets(of, history.W[0, -2:]), axis=0).max()
     if not moved <= REST:
         said = f"an offset moved by {moved:.2g} between the last records, it needs {REST:g}: longer"
         raise PremiseFails("offsets at rest", 0, moved, said)
-    share = of.share[of.relative > 0.1 * level[0]].sum()
-    if p != 2 and share > UNRESOLVED:  # for p = 2 nothing is expanded
-        needed = np.log10(of.relative.max() / (0.1 * level[0]))
-        said = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        raise PremiseFails("entries resolved", 0, share, said)
+    check_resolved(of, level[0])
     error = np.sqrt(2 * history.divergence(of.solution.W)[0].clip(0))
     return LpRun(of=of, started=start is not None, norm=history.norm[0], error=error)
 
 
-def _offsets(of, W):
-    """Margins less their mean, (k, m), at W (k, d, d_z)."""
+def check_resolved(of: LpLaw, level: float) -> None:
+    """Raise PremiseFails where entries of W_mm are still smaller than the residual, p != 2."""
+    share = of.share[of.relative > 0.1 * level].sum()
+    if of.p != 2 and share > UNRESOLVED:  # for p = 2 nothing is expanded
+        needed = np.log10(of.relative.max() / (0.1 * level))
+        said = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
+        raise PremiseFails("entries resolved", 0, share, said)
+
+
+def offsets(of: LpLaw, W: np.ndarray) -> np.ndarray:
+    """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
     delta = coordinates.differences(of.tokens, of.tokens.opt)
     margins = W.reshape(len(W), -1) @ coordinates.constraint_rows(delta, of.tokens.z)[0].T
     return margins - margins.mean(1, keepdims=True)
@@ -147,15 +152,14 @@ def problem(seed: int) -> TokenSet:
 
 def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
     """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
-    kept, refused = [], {}
-    for seed in seeds:
-        try:
-            of = predict(problem(seed), p)
-            starts = None, gaussian_start(of.tokens, [seed], std)
-            kept += [run(of, size, steps, start) for start in starts]
-        except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"seed {seed}: {getattr(why, 'named', why)}"
-    return kept, refused
+
+    def both(seed):
+        of = predict(problem(seed), p)
+        starts = None, gaussian_start(of.tokens, [seed], std)
+        return [run(of, size, steps, start) for start in starts]
+
+    kept, refused = each_seed(seeds, both)
+    return [one for pair in kept for one in pair], refused
 
 
 def onset(of: LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)) -> np.ndarray:
@@ -171,7 +175,7 @@ def onset(of: LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)) -> np.ndarra
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(of.p, float(np.exp(low)))
     W = train(of.tokens, rule, record[-1], record=record, loss="exponential").W[0]
-    moved = np.abs(np.diff(_offsets(of, W), axis=0)[::2]).max(1)
+    moved = np.abs(np.diff(offsets(of, W), axis=0)[::2]).max(1)
     if moved[0] > QUIET:
         said = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
         raise PremiseFails("offsets at rest", 0, moved[0], said)
@@ -180,10 +184,5 @@ def onset(of: LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)) -> np.ndarra
 
 def onsets(seeds: Sequence[int], p: float, at: int):
     """`onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
-    kept, refused = [], {}
-    for seed in seeds:
-        try:
-            kept.append(onset(predict(problem(seed), p), at))
-        except PremiseFails as why:
-            refused[seed] = f"seed {seed}: {why.named}"
+    kept, refused = each_seed(seeds, lambda seed: onset(predict(problem(seed), p), at))
     return np.array(kept), refused

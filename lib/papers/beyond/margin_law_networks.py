@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.data import images
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
@@ -67,23 +67,18 @@ def joint(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> Joint
     start = saturated_slopes(data, selected)
     fixed = margin_law(data, solution, selected, log_slopes=start)
     margins = measure.relative_margins(history, data.opt, selected)
-    level = np.stack(
-        [
-            measure.along_and_off(history.weights(k), solution.W)[0] / law.norm
-            for k in range(len(records))
-        ],
-        1,
-    )  # (runs, records)
+    W = [history.weights(k) for k in range(len(records))]
+    level = [measure.along_and_off(w, solution.W)[0] / law.norm for w in W]
+    level = np.stack(level, 1)  # (runs, records)
     off = margins - level[..., None, None]
     errors, wrong = (np.nanmax(np.abs(off - o.offsets[:, None]), (2, 3)) for o in (law, fixed))
-    last = len(records) - 1
-    step = measure.difference(history, last - 1, last)
+    step = measure.difference(history, -2, -1)
     return Joint(
         iterations=np.asarray(records),
         errors=errors,
         fixed=wrong,
         law=law,
-        plain=measure.direction_error(history.weights(last), solution.W),
+        plain=measure.direction_error(W[-1], solution.W),
         difference=measure.direction_error(step, solution.W),
     )
 
@@ -92,13 +87,12 @@ def joint_claims(found: Joint) -> list[Claim]:
     """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
     halved = np.log(found.errors[:, -1] / found.errors[:, -2])
     order = halved / np.log(found.iterations[-1] / found.iterations[-2])
-    worst = order[np.abs(order + 1).argmax()]
     right = "head trained too: largest error of an offset, kappa of both SVMs"
     wrong = "head trained too: least error of the largest offset, kappa of the starting head"
     bent = "head trained too: exponent of that error in t"
     return [
         at_most("law.joint", right, OURS, found.errors[:, -1].max(), JOINT),
-        close("law.joint_order", bent, OURS, worst, -1.0, 0.02),
+        close("law.joint_order", bent, OURS, furthest(order, -1.0), -1.0, 0.02),
         at_least("law.joint_head", wrong, OURS, found.fixed[:, -1].min(), FORGOTTEN),
     ]
 

@@ -4,6 +4,8 @@ Each check looks at margins and steps, never at the direction error. None proves
 converges: they refuse the runs in which it is seen not to have.
 """
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from lib.attention import coordinates
@@ -65,6 +67,19 @@ def check_rest(run, measured):
             f"{most:.0e}"
         )
         raise PremiseFails("offsets at rest", run, measured.moved, said)
+
+
+def each_seed(
+    seeds: Iterable[int], study: Callable[[int], object], where: str = ""
+) -> tuple[list, dict[int, str]]:
+    """What `study` finds for every seed: kept, and seed -> refusal, which begins with `where`."""
+    kept, refused = [], {}
+    for seed in seeds:
+        try:
+            kept.append(study(seed))
+        except (PremiseFails, RuntimeError) as why:
+            refused[seed] = f"{where}seed {seed}: {getattr(why, 'named', why)}"
+    return kept, refused
 
 
 def step_in_proof(

@@ -5,7 +5,7 @@ is told which tokens it selects and what lies outside the support's span, early 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,7 +68,8 @@ class Measured:
 class Comparison:
     """One run: its law and what it measured; both None where `refusal` says which premise fails.
 
-    premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask.
+    premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask. tokens,
+    selected, solution, log_slopes, law: all of this run alone, a runs axis of length 1.
     """
 
     setting: LawSetting
@@ -130,27 +131,13 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     return found
 
 
-@dataclass(frozen=True)
-class _Selected:
-    """One run's problem once its tokens are selected: all with a runs axis of length 1."""
-
-    tokens: TokenSet
-    selected: np.ndarray
-    solution: MaxMargin
-    log_slopes: np.ndarray
-
-
 def _compare(setting, tokens, history, start, selected, margins, run):
     part, chosen = tokens.run(run), selected[run : run + 1]
     check_selection(run, margins[run, -1])
     solution = token_svm(part, chosen)
     slopes = saturated_slopes(part, chosen, setting.loss)
     law = margin_law(part, solution, chosen, log_slopes=slopes)
-    of = _Selected(part, chosen, solution, slopes)
-    measured = _measure(of, history, run, margins[run, -2:], float(start.outside[run]))
-    check_settled(run, law, measured, setting.rule.momentum)
-    check_rest(run, measured)
-    return Comparison(
+    of = Comparison(
         setting=setting,
         run=run,
         tokens=part,
@@ -158,15 +145,19 @@ def _compare(setting, tokens, history, start, selected, margins, run):
         solution=solution,
         log_slopes=slopes,
         law=law,
-        measured=measured,
     )
+    measured = _measure(of, history, margins[run, -2:], float(start.outside[run]))
+    check_settled(run, law, measured, setting.rule.momentum)
+    check_rest(run, measured)
+    return replace(of, measured=measured)
 
 
-def _measure(of, history, run, margins, off_span):
+def _measure(of, history, margins, off_span):
     """`Measured` of one run from its margins (2, n, T-1) at the last two records.
 
     off_span: the norm of W_0's part outside minimal coordinates.
     """
+    run = of.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = of.solution.W, of.solution.support
     late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
@@ -180,9 +171,7 @@ def _measure(of, history, run, margins, off_span):
     offsets = offsets - offsets.mean(1, keepdims=True)
     return Measured(
         iterations=history.iterations[late],
-        error=np.array(
-            [measure.direction_error(w, V, off_span)[0] for w in map(W.__getitem__, late)]
-        ),
+        error=np.array([measure.direction_error(W[k], V, off_span)[0] for k in late]),
         norm=history.norm[run, late],
         level=along[late] / of.solution.norm[0],
         margins=margins[-1],

@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
@@ -86,7 +86,7 @@ def collapse(histories: dict[str, History], target: str, law: MarginLaw) -> Clai
     """Error against ||W_t|| is one line for all rules and losses: last records over C/||W_t||."""
     last = np.concatenate([ratio_to_law(h, target, law)[:, -1] for h in histories.values()])
     statement = "direction error over C/||W_t|| at the end, worst rule"
-    return close("law.collapse", statement, OURS, last[np.abs(last - 1).argmax()], 1.0, 1e-6)
+    return close("law.collapse", statement, OURS, furthest(last, 1.0), 1.0, 1e-6)
 
 
 def not_yet(history: History, target: str, law: MarginLaw, rule: str) -> Claim:
@@ -116,9 +116,8 @@ def settling_rate(
 
 def settles_at(rates: np.ndarray) -> Claim:
     """Wrong offsets decay like e^{-lambda_1 a_t}: the fitted rate over the eigenvalue."""
-    worst = rates[np.abs(rates - 1).argmax()]
     statement = "decay of the slowest mode per unit of margin, over lambda_1, worst run"
-    return close("law.settling", statement, OURS, worst, 1.0, 0.02)
+    return close("law.settling", statement, OURS, furthest(rates, 1.0), 1.0, 0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +209,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
     off = np.array(fitted) + np.minimum(law.slowest, 1.0)
     statement = "GD: exponent of error/log t of W_{2t} - W_t, plus min(lambda_1, 1), worst run"
-    return close("law.gd_order", statement, OURS, off[np.abs(off).argmax()], 0.0, 0.06)
+    return close("law.gd_order", statement, OURS, furthest(off), 0.0, 0.06)
 
 
 def gain(history: History, target: str, errors: np.ndarray) -> Claim:
@@ -223,7 +222,6 @@ def gain(history: History, target: str, errors: np.ndarray) -> Claim:
 def long_run(history: History, target: str, law: MarginLaw) -> Claim:
     """The law at the end of the longest run."""
     off = ratio_to_law(history, target, law)[:, -1] - 1
-    statement = (
-        f"NGD at t = {history.iterations[-1]:,}: direction error over its prediction, less 1"
-    )
-    return close("law.long_run", statement, OURS, off[np.abs(off).argmax()], 0.0, 1e-6)
+    end = f"NGD at t = {history.iterations[-1]:,}"
+    statement = f"{end}: direction error over its prediction, less 1"
+    return close("law.long_run", statement, OURS, furthest(off), 0.0, 1e-6)

@@ -23,7 +23,7 @@ from lib.companion.claims import Claim, at_least, close, remarked
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.papers.beyond.margin_law_premises import check_selection
+from lib.papers.beyond.margin_law_premises import check_selection, each_seed
 from lib.papers.beyond.outside_bound import bound
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
@@ -176,13 +176,7 @@ PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
 
 def study(name: str, seeds: Sequence[int], steps: int):
     """Every seed of PROBLEMS[name]: what is kept, and seed -> refusal."""
-    kept, refused = [], {}
-    for seed in seeds:
-        try:
-            kept.append(left(pulls(PROBLEMS[name](seed)), steps))
-        except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"{name}, seed {seed}: {getattr(why, 'named', why)}"
-    return kept, refused
+    return each_seed(seeds, lambda seed: left(pulls(PROBLEMS[name](seed)), steps), f"{name}, ")
 
 
 def left_claims(found: Sequence[Left]) -> list[Claim]:
@@ -208,30 +202,18 @@ def left_claims(found: Sequence[Left]) -> list[Claim]:
     ]
 
 
-def no_reaction(one: Left) -> Left:
-    """Pairs off the support do not feel what they left: the first-order sum is exact."""
-    return replace(one, predicted=np.full_like(one.predicted, one.first))
-
-
 def any_step(one: Left) -> Left:
     """The flow is as far off at any step."""
     off = one.measured[-1] / one.predicted[-1]
     return replace(one, measured=one.predicted * off)
 
 
-def lost_term(one: Left) -> Left:
-    """One decisive pair is missing from the first-order sum."""
-    return replace(one, first=one.first / 10)
-
-
-def lower(one: Left) -> Left:
-    """The bound is lower than the offsets' range allows."""
-    return replace(one, bound=one.bound / 50)
-
-
 WORLDS: Mapping[str, Callable[[Left], Left]] = {
-    "pulls without reaction": no_reaction,
+    # Pairs off the support do not feel what they left: the first-order sum is exact.
+    "pulls without reaction": lambda o: replace(o, predicted=np.full_like(o.predicted, o.first)),
     "the step does not matter": any_step,
-    "a bound fifty times lower": lower,
+    "a bound fifty times lower": lambda one: replace(one, bound=one.bound / 50),
 }
-BOUND_WORLDS = {"first order without its main pair": lost_term}  # for runs in which it is a bound
+BOUND_WORLDS = {  # for runs in which it is a bound
+    "first order without its main pair": lambda one: replace(one, first=one.first / 10)
+}

@@ -1,4 +1,4 @@
-"""Several tight pairs whose duals are zero: a second SVM says how each of them slows the run.
+"""Tight pairs whose duals are zero: a second SVM says how each of them slows the run.
 
 W = a W_mm + D log a + rest, with D the least ||D|| in the span of the tight A_m such that
 <A_m, D> = 0 on the support and <A_k, D> >= 1 on the idle tight pairs k; y >= 0 its duals there. For
@@ -21,11 +21,11 @@ from scipy.optimize import nnls
 
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, close
+from lib.companion.claims import Claim, close, furthest
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.papers.beyond.margin_law_premises import check_selection
+from lib.papers.beyond.margin_law_premises import check_selection, each_seed
 from lib.svm.margin_law import TIGHT, from_duals
 from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
@@ -74,21 +74,21 @@ def second(Q: np.ndarray) -> np.ndarray:
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
-def predict(data: TokenSet) -> ZeroDuals:
+def predict(data: TokenSet, count: int = 1) -> ZeroDuals:
     """The law of a run that ends in the opt tokens of `data`, one run, exponential loss.
 
-    Raises PremiseFails: "several zero duals" unless two tight constraints or more have none; "score
-    gaps" where a tight token outscores the opt one; "second margin" where an idle pair carries
-    nothing of D and is only just further out.
+    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
+    a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
+    D and is only just further out.
     """
     small = coordinates.minimal(data).tokens
     solution = token_svm(small)
     beta, margins = solution.duals[0].ravel(), solution.margins[0].ravel()
     on = beta > SMALLEST_DUAL * beta.max()
     idle = np.flatnonzero((margins - 1 <= TIGHT) & ~on)
-    if idle.size < 2:
-        said = f"{idle.size} tight constraints have a dual at zero; it needs two"
-        raise PremiseFails("several zero duals", 0, idle.size, said)
+    if idle.size != count:
+        said = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
+        raise PremiseFails("zero duals", 0, idle.size, said)
     log_slopes = saturated_slopes(small)[0].ravel()
     if not np.isfinite(log_slopes[on]).all() or not np.isfinite(log_slopes[idle]).all():
         raise PremiseFails("score gaps", 0, 0.0, "a tight token scores at least the opt token")
@@ -129,7 +129,7 @@ def predict(data: TokenSet) -> ZeroDuals:
     )
 
 
-def tightened(data: TokenSet, count: int) -> TokenSet:
+def tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """One run's data with its `count` least slack constraints made tight; their duals stay zero.
 
     Their tokens move along W_mm z until the margin at W_mm is 1, so that W_mm is still the
@@ -162,14 +162,14 @@ class ZeroDualsRun:
     residual: np.ndarray
 
 
-def run(of: ZeroDuals, steps: int) -> ZeroDualsRun:
-    """Train by NGD from zero.
+def run(of: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
+    """Train by NGD from zero; records of the last decades, steps of length of.step by default.
 
     PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
     left of their wrong offsets is above DEAD.
     """
-    late = np.unique(np.geomspace(steps / 10, steps, 9).round().astype(int))
-    history = train(of.tokens, ngd(of.step), steps, [0, *late])
+    late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
+    history = train(of.tokens, ngd(step or of.step), steps, [0, *late])
     check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]
     V, tight = of.solution.W, of.tight.reshape(of.solution.duals.shape)
@@ -188,20 +188,12 @@ def run(of: ZeroDuals, steps: int) -> ZeroDualsRun:
 
 def study(seeds: Sequence[int], count: int, steps: int):
     """Gaussian tokens (n = 6, T = 6, d = 36) with `count` pairs made tight: kept, and refused."""
-    kept, refused = [], {}
-    for seed in seeds:
-        try:
-            data = tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
-            kept.append(run(predict(data), steps))
-        except (PremiseFails, RuntimeError) as why:
-            refused[seed] = f"{count} idle pairs, seed {seed}: {getattr(why, 'named', why)}"
-    return kept, refused
 
+    def one(seed):
+        data = tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
+        return run(predict(data, count), steps)
 
-def _worst(values):
-    values = np.concatenate([np.ravel(v) for v in values]) if len(values) else np.array([np.nan])
-    values = values[~np.isnan(values)]
-    return values[np.abs(values).argmax()] if values.size else np.nan
+    return each_seed(seeds, one, f"{count} idle pairs, ")
 
 
 def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
@@ -219,10 +211,16 @@ def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
             ("residual", "length of the residual over its prediction, less 1", size, RESIDUAL),
         )
         claims += [
-            close(f"zeros.{name}.{count}", text(said), OURS, _worst(values), 0.0, bound)
+            close(f"zeros.{name}.{count}", text(said), OURS, _furthest(values), 0.0, bound)
             for name, said, values, bound in parts
         ]
     return claims
+
+
+def _furthest(values):
+    """The furthest from 0 of all runs' `values`; NaN, of a pair without pull, left out."""
+    values = np.concatenate(values)
+    return furthest(values[~np.isnan(values)])
 
 
 def alone(r: ZeroDualsRun) -> ZeroDualsRun:
@@ -236,13 +234,8 @@ def settled(r: ZeroDualsRun) -> ZeroDualsRun:
     return replace(r, offsets=np.broadcast_to(r.offsets[0], r.offsets.shape))
 
 
-def no_drift(r: ZeroDualsRun) -> ZeroDualsRun:
-    """The residual stays what it was at the first record."""
-    return replace(r, residual=np.full_like(r.residual, r.residual[0]))
-
-
 WORLDS: Mapping[str, Callable[[ZeroDualsRun], ZeroDualsRun]] = {
     "idle pairs do not meet": alone,
     "offsets settle": settled,
-    "no drift": no_drift,
+    "no drift": lambda r: replace(r, residual=np.full_like(r.residual, r.residual[0])),
 }
