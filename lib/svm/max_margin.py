@@ -104,18 +104,8 @@ def _solve(problem, delta, z, norm, shape):
         # The Frobenius solution comes first for every norm: it decides feasibility, and the others
         # start there.
         first = [
-            frobenius.solve(
-                K[run],
-                Constraints(
-                    problem,
-                    run,
-                    shape[1:],
-                    delta=units.delta[run],
-                    z=units.z[run],
-                    stretch=units.stretch[run],
-                ),
-            )
-            for run in range(len(K))
+            frobenius.solve(K[run], Constraints(problem, run, shape[1:], *factors))
+            for run, factors in enumerate(zip(units.delta, units.z, units.stretch, strict=True))
         ]
         if norm == 2:
             found, weights = _frobenius_norm(units, first)

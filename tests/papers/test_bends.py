@@ -516,7 +516,6 @@ def test_constant_steps_cycle_from_the_predicted_onset():
     moved, refused = lp_law.onsets([100, 102], 1.75, 2000)
     assert refused == {} and all(c.holds for c in lp_claims.onset_claims(1.75, moved))
     assert not any(c.holds for c in lp_claims.onset_claims(1.75, moved[:, ::-1]))
-    assert lp_law.predict(lp_law.problem(100), 2.5).cycles_from(1.0) == np.inf
 
 
 def test_decaying_steps_settle_and_notice_wrong_worlds():

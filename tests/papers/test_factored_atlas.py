@@ -12,7 +12,7 @@ from lib.ambient import factored, training
 from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond import atlas, factor_norms, factored_atlas
+from lib.papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
@@ -274,8 +274,8 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
     table, both, alone, gap = ran
     assert gap < 1e-7
     for name, row in table.items():
-        assert factored_atlas.share(both[name], row.norm) == 1
-        assert factored_atlas.share(alone[name], row.alone_norm) == 1
+        for ends, norm in ((both, row.norm), (alone, row.alone_norm)):
+            assert atlas_claims.ranked(ends[name].last, factored_atlas.NORMS, norm) == (1, norm)
     here = [c.id for c in factored_atlas.predictions(table, both, alone) if c.holds]
     assert "factors.bounded" in here
     for wrong in factored_atlas.worlds(table, both, alone).values():

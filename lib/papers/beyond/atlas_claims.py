@@ -4,7 +4,8 @@ Criteria of notebooks/atlas_protocol.md: a norm is reached where the ratio is at
 every run. A run that selects nothing has no ratio, and fails what it is asked for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,15 +50,22 @@ def none_reached(name: str, found: Ratios) -> Claim:
     return at_most(f"atlas.none.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
 
 
+def ranked(last: np.ndarray, norms: Sequence[str], of: str) -> tuple[float, str]:
+    """The share of runs whose largest ratio in `last` (runs, norms) is in `of`; where all have it.
+
+    A run without ratios counts against.
+    """
+    largest = last[np.isfinite(last).all(1)].argmax(1)
+    nearest_of = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
+    return (largest == norms.index(of)).sum() / len(last), nearest_of
+
+
 def nearest(name: str, of: str, found: Ratios) -> Claim:
     """In at least half of the runs the largest ratio is that of the norm `of`."""
     statement = f"{name}: share of runs whose largest ratio is in {of}"
-    known = np.isfinite(found.last).all(1)
-    largest = found.last[known].argmax(1)
-    share = (largest == column(of)).sum() / len(known)
-    nearest_of = " and ".join(list(NORMS)[k] for k in np.unique(largest)) or "no norm"
-    remark = "" if share >= 0.5 else f"The prediction is refuted here: nearest to {nearest_of}"
-    return at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5, remark=remark)
+    share, nearest_of = ranked(found.last, list(NORMS), of)
+    claim = at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5)
+    return remarked(claim, f"The prediction is refuted here: nearest to {nearest_of}")
 
 
 def memories(_rows: Mapping, found: Mapping[str, Ratios]) -> list[Claim]:
@@ -121,12 +129,7 @@ def predictions(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Cl
 
 
 def _scaled(found, factor):
-    changed = {}
-    for name, one in found.items():
-        changed[name] = Ratios(
-            one.iterations, factor * one.value, one.selection, one.steady, one.status
-        )
-    return changed
+    return {name: replace(one, value=factor * one.value) for name, one in found.items()}
 
 
 def _exchanged(found, rows):

@@ -11,15 +11,8 @@ from lib.papers.beyond.atlas import NORMS, Ratios, column
 from lib.papers.beyond.atlas_claims import REACHED
 from lib.papers.beyond.atlas_rules import Row
 
-LABELS = {
-    "l_1": r"$\ell_1$",
-    "nuclear": "nuclear",
-    "Frobenius": "Frobenius",
-    "l_3": r"$\ell_3$",
-    "spectral": "spectral",
-    "l_inf": r"$\ell_\infty$",
-    "head-wise": "head-wise",
-}
+LABELS = {name: name for name in NORMS}
+LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 INK = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#888888"]  # by norm
 LOWEST = 0.5  # of the map's colours
 

@@ -133,15 +133,14 @@ def growing_rows() -> dict[str, Row]:
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     """Four rules on so many of the samples a step, in turn; their own norm at all samples."""
     rules = {
-        "Frobenius": ("normalised GD", o.steepest(2, step("Frobenius"))),
-        "l_inf": ("sign", o.steepest(np.inf, step("l_inf"))),
-        "spectral": ("polar", o.steepest("spectral", step("spectral"))),
+        "normalised GD": (o.steepest(2, step("Frobenius")), "Frobenius"),
+        "sign": (o.steepest(np.inf, step("l_inf")), "l_inf"),
+        "polar": (o.steepest("spectral", step("spectral")), "spectral"),
+        "Adam, 0.99": (o.adam(step("l_inf") / 5, memory=0.99), "l_inf"),
     }
-    named = {what: (rule, name) for name, (what, rule) in rules.items()}
-    named["Adam, 0.99"] = o.adam(step("l_inf") / 5, memory=0.99), "l_inf"
     return {
         what: {size: Row(o.on_batches(rule, size), None, name, TENTH) for size in sizes}
-        for what, (rule, name) in named.items()
+        for what, (rule, name) in rules.items()
     }
 
 

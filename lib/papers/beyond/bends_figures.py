@@ -94,15 +94,11 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
     for axis, name in zip(grid, names, strict=False):
         good = [p for p in constant_claims.kept(points) if p.axis == name]
         values = sorted({p.value for p in good})
-        predicted, measured = (
-            [[pick(p) for p in good if p.value == value] for value in values]
-            for pick in (
-                lambda p: float(p.comparison.law.constant[0]),
-                lambda p: p.comparison.measured.residual,
-            )
-        )
-        axis.plot(values, [np.median(v) for v in predicted], "-", color=PREDICTED, lw=1)
-        for value, sizes in zip(values, measured, strict=True):
+        runs = [[p.comparison for p in good if p.value == value] for value in values]
+        predicted = [np.median([one.law.constant[0] for one in own]) for own in runs]
+        axis.plot(values, predicted, "-", color=PREDICTED, lw=1)
+        for value, own in zip(values, runs, strict=True):
+            sizes = [one.measured.residual for one in own]
             axis.plot([value] * len(sizes), sizes, "o", ms=3, mfc="none", color=INK[0])
         for crossing in switches.get(name, ()):
             axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)

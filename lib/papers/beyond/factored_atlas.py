@@ -16,7 +16,7 @@ from lib.ambient.optimisers import Optimiser
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.papers.beyond import atlas, atlas_rules, factor_norms
-from lib.papers.beyond.atlas_claims import word
+from lib.papers.beyond.atlas_claims import ranked, word
 from lib.papers.beyond.factor_norms import NORMS, SIGN
 
 COLUMNS = 10  # of K and Q
@@ -49,44 +49,28 @@ def step(norm: str) -> float:
 
 def rows() -> dict[str, FactorRow]:
     """The rows of the map."""
-    sign, few, slow = step(SIGN), atlas_rules.step("l_inf") / 10, atlas_rules.step("l_inf") / 50
-    alone = {name: row.rule for name, row in atlas_rules.steepest_rows().items()}
-    kept = {"norm": SIGN, "alone_norm": "l_inf"}
     return {
-        "gradient descent": FactorRow(
-            rule=o.steepest("frobenius", step("nuclear"), 0.5),
-            norm="nuclear",
-            always=True,
-            least=0.9,
-            alone=alone["steepest, Frobenius"],
-            alone_norm="Frobenius",
-        ),
-        "sign descent": FactorRow(
-            rule=o.steepest(np.inf, sign, 0.5),
-            always=True,
-            least=0.75,
-            alone=alone["steepest, l_inf"],
-            **kept,
-        ),
-        "polar steps": FactorRow(
-            rule=o.steepest("spectral", step("spectral"), 0.5),
-            norm="spectral",
-            always=True,
-            least=0.9,
-            alone=alone["steepest, spectral"],
-            alone_norm="spectral",
-        ),
-        "Adam, 0.99": FactorRow(
-            rule=o.adam(sign / 2, memory=0.99, decay=0.5),
-            always=False,
-            least=0.7,
-            alone=o.adam(few, memory=0.99),
-            **kept,
-        ),
-        "Adam, 0.999": FactorRow(
-            rule=o.adam(sign / 2, decay=0.5), always=False, least=0.7, alone=o.adam(slow), **kept
-        ),
+        "gradient descent": _steepest("Frobenius", "nuclear", 0.9),
+        "sign descent": _steepest("l_inf", SIGN, 0.75),
+        "polar steps": _steepest("spectral", "spectral", 0.9),
+        "Adam, 0.99": _adam(0.99, atlas_rules.step("l_inf") / 10),
+        "Adam, 0.999": _adam(0.999, atlas_rules.step("l_inf") / 50),
     }
+
+
+def _steepest(alone_norm, norm, least):
+    """Steepest descent in `alone_norm` on each factor, predicted to maximise `norm`."""
+    rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
+    alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
+    return FactorRow(
+        rule=rule, norm=norm, always=True, least=least, alone=alone, alone_norm=alone_norm
+    )
+
+
+def _adam(memory, of_W):
+    """Adam on each factor; `of_W`: its step on W alone."""
+    rule, alone = o.adam(step(SIGN) / 2, memory=memory, decay=0.5), o.adam(of_W, memory=memory)
+    return FactorRow(rule=rule, norm=SIGN, always=False, least=0.7, alone=alone, alone_norm="l_inf")
 
 
 @dataclass(frozen=True)
@@ -118,18 +102,6 @@ def run(
     return first, second, max(best.gap, sign_best.gap)
 
 
-def share(ends: Ends, norm: str) -> float:
-    """The share of runs whose largest ratio is in the norm; a run without ratios counts against."""
-    known = np.isfinite(ends.last).all(1)
-    return (ends.last[known].argmax(1) == NORMS.index(norm)).sum() / len(known)
-
-
-def _nearest(ends):
-    known = np.isfinite(ends.last).all(1)
-    found = [NORMS[k] for k in np.unique(ends.last[known].argmax(1))]
-    return " and ".join(found) or "no norm"
-
-
 def predictions(
     table: Mapping[str, FactorRow], both: Mapping[str, Ends], alone: Mapping[str, Ends]
 ) -> list[Claim]:
@@ -140,16 +112,17 @@ def predictions(
     for name, row in table.items():
         own, asked = both[name], 1.0 if row.always else 0.5
         text = f"(K, Q) by {name}: share of runs whose largest ratio is in the norm {row.norm}"
-        claim = at_least(f"factors.norm.{word(name)}", text, SOURCE, share(own, row.norm), asked)
-        claims.append(remarked(claim, f"The prediction is refuted: nearest to {_nearest(own)}"))
+        share, nearest = ranked(own.last, NORMS, row.norm)
+        claim = at_least(f"factors.norm.{word(name)}", text, SOURCE, share, asked)
+        claims.append(remarked(claim, f"The prediction is refuted: nearest to {nearest}"))
         text = f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}"
         least = own.last[:, NORMS.index(row.norm)].min()
         claim = at_least(f"factors.above.{word(name)}", text, SOURCE, least, row.least)
         claims.append(remarked(claim, "The bound was read off two pilots of up to 4e5 steps"))
         text = f"W alone by {name}: share of runs whose largest ratio is in {row.alone_norm}"
-        of = share(alone[name], row.alone_norm)
-        claim = at_least(f"factors.alone.{word(name)}", text, SOURCE, of, 0.5)
-        claims.append(remarked(claim, f"W alone ends nearest to {_nearest(alone[name])}"))
+        share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
+        claim = at_least(f"factors.alone.{word(name)}", text, SOURCE, share, 0.5)
+        claims.append(remarked(claim, f"W alone ends nearest to {nearest}"))
     return claims
 
 

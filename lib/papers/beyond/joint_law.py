@@ -173,13 +173,11 @@ def _measure(of, rule, history):
         iterations=history.iterations[part],
         error=history.direction_error["W"][:, part],
         norm=history.norm[:, part],
-        head_norm=np.stack(
-            [np.linalg.norm(history.head(k), axis=1) for k in range(2, len(history.iterations))], 1
-        ),
+        head_norm=history.head_norm[:, part],
         curvature=curvature(history, tokens)[:, part],
         residual=np.linalg.norm(u - outside[1] - along * of.head.W, axis=1),
         first=history.head(1),
-        outside=np.stack([np.linalg.norm(part, axis=1) for part in outside], 1),
+        outside=np.linalg.norm(outside, axis=-1).T,
         level=path_length(rule, int(history.iterations[-1])) / of.head_law.norm,
     )
 

@@ -44,16 +44,14 @@ class LpLaw:
     share: np.ndarray
     fastest: float
 
-    def cycles_from(self, step_size: float) -> float:
-        """Iteration from which constant steps make the offsets cycle, p < 2; infinity for p >= 2.
+    def cycling_step(self, at: int) -> float:
+        """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
 
-        ||W||_p = (eta t)^{1/(p-1)}, so a step raises the margins by a_t/((p-1) t), which grows.
+        ||W||_p = (eta t)^{1/(p-1)}, so a step raises the margins by a_t/((p-1) t), which grows: to
+        2/fastest at t = `at`.
         """
-        p = self.p
-        if p >= 2:
-            return np.inf
-        most = 2 * (p - 1) * self.solution.norm[0] / self.fastest
-        return float((most * step_size ** (-1 / (p - 1))) ** ((p - 1) / (2 - p)))
+        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p there
+        return float(size ** (self.p - 1) / at)
 
 
 def predict(data: TokenSet, p: float) -> LpLaw:
@@ -168,12 +166,8 @@ def onset(of: LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)) -> np.ndarra
     The step size is chosen so that constant steps should cycle from iteration `at` on. Raises
     PremiseFails "offsets at rest" where the run has not settled by half of that.
     """
-    low, high = -30.0, 30.0  # log step sizes
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if of.cycles_from(np.exp(middle)) > at else (low, middle)
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
-    rule = MirrorRule(of.p, float(np.exp(low)))
+    rule = MirrorRule(of.p, of.cycling_step(at))
     W = train(of.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(offsets(of, W), axis=0)[::2]).max(1)
     if moved[0] > QUIET:

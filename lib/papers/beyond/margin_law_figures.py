@@ -63,21 +63,12 @@ def offsets(
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order = np.argsort(-predicted)
     place = np.arange(len(order))
-    bars.bar(
-        place,
-        measured[order],
-        width=0.72,
-        color=plots.COLOURS["NGD"],
-        alpha=0.45,
-        label="measured, NGD",
-    )
+    bar = dict(width=0.72, color=plots.COLOURS["NGD"], alpha=0.45, label="measured, NGD")
+    bars.bar(place, measured[order], **bar)
     bars.plot(place, predicted[order], "_", color=PREDICTED, ms=9, mew=2, label="predicted")
     bars.axhline(0, color="0.3", linewidth=0.8)
-    bars.set(
-        title=r"Offset of the margin, $g_m-a_t$",
-        xlabel="pairs on the support, by offset",
-        xticks=[],
-    )
+    bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
+    bars.set(xlabel="pairs on the support, by offset")
     bars.legend(loc="upper right")
     for (name, group), marker in zip(_by_setting(comparisons).items(), MARKERS):
         read, solved = np.concatenate([dual_shares(c) for c in group], 1)
@@ -117,12 +108,8 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
     line.set(xscale="log", yscale="log", xlabel=r"predicted, $\sqrt{C^2+\|\omega_\infty\|^2}$")
     line.set(title=r"$\|W_t\|\times$ direction error, measured")
     line.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
-    off.set(
-        xscale="log",
-        xlim=(1e-16, 1e-4),
-        title="How far off each run is",
-        xlabel="relative error of the prediction",
-    )
+    off.set(xscale="log", xlim=(1e-16, 1e-4), title="How far off each run is")
+    off.set(xlabel="relative error of the prediction")
     off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
     off.set(ylim=(len(groups) - 0.5, -0.5))
     off.tick_params(axis="y", length=0, labelsize="x-small")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, judged, remarked
+from lib.papers.beyond.atlas_claims import word as plain
 from lib.papers.beyond.factor_norms import NORMS, SIGN
 from lib.papers.beyond.network_margins import Reading
 from lib.training import verdicts
@@ -21,11 +22,6 @@ ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}  # predicted
 
 Disputes = Mapping[tuple[str, str], np.ndarray]
-
-
-def plain(name: str) -> str:
-    """A name as part of a number's name."""
-    return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
 def won(found: Disputes, rules: Sequence[str]) -> tuple[int, int]:

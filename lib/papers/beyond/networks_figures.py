@@ -12,8 +12,8 @@ from lib.papers.beyond.factored_atlas import NORMS, Ends, FactorRow
 from lib.papers.beyond.network_margins import Reading
 from lib.papers.beyond.networks_claims import FIRST, Disputes, counted, level, won
 
-INK = {"NGD": plots.COLOURS["NGD"], "Signum": "#E69F00", "Muon": "#CC79A7"}
-INK["Adam"] = plots.COLOURS["Adam"]
+INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
+INK |= {"Signum": "#E69F00", "Muon": "#CC79A7"}
 MARKS = {"NGD": "o", "Signum": "^", "Muon": "s", "Adam": "x"}
 WAYS = {
     "from zero": ("#0072B2", "o"),
