@@ -138,9 +138,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of the vectors at each record, and direction error and alignment per target.
-
-    All are (runs, k).
+    """Norm of the vectors at each record, direction error and alignment per target, (runs, k) each.
 
     vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
     is orthogonal to all of them and to the targets.

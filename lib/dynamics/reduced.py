@@ -1,7 +1,4 @@
-"""The training loop behind `lib.dynamics`: Gram matrices in, raw records out.
-
-It runs compiled or in plain numpy.
-"""
+"""The training loop behind `lib.dynamics`, compiled or in numpy: Gram matrices in, records out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +17,7 @@ from lib.dynamics.rules import NGD, GradientRule
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the training loop sees of a problem: Gram matrices, margins and scores.
-
-    The opt token stands first.
+    """What the training loop sees of a problem, the opt token first.
 
     delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
     q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty

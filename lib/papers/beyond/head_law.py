@@ -20,7 +20,7 @@ from lib.papers.beyond.margin_law_premises import SATURATED
 from lib.seeds import stream
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
-from lib.svm.max_margin import MaxMargin, token_svm
+from lib.svm.max_margin import token_svm
 
 SETTLED = 1e-6  # largest e^{-rate a_t} that counts as settled
 
@@ -49,14 +49,13 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
 
 @dataclass(frozen=True, kw_only=True)
 class HeadLaw:
-    """The laws of all heads, h leading: heads in minimal coordinates, their SVMs and their laws.
+    """The laws of all heads, h leading, and the heads in minimal coordinates.
 
     mean (H, runs): beta-weighted mean of a head's log(kappa/beta), less that of all heads: how far
     its margins stand from the common level. norm, constant (H, runs): ||W_mm,h|| and C_h.
     """
 
     heads: list[TokenSet]
-    solutions: list[MaxMargin]
     laws: list[MarginLaw]
     mean: np.ndarray
     norm: np.ndarray
@@ -75,10 +74,9 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
     slopes = [saturated_slopes(head) for head in small]  # log |l'| of one head alone + log gap
     own = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
     slopes = [slope + score - sum(own) for slope, score in zip(slopes, own, strict=True)]
-    solutions = [token_svm(head) for head in small]
     laws = [
-        margin_law(head, solution, log_slopes=slope)
-        for head, solution, slope in zip(small, solutions, slopes, strict=True)
+        margin_law(head, token_svm(head), log_slopes=slope)
+        for head, slope in zip(small, slopes, strict=True)
     ]
     sums = np.zeros((2, len(heads), len(small[0].y)))
     for h, (law, slope) in enumerate(zip(laws, slopes, strict=True)):
@@ -88,7 +86,6 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
     whole = sums[0].sum(0) / sums[1].sum(0)
     return HeadLaw(
         heads=small,
-        solutions=solutions,
         laws=laws,
         mean=sums[0] / sums[1] - whole,
         norm=np.stack([law.norm for law in laws]),
@@ -147,12 +144,11 @@ def train(of: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
         square = (c * pulled).sum(-1, keepdims=True)
         length = np.sqrt(square.sum(0, keepdims=True) if common else square)
         alpha, g = alpha + step_size * c / length, g + step_size * pulled / length
-    runs = _measure(of, K, alpha, g, common)
-    return replace(runs, refusals=_refusals(of, runs, g, steps))
+    return _measure(of, K, alpha, g, common, steps)
 
 
-def _measure(of, K, alpha, g, common):
-    beta = np.stack([solution.duals.reshape(len(K[0]), -1) for solution in of.solutions])
+def _measure(of, K, alpha, g, common, steps):
+    beta = np.stack([law.duals.reshape(len(K[0]), -1) for law in of.laws])
     square = of.norm**2
     level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2
     apart = alpha - level[..., None] * beta
@@ -165,14 +161,14 @@ def _measure(of, K, alpha, g, common):
         error=2 * np.sin(np.arctan2(off, along) / 2),
         level=level,
         whole=(level * square).sum(0) / square.sum(0),
-        refusals={},
+        refusals=_refusals(of, level, g, steps),
     )
 
 
-def _refusals(of, runs, margins, steps):
-    """Run -> what is missing, from the margins (H, runs, m) of the last iteration."""
+def _refusals(of, level, margins, steps):
+    """Run -> what is missing, from level (H, runs) and margins (H, runs, m) at the end."""
     found = {}
-    left = np.stack([law.remaining(a) for law, a in zip(of.laws, runs.level, strict=True)])
+    left = np.stack([law.remaining(a) for law, a in zip(of.laws, level, strict=True)])
     for run in range(margins.shape[1]):
         least, rest = margins[:, run].min(-1), left[:, run].max()
         if least.min() < SATURATED:

@@ -29,24 +29,14 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     ]
 
 
-def exponent(one: LpRun) -> float:
-    """Exponent of the error in ||W||_p over the records."""
-    return float(np.polyfit(np.log(one.norm), np.log(one.error), 1)[0])
-
-
-def expected(one: LpRun) -> float:
-    """-1, or -min(1, p - 1) from a start that is not in the span."""
-    return -min(1.0, one.of.p - 1) if one.started else -1.0
-
-
 def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
     """Exponent and constant for each p and kind of start, worst run."""
     claims = []
     for p, started in dict.fromkeys((r.of.p, r.started) for r in runs):
         own = [r for r in runs if (r.of.p, r.started) == (p, started)]
         name = "start" if started else "zero"
-        powers = np.array([exponent(r) for r in own])
-        bound = expected(own[0])
+        powers = np.array([np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in own])
+        bound = -min(1.0, p - 1) if started else -1.0  # a start is not in the span
         text = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}: exponent of the error in ‖W‖"
         claims.append(every_close(f"lp.{name}.{p:g}", text, OURS, powers, bound, EXPONENT))
         if not started:

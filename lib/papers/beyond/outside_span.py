@@ -144,14 +144,14 @@ class Left:
     bound: float
 
 
-def left(of: Pulls, steps: int, shares: Sequence[float] = SHARES) -> Left:
-    """Train by NGD from zero with each share of the longest step, all to one margin level.
+def left(of: Pulls, steps: int) -> Left:
+    """Train by NGD from zero with SHARES of the longest step, all to one margin level.
 
     `steps` of the shortest share; PremiseFails "selection made" where a run ends elsewhere.
     """
     measured, predicted = [], []
-    for share in shares:
-        count = round(steps * min(shares) / share)
+    for share in SHARES:
+        count = round(steps * min(SHARES) / share)
         rule = ngd(float(share * of.law.longest_step()[0]))
         history = train(of.tokens, rule, count, [0, count])
         check_selection(0, history.margins[0, -1])
