@@ -13,7 +13,7 @@ from lib.companion.claims import Claim, at_least, at_most, close, furthest, inte
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import bound_on_tokens
 from lib.papers.a.joint_training import scores_along
-from lib.papers.fits import fitted_slope
+from lib.papers.fits import log_slope
 from lib.svm.max_margin import MaxMargin
 
 
@@ -106,8 +106,7 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
     faster than t^{2/3}, as an exponent in t, fitted over t >= since.
     """
     source = "paper A, Lemma 3"
-    bent = np.log(curvature(history, tokens))
-    own = fitted_slope(np.log(history.iterations.clip(1)), bent, np.log(since))
+    own = log_slope(history.iterations, curvature(history, tokens), since)
     names = "||grad_u L|| / (gamma* L)", "L on a step over L before it", "||Hessian|| / L"
     gradient = gradient_over_loss(history, head).min()
     segment = on_segments(history, tokens)[:, 1:].max()

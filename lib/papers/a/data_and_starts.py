@@ -15,7 +15,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import Start
 from lib.papers.a.fixed_head import FLOAT, bound_on_tokens
-from lib.papers.fits import fitted_slope
+from lib.papers.fits import log_slope
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
@@ -153,7 +153,7 @@ def lemma11_exponents(draw: Callable[[int], TokenSet], signal: float, off: float
     """
     sizes = (400, 1600, 6400)
     found = [np.median(spreads(draw(d), signal, d**-0.5), axis=1) for d in sizes]
-    slopes = fitted_slope(np.log(sizes), np.log(np.transpose(found)), -np.inf) + off
+    slopes = log_slope(sizes, np.transpose(found)) + off
     source, text = "paper A, Lemma 11 (our reading)", "exponent in d of the largest {}".format
     texts = {"norms": "| |x|^2/r^2 - d |", "cross": "|<x, x'>| / (r r')"}
     return [

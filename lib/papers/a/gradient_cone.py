@@ -15,7 +15,7 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
-from lib.papers.fits import fitted_slope
+from lib.papers.fits import log_slope
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
@@ -114,7 +114,7 @@ def lemma2(
         rows.append([needed(of, toward, size, r * size, starts, run) for r in radii])
     eps, source = np.maximum(rows, 1e-16), "paper A, {} (our reading)"
     scaled = eps * np.array(radii) / np.log(radii)
-    slopes = fitted_slope(np.log(radii), np.log(eps / np.log(radii)), -np.inf)
+    slopes = log_slope(radii, eps / np.log(radii))
     fall = "exponent of eps / log R in R = ||W||, largest"
     text = f"eps at ||W|| = {radii[0]} ||W_mm|| over that at {radii[-1]}, each times R/log R"
     return [

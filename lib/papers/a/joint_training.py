@@ -15,15 +15,12 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, every_close
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import FLOAT
-from lib.papers.fits import exponent, fitted_slope
+from lib.papers.fits import exponent, fitted_slope, log_slope
 from lib.svm import MaxMargin
 
 
 def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
-    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T).
-
-    Tokens in minimal coordinates.
-    """
+    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T), in minimal coordinates."""
     return np.stack(
         [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)], 1
     )
@@ -56,10 +53,9 @@ def growth(history: History, rule: str, power: float, since: float) -> list[Clai
     """-log L, ||W|| and ||u|| are Theta(t^power): their exponents in t over t >= since."""
     sources = {"-log L": "Theorem 2", "||W||": "Theorem 9", "||u||": "Lemma 12"}
     series = {"-log L": -history.log_gap, "||W||": history.norm, "||u||": history.head_norm}
-    late = history.iterations >= since
-    log_t, found = np.log(history.iterations[late]), []
+    found = []
     for name, values in series.items():
-        own = fitted_slope(log_t, np.log(values[:, late]), -np.inf)
+        own = log_slope(history.iterations, values, since)
         id, text = f"exponent.{name}.{rule}", f"{rule}: exponent of {name} in t"
         found.append(every_close(id, text, f"paper A, {sources[name]}", own, power, 0.06))
     return found
@@ -103,9 +99,7 @@ def theorem3(history: History, target: str, since: float) -> list[Claim]:
 
 def head_direction(history: History, target: str, since: float) -> Claim:
     """u_t turns towards u_mm, its direction error falling like t^{-1/3} (ours): exponent in t."""
-    late = history.iterations >= since
-    errors = np.log(history.head_direction_error[target][:, late])
-    own = fitted_slope(np.log(history.iterations[late]), errors, -np.inf)
+    own = log_slope(history.iterations, history.head_direction_error[target], since)
     text = "Eq. 13: exponent of u's direction error in t"
     return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1 / 3, 0.1)
 
@@ -126,8 +120,7 @@ def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
     """With steps (t+1)^-p, -log L grows like t^{1-p}, for attention as for linear predictors."""
-    late = history.iterations >= since
-    own = fitted_slope(np.log(history.iterations[late]), np.log(-history.log_gap[:, late]), -np.inf)
+    own = log_slope(history.iterations, -history.log_gap, since)
     statement = f"{name}: exponent in t of -log L, steps (t+1)^-{decay:.3g}"
     id = f"remark3.{name}.{decay:.3g}"
     return every_close(id, statement, "paper A, Remark 3", own, 1 - decay, 0.05)
@@ -159,10 +152,9 @@ def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 1
     The largest ratio of two samples' losses is at most 4 (our constant); the bound p_opt >= 1/2 of
     Eq. 14 follows from the start, 1/T, where p_opt does not fall.
     """
-    late, later = history.iterations >= since, history.iterations >= 1
-    gap, p_opt = history.score_gaps.min((2, 3)), -np.expm1(history.log_miss[:, later])
+    p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
-        own = fitted_slope(np.log(history.iterations[late]), np.log(gap[:, late]), -np.inf)
+        own = log_slope(history.iterations, history.score_gaps.min((2, 3)), since)
     text, source = f"{rule}: exponent of the smallest score gap in t", "paper A, Lemma 13"
     ratio = f"{rule}: largest ratio of two samples' losses"
     falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]

@@ -22,16 +22,13 @@ from lib.papers.b.ledger_measured import (
     softmax_sums,
     starts,
 )
-from lib.papers.fits import fitted_slope
-from lib.papers.wrong_worlds import World
+from lib.papers.fits import fitted_slope, log_slope
+from lib.papers.wrong_worlds import TRUE, World
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
-
-
-TRUE = World()
 
 
 RATE = ("exponent off",)
@@ -46,7 +43,7 @@ def fall(id: str, text: str, source: str, sizes, values, expected: float, world:
     """The exponent in n of values (repeats, sizes), expected ± 0.1, its interval over repeats."""
     x = np.asarray(sizes, float)
     off = (x / x[-1]) ** world.of("exponent off")
-    own = fitted_slope(np.log(x), np.log(np.atleast_2d(values) * off), -np.inf)
+    own = log_slope(x, np.atleast_2d(values) * off)
     ends = interval(own) if len(own) > 1 else None
     return close(id, f"exponent of {text} in n", source, own.mean(), expected, 0.1, interval=ends)
 
@@ -128,7 +125,7 @@ def start_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     moved = concentration.perturbed_starts(of, scales, 20) * (scales / scales[-1]) ** world.of(
         "exponent off"
     )
-    own = fitted_slope(np.log(scales), np.log(moved), -np.inf)
+    own = log_slope(scales, moved)
     text, ends = "exponent of the start's distance in the size of the perturbation", interval(own)
     fifth = close("lemma5", text, "paper B, Lemma 5", own.mean(), 1.0, 0.05, interval=ends)
     found += rows("Lemma 5", "perturbations of Sigma and M", 20, fifth, fails_if=RATE)
