@@ -11,7 +11,7 @@ from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, trai
 from lib.papers.c import cone_lemmas, cones, inequalities, rates, step_lemmas
 from lib.papers.c.ledger_paths import path_rows, plain_rate_rows
 from lib.papers.c.ledger_settings import SMALL, Sizes, data, seen, selections
-from lib.papers.wrong_worlds import World
+from lib.papers.wrong_worlds import TRUE, World
 from lib.seeds import stream
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
@@ -19,9 +19,6 @@ __all__ = ["SECTIONS", "SMALL", "Sizes"]
 
 # Lemma 13 is attained as p rises to 2.
 EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
-
-
-TRUE = World()
 
 
 def inequality_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
@@ -154,8 +151,7 @@ def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         stays, falls = cone_lemmas.lemma28(of, far, mu)
         if world is TRUE and not falls.holds:
             falls = remarked(falls, _later(true, start, width, far, sizes.steps))
-        found += rows("Lemma 28", far_out, count, stays, fails_if=turned)
-        found += rows("Lemma 28", far_out, count, falls, fails_if=turned, remark=falls.remark)
+        found += rows("Lemma 28", far_out, count, stays, falls, fails_if=turned)
         where = "plain, η = 1, from W_mm"
         found += rows("Lemma 30", where, count, *logarithm, fails_if=("norm off", "exponent off"))
     return found
