@@ -19,21 +19,17 @@ from lib.papers.fits import exponent, fitted_slope, log_slope
 from lib.svm import MaxMargin
 
 
-def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
-    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T), in minimal coordinates."""
-    return np.stack(
-        [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)], 1
-    )
+def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
+    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
     """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
-    opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
-        ..., 0
-    ]
     log_odds = -history.margins
     log_weights = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-    return (np.exp(log_weights) * history.score_gaps).sum(-1) - opt_score
+    return (np.exp(log_weights) * history.score_gaps).sum(-1) - opt_scores(history, tokens)
 
 
 def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
@@ -43,10 +39,8 @@ def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
 
 def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
     """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
-    scores = scores_along(history, tokens)
-    opt_score = np.take_along_axis(scores, tokens.opt[:, None, :, None], -1)[..., 0]
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
-    return opt_score.min(-1) / size * head.norm[:, None]
+    return opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
 def growth(history: History, rule: str, power: float, since: float) -> list[Claim]:
@@ -128,13 +122,9 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
 
 def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves and f_i = y_i u^T x_{i,opt} is linear."""
-    tokens = problem.tokens
-    twice = np.repeat(
-        np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2), 2, 2
-    )  # (runs, n, 2, r)
-    return replace(
-        problem, tokens=TokenSet(twice, tokens.y, tokens.z, tokens.u, np.zeros_like(tokens.opt))
-    )
+    tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
+    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)  # (runs, n, 1, r)
+    return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
 
 
 def lemma12(history: History, step_size: float) -> Claim:

@@ -104,15 +104,10 @@ def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
     each = range(100)  # in about one draw of a hundred a weight falls
     drawn = tokens.class_mean_tokens(each, 20, 10, 300, 3.0, 0.1, antipodal=True)
-    problem = coordinates.minimal(drawn)
+    problem, recorded = coordinates.minimal(drawn), dynamics.log_spaced(1000, 200)
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
-    histories = dynamics.train(
-        world.problem(problem),
-        named,
-        1000,
-        dynamics.log_spaced(1000, 200),
-        start=dynamics.gaussian_start(problem, 1e-3, each),
-    )
+    start = dynamics.gaussian_start(problem, 1e-3, each)
+    histories = dynamics.train(world.problem(problem), named, 1000, recorded, start=start)
     found = [own for rule, history in histories.items() for own in fixed_head.lemma5(history, rule)]
     found = [remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in found]
     return rows("Lemma 5", "Figure 5's data", len(each), *found, fails_if=("label turned",))
@@ -140,11 +135,8 @@ def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     for claim in data_and_starts.lemma11(drawn, 3.0, sizes.joint_d**-0.5):
         why = ledger.room(claim, "a union bound by exponential tails, attained by no law")
         found += rows("Lemma 11", "(DM)", sizes.draws, claim, fails_if=tilt, remark=why)
-    both = data_and_starts.lemma11_exponents(
-        lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0),
-        3.0,
-        world.of("exponent off"),
-    )
+    draw = lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0)
+    both = data_and_starts.lemma11_exponents(draw, 3.0, world.of("exponent off"))
     found += rows("Lemma 11", "(DM), d = 400 to 6400", 60, *both, fails_if=("exponent off",))
     few_tokens = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, 3.0)
     head = world.target(svm.head_svm(few_tokens))

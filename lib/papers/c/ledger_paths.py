@@ -47,11 +47,8 @@ def plain_rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def path_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
     few, found = data(sizes.path_seeds, sizes.n, sizes.T, sizes.d), []
-    multiples, where, turned = (
-        (1, 3, 10, 30, 100),
-        "opt tokens, R = 100 ‖W_mm‖",
-        ("target rotated",),
-    )
+    multiples, turned = (1, 3, 10, 30, 100), ("target rotated",)
+    where = "opt tokens, R = 100 ‖W_mm‖"
     for p in (1.75, 2, 3):
         end = predecessor.path_against_descent(few, p, multiples, 500, 2, world.target)["path"]
         text, source = f"p = {p:g}: largest last D", "paper C, Theorem, path (our constant)"

@@ -128,22 +128,14 @@ def cone_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         grown = replace(plain, rule=plain_rule, norm=plain.norm * share)
         stay = (selected_tokens(of.tokens, plain.W[:, -1]) == of.tokens.opt).all(1)
         logarithm = step_lemmas.lemma30(grown, of.solution.norm, sizes.steps, stay)
-        inside, favours = (
-            cone_lemmas.lemma20(of, multiples, 10),
-            cone_lemmas.lemma21(of, multiples, 3),
-        )
         far_out = "from D = μ_0/4, far out, normalised"
         found += rows("Lemma 19", edge, count, *cone_lemmas.lemma19(of), fails_if=turned)
-        found += rows("Lemma 20", edge, count, inside[1], fails_if=("norm off",))
-        found += rows("Lemma 20", edge, count, inside[0], fails_if=("label turned",))
-        why = (
-            ""
-            if p >= 1.5
-            else (
-                f"a cone of mu_0 = {mu.max():.1g} at most: W and W_mm hardly differ in it,"
-                " whatever direction is named"
-            )
-        )
+        positive, rate = cone_lemmas.lemma20(of, multiples, 10)
+        found += rows("Lemma 20", edge, count, rate, fails_if=("norm off",))
+        found += rows("Lemma 20", edge, count, positive, fails_if=("label turned",))
+        why = f"a cone of mu_0 = {mu.max():.1g} at most: W and W_mm hardly differ in it,"
+        why = f"{why} whatever direction is named" if p < 1.5 else ""
+        favours = cone_lemmas.lemma21(of, multiples, 3)
         found += rows("Lemma 21", edge, count, favours, fails_if=turned, remark=why)
         where = "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖, normalised"
         turn = cone_lemmas.lemma27(of, taken)
