@@ -53,13 +53,16 @@ def rows(
     """The claims as rows of a statement, in a setting, over a number of seeds.
 
     The setting joins the id. fails_if: families of wrong worlds (`papers.wrong_worlds`) in which
-    the claims must fail. remark: why the claims fail, or why no small wrong world makes them fail.
-    Raises ValueError where no world is named and the remark does not say why.
+    the claims must fail. remark: why the claims fail, or why no small wrong world makes them fail;
+    by default each claim's own. Raises ValueError where no world is named and no remark given.
     """
     if not fails_if and not remark:
         raise ValueError(f"{statement} ({setting}): name the wrong worlds it must fail in, or why")
-    about = dict(number=statement, setting=setting, seeds=seeds, remark=remark, fails_if=fails_if)
-    return [replace(claim, id=f"{claim.id} ({setting})", **about) for claim in checked]
+    about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
+    return [
+        replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
+        for claim in checked
+    ]
 
 
 def room(claim: Claim, why: str) -> str:

@@ -1,4 +1,1 @@
-"""What each paper states, as checked claims, and its experiments.
-
-The three papers do not import each other.
-"""
+"""What each paper states, as checked claims, and its experiments; the papers stand apart."""

@@ -38,28 +38,26 @@ def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
     """
     true = {row.id: row for row in section(World())}
     families = dict.fromkeys(f for row in true.values() for f in row.fails_if)
-    found = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true.values()}
-    touched = set()
+    found = {id: {"catches": [], "small": False, "holds": row.holds} for id, row in true.items()}
+    touched, caught = set(), set()
     for world in worlds(families):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # a wrong world may divide by zero
             wrong = {row.id: row for row in section(world)}
-        for row in true.values():
+        for id, row in true.items():
             if world.family not in row.fails_if:
                 continue
-            if row.id not in wrong:
-                raise NotTouched(f"{row.id}: missing from the wrong world {str(world)!r}")
-            other = wrong[row.id]
+            if id not in wrong:
+                raise NotTouched(f"{id}: missing from the wrong world {str(world)!r}")
+            other, pair = wrong[id], (id, world.family)
             if (other.measured, other.bound) != (row.measured, row.bound):
-                touched.add((row.id, world.family))
-            known = found[row.id]["catches"]
-            if row.holds and not other.holds:
-                if not any(text.startswith(world.family) for text in known):
-                    known.append(str(world))
-                    found[row.id]["small"] |= world.small
-    named = [(row.id, family) for row in true.values() if row.holds for family in row.fails_if]
-    missed = [pair for pair in named if pair not in touched]
-    if missed:
+                touched.add(pair)
+            if row.holds and not other.holds and pair not in caught:
+                caught.add(pair)
+                found[id]["catches"].append(str(world))
+                found[id]["small"] |= world.small
+    named = [(id, family) for id, row in true.items() if row.holds for family in row.fails_if]
+    if missed := [pair for pair in named if pair not in touched]:
         said = "; ".join(f"{id}: the wrong world {family!r}" for id, family in missed)
         raise NotTouched(f"{said} does not apply")
     return found

@@ -35,25 +35,8 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
 
 
 @dataclass(frozen=True)
-class Target:
-    """An end point as theory names it: W (or a head) `value`, its norm (runs,), and its margins."""
-
-    value: np.ndarray
-    norm: np.ndarray
-    margins: np.ndarray
-
-    @property
-    def W(self) -> np.ndarray:
-        """`value`, under the name that paper A gives it."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class World:
-    """The true world, or one wrong by `size` in the way that `family` names.
-
-    Raises ValueError for an unknown family.
-    """
+    """The true world, or one wrong by `size` as `family` says; ValueError for an unknown family."""
 
     family: str = ""
     size: float = 0.0
@@ -78,7 +61,7 @@ class World:
         """How far this world is off in `family`; 0 where it is right."""
         return self.size if family == self.family else 0.0
 
-    def target(self, solution: MaxMargin) -> Target:
+    def target(self, solution: MaxMargin) -> MaxMargin:
         """The end point, rotated by a direction error of `size`, or its norm off by that share."""
         value, factor = solution.value, 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
@@ -89,13 +72,11 @@ class World:
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
-        return Target(turned.reshape(value.shape), solution.norm * factor, solution.margins)
+        weights = turned.reshape(*value.shape[:2], -1)  # (runs, d, d_z), of a head (runs, d, 1)
+        return replace(solution, objective=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: GradientRule | MirrorRule) -> GradientRule | MirrorRule:
-        """The rule with step size, or p, off by `size`.
-
-        Polyak's step off by 100 % lacks its 1/2.
-        """
+        """The rule with step size, or p, off by `size`; Polyak's off by 100 % lacks its 1/2."""
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorRule):
             off = max(1.01, rule.p + self.of("p off"))
@@ -159,6 +140,9 @@ class World:
         return replace(history, **curves)
 
 
+TRUE = World()
+
+
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
     """Targets to train with: the end point under `name`, and rotated by each size as name@size.
 
@@ -170,10 +154,7 @@ def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
 
 
 def worlds(families: Sequence[str]) -> list[World]:
-    """Every wrong world of the families, each family's from small to large.
-
-    Raises ValueError for an unknown family.
-    """
+    """Every wrong world of the families, from small to large; ValueError for an unknown family."""
     for family in families:
         World(family)
     return [World(family, size) for family in families for size in FAMILIES[family][1]]

@@ -38,11 +38,14 @@ def test_polyak_ends_with_steps_of_half_the_norm_of_the_solution():
     assert claim.holds and claim.measured == pytest.approx(1.0, rel=1e-12)
 
 
-def test_a_level_is_reached_at_its_first_record():
+def test_the_fastest_rule_is_judged_by_its_slowest_run():
     gap = np.broadcast_to(-0.01 * TIMES, SHAPE)
-    gap = np.where(np.array([[True], [False]]), gap, 0.0)
-    found = fixed_head.iterations_until(replace(RUN, log_gap=gap), np.exp(-0.5))
-    np.testing.assert_array_equal(found, [50, np.inf])
+    late = gap / np.array([[1.0], [2.0]])  # at the level after 50 and 100 iterations
+    never = np.where(np.array([[True], [False]]), gap, 0.0)
+    for own, expected in ((late, 1.0), (2 * gap, 0.5), (never, np.inf)):
+        runs = {"own": replace(RUN, log_gap=own), "other": replace(RUN, log_gap=late)}
+        claim = fixed_head.fastest_at_first(runs, "own", np.exp(-0.5))
+        assert claim.measured == pytest.approx(expected)
 
 
 def test_lemmas_12_and_13_follow_the_smallest_gap_and_the_larger_norm():

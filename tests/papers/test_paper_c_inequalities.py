@@ -58,7 +58,11 @@ def test_lemma14_and_15(x, y, p):
 @many
 @given(matrices(3), EXPONENTS)
 def test_lemma26(abc, p):
-    left, right = inequalities.lemma26(*abc, p)
+    """D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla psi(c), a - c>."""
+    a, b, c = abc
+    D = lambda first, second: geometry.bregman(first, second, p)
+    turned = (geometry.to_mirror(b, p) - geometry.to_mirror(c, p)) @ (a - c)
+    left, right = D(a, b), D(a, c) + D(c, b) - turned
     assert abs(left - right) <= SLACK * (1 + np.abs(abc).max() ** p) * abc.shape[1] * p
 
 
@@ -93,13 +97,16 @@ def test_lemmas_4_and_22(step):
 @many
 @given(STEPS, st.lists(ENTRIES, min_size=9, max_size=9))
 def test_lemma23_and_the_slack_of_lemma24(step, V):
+    """D(V, W) = D(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta (L+ - L)."""
     _, p, eta, _ = step
-    _, W, later, gradient, losses = stepped(*step)
+    _, W, later, gradient, (before, after) = stepped(*step)
     scale = (np.abs([W, later, V]).max() ** p) * p * 9 + 1
-    left, right = inequalities.lemma23(np.array(V), W, later, gradient, losses, eta, p)
-    assert abs(left - right) <= SLACK * scale
-    smaller, larger = inequalities.lemma24(W, later, gradient, losses, eta, p)
-    slack = inequalities.tempered(W, later, gradient, losses, eta, p)
+    D = lambda first, second: geometry.bregman(np.array(first), second, p)
+    curved = after - before - gradient @ (later - W)  # D_L(W+, W)
+    slack = D(later, W) - eta * curved
+    right = D(V, later) + slack - eta * gradient @ (V - W) + eta * (after - before)
+    assert abs(D(V, W) - right) <= SLACK * scale
+    smaller, larger = inequalities.lemma24(W, later, gradient, (before, after), eta, p)
     assert abs(larger - smaller - slack) <= SLACK * scale
 
 

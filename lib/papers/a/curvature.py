@@ -12,15 +12,14 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import bound_on_tokens
-from lib.papers.a.joint_training import scores_along
-from lib.papers.fits import fitted_slope
+from lib.papers.a.joint_training import opt_scores
+from lib.papers.fits import log_slope
 from lib.svm.max_margin import MaxMargin
 
 
 def _opt_first(history, tokens):
     """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in that order."""
-    gamma = scores_along(history, tokens)
-    best = np.take_along_axis(gamma, tokens.opt[:, None, :, None], -1)
+    best = opt_scores(history, tokens)[..., None]
     margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
     return margins, np.concatenate([best, best - history.score_gaps], -1)
 
@@ -34,16 +33,13 @@ def _log_loss(margins, scores):
     return np.logaddexp.reduce(-f, -1) - np.log(f.shape[-1]), p, f
 
 
-def on_segments(history: History, tokens: TokenSet, points: int = 9) -> np.ndarray:
-    """max L(theta')/L(theta_t) over each recorded step [theta_t, theta_{t+1}], (runs, steps).
-
-    At `points` places of the step.
-    """
+def on_segments(history: History, tokens: TokenSet) -> np.ndarray:
+    """max L(theta')/L(theta_t) over 9 places of each recorded step from theta_t, (runs, steps)."""
     margins, scores = _opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
     largest = np.full((len(margins), begin.size), -np.inf)
     at_begin = _log_loss(margins[:, begin], scores[:, begin])[0]
-    for s in np.linspace(0, 1, points)[1:]:
+    for s in np.linspace(0, 1, 9)[1:]:
         between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
         largest = np.maximum(largest, _log_loss(*between)[0] - at_begin)
     return np.exp(largest)
@@ -79,13 +75,10 @@ def _gram_root(tokens):
     delta = coordinates.differences(tokens, tokens.opt)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
     logits, scores = n * (T - 1), n * T
+    of_logits, of_scores = coordinates.gram(delta, tokens.z), signed @ np.swapaxes(signed, 1, 2)
     root = np.zeros((runs, n, 2 * T - 1, logits + scores))
-    root[:, :, : T - 1, :logits] = _root(coordinates.gram(delta, tokens.z)).reshape(
-        runs, n, T - 1, logits
-    )
-    root[:, :, T - 1 :, logits:] = _root(signed @ np.swapaxes(signed, 1, 2)).reshape(
-        runs, n, T, scores
-    )
+    root[:, :, : T - 1, :logits] = _root(of_logits).reshape(runs, n, T - 1, logits)
+    root[:, :, T - 1 :, logits:] = _root(of_scores).reshape(runs, n, T, scores)
     return root
 
 
@@ -106,8 +99,7 @@ def lemma3(history: History, tokens: TokenSet, head: MaxMargin, since: float) ->
     faster than t^{2/3}, as an exponent in t, fitted over t >= since.
     """
     source = "paper A, Lemma 3"
-    bent = np.log(curvature(history, tokens))
-    own = fitted_slope(np.log(history.iterations.clip(1)), bent, np.log(since))
+    own = log_slope(history.iterations, curvature(history, tokens), since)
     names = "||grad_u L|| / (gamma* L)", "L on a step over L before it", "||Hessian|| / L"
     gradient = gradient_over_loss(history, head).min()
     segment = on_segments(history, tokens)[:, 1:].max()

@@ -15,7 +15,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import Start
 from lib.papers.a.fixed_head import FLOAT, bound_on_tokens
-from lib.papers.fits import fitted_slope
+from lib.papers.fits import log_slope
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
@@ -57,9 +57,8 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
 def start_size(tokens: TokenSet, delta: float = 0.1) -> float:
     """The entry size of W_0 at which Lemma 4's c is 1/2: weights within a factor e of 1/T."""
     _, n, T, _ = tokens.shape
-    return float(
-        0.5 / (bound_on_tokens(tokens).max() ** 2 * np.sqrt(2 * np.log(2 * n * T / delta)))
-    )
+    tail = np.sqrt(2 * np.log(2 * n * T / delta))
+    return float(0.5 / (bound_on_tokens(tokens).max() ** 2 * tail))
 
 
 def assumption1(tokens: TokenSet) -> np.ndarray:
@@ -73,11 +72,9 @@ def assumption1(tokens: TokenSet) -> np.ndarray:
     runs, n, T, d = tokens.shape
     flat = tokens.X.reshape(runs, n * T, d)
     cross = np.abs(flat @ np.swapaxes(flat, 1, 2))
-    diagonal = np.arange(n * T)
-    a = np.take_along_axis(
-        cross[:, diagonal, diagonal].reshape(runs, n, T), tokens.opt[..., None], -1
-    ).min((1, 2))
-    cross[:, diagonal, diagonal] = 0.0
+    squared = np.diagonal(cross, axis1=1, axis2=2).reshape(runs, n, T)
+    a = np.take_along_axis(squared, tokens.opt[..., None], -1).min((1, 2))
+    cross[:, range(n * T), range(n * T)] = 0.0
     mu = cross.max((1, 2))
     gaps = np.ptp(attention.scores(tokens, tokens.u), axis=-1)  # (runs, n), under Assumption 2
     phi = 1 / (np.e * T)
@@ -86,10 +83,7 @@ def assumption1(tokens: TokenSet) -> np.ndarray:
 
 
 def imbalance(tokens: TokenSet) -> np.ndarray:
-    """Spread of the other tokens' scores over the smallest gap to the opt token, (runs,).
-
-    0 under A2.
-    """
+    """Spread of the other tokens' scores over the least gap to the opt token, (runs,); 0 by A2."""
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     rest = np.take_along_axis(scores, coordinates.others(tokens.opt, tokens.shape[2]), -1)
@@ -134,10 +128,8 @@ def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / delta)
     norms, products = spreads(tokens, signal, noise)
-    text, source = (
-        f"{{}} over its bound, quantile {1 - delta:g}",
-        "paper A, Lemma 11 (our constant)",
-    )
+    text = f"{{}} over its bound, quantile {1 - delta:g}"
+    source = "paper A, Lemma 11 (our constant)"
     norms = np.quantile(norms, 1 - delta) / (2 * np.sqrt(d * s) + 2 * s)
     products = np.quantile(products, 1 - delta) / (np.sqrt(2 * d * s) + s)
     return [
@@ -153,7 +145,7 @@ def lemma11_exponents(draw: Callable[[int], TokenSet], signal: float, off: float
     """
     sizes = (400, 1600, 6400)
     found = [np.median(spreads(draw(d), signal, d**-0.5), axis=1) for d in sizes]
-    slopes = fitted_slope(np.log(sizes), np.log(np.transpose(found)), -np.inf) + off
+    slopes = log_slope(sizes, np.transpose(found)) + off
     source, text = "paper A, Lemma 11 (our reading)", "exponent in d of the largest {}".format
     texts = {"norms": "| |x|^2/r^2 - d |", "cross": "|<x, x'>| / (r r')"}
     return [
@@ -165,13 +157,11 @@ def lemma11_exponents(draw: Callable[[int], TokenSet], signal: float, off: float
 def spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw of (DM), (runs,) each."""
     runs, n, _, d = tokens.shape
-    last_two = (
-        tokens.X[:, :, -2:].reshape(runs, 2 * n, d) / np.tile([noise, signal * noise], n)[:, None]
-    )
+    scales = np.tile([noise, signal * noise], n)[:, None]
+    last_two = tokens.X[:, :, -2:].reshape(runs, 2 * n, d) / scales
     products = last_two @ np.swapaxes(last_two, 1, 2)
-    diagonal = np.arange(2 * n)
-    norms = np.abs(products[:, diagonal, diagonal] - d).max(1)
-    products[:, diagonal, diagonal] = 0.0
+    norms = np.abs(np.diagonal(products, axis1=1, axis2=2) - d).max(1)
+    products[:, range(2 * n), range(2 * n)] = 0.0
     return norms, np.abs(products).max((1, 2))
 
 

@@ -8,10 +8,11 @@ the largest norm of a token or query. Where several runs enter, a claim speaks o
 
 import numpy as np
 
+from lib import attention
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, interval
 from lib.dynamics.history import History
-from lib.papers.fits import exponent, fitted_slope
+from lib.papers.fits import exponent, first_below, fitted_slope, log_slope
 from lib.svm import ACCURACY, MaxMargin
 
 FLOAT = 1e-12  # rounding of a weight near 1
@@ -33,10 +34,7 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 def direction(
     history: History, rule: str, target: str, since: float, statement: str
 ) -> list[Claim]:
-    """The direction error falls at least like t^-1/2, and like 1/t (ours).
-
-    Its exponents, t >= since.
-    """
+    """The direction error falls at least like t^-1/2, like 1/t (ours): exponents, t >= since."""
     own, source = exponent(history, target, since), f"paper A, {statement}"
     text, ends = f"{rule}: exponent of the direction error in t", interval(own)
     return [
@@ -59,16 +57,13 @@ def falls_with_norm(
     """The direction error falls like 1/||W|| (ours): its exponent in ||W||, t >= since."""
     late = history.iterations >= since
     pairs = zip(history.norm[:, late], history.direction_error[target][:, late], strict=True)
-    own = np.array([fitted_slope(np.log(r), np.log(e)[None], -np.inf)[0] for r, e in pairs])
+    own = np.array([log_slope(r, e[None])[0] for r, e in pairs])
     text = f"{rule}: exponent of the direction error in ||W||"
     return every_close(f"falls.{rule}", text, f"ours, beside paper A, {statement}", own, -1.0, 0.1)
 
 
 def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
-    """At the last record -grad L itself points to W_mm.
-
-    || -grad L/||grad L|| - W_mm/||W_mm|| ||.
-    """
+    """The last -grad L itself points to W_mm: || -grad L/||grad L|| - W_mm/||W_mm|| ||."""
     error = np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1))).max()
     text = f"{rule}: direction error of the last gradient"
     return at_most(f"gradient.{rule}", text, "paper A, Theorem 6 (our constant)", error, most)
@@ -105,7 +100,7 @@ def lemma7(history: History, step_size: float) -> list[Claim]:
 
 def growth(history: History, rule: str, since: float, statement: str) -> Claim:
     """||W_t|| = Theta(t): its exponent in t, t >= since."""
-    own = fitted_slope(np.log(history.iterations[1:]), np.log(history.norm[:, 1:]), np.log(since))
+    own = log_slope(history.iterations, history.norm, since)
     text, source = f"{rule}: exponent of ||W_t|| in t", f"paper A, {statement}"
     return every_close(f"growth.{rule}", text, source, own, 1.0, 0.05)
 
@@ -124,8 +119,7 @@ def margin_growth(history: History, rule: str, predicted: np.ndarray, since: flo
 
 def saturation(history: History, since: float) -> Claim:
     """1 - p_opt <= T e^{-ct}: -log(1 - p_opt) of the worst sample grows like t; its exponent."""
-    values = np.log(-history.log_miss[:, 1:].max(-1))
-    own = fitted_slope(np.log(history.iterations[1:]), values, np.log(since))
+    own = log_slope(history.iterations, -history.log_miss.max(-1), since)
     text = "NGD: exponent in t of -log(1 - p_opt)"
     return every_close("lemma1", text, "paper A, Lemma 1", own, 1.0, 0.05)
 
@@ -148,23 +142,13 @@ def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     return close("theorem7.gap", text, "derived from paper A, Theorem 7 (ours)", worst, 1, 0.02)
 
 
-def iterations_until(history: History, loss_gap: float) -> np.ndarray:
-    """The first recorded iteration with L - L* at most `loss_gap`, (runs,).
-
-    Infinity without one.
-    """
-    reached = history.log_gap <= np.log(loss_gap)
-    return np.where(reached.any(1), history.iterations[reached.argmax(1)], np.inf)
-
-
 def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) -> Claim:
-    """`rule` reaches L - L* <= loss_gap before every other rule in every run.
-
-    Ratio of iterations.
-    """
-    own = iterations_until(histories[rule], loss_gap)
-    others = [iterations_until(h, loss_gap) for name, h in histories.items() if name != rule]
-    ratio = (own / np.min(others, axis=0)).max()
+    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations."""
+    first = {
+        name: first_below(history.iterations, history.log_gap, np.log(loss_gap))
+        for name, history in histories.items()
+    }
+    ratio = (first.pop(rule) / np.min(list(first.values()), axis=0)).max()
     statement = f"iterations of {rule} to L - L* = {loss_gap:g}, over the next best rule's"
     return at_most(f"fastest.{rule}", statement, "paper A, Section 3.2", ratio, 1.0)
 
@@ -172,10 +156,7 @@ def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) 
 def theorem5(
     history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """After t_0 = 2 B^2 ||W_mm|| / eta, error(t) / sqrt(log t/t) stays below its start.
-
-    The constant is ours.
-    """
+    """After t_0 = 2 B^2 ||W_mm|| / eta (ours), error(t) / sqrt(log t/t) stays below its start."""
     moved = history.iterations > 1
     t, error = history.iterations[moved], history.direction_error[target][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
@@ -193,7 +174,7 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
     e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap and D = max ||x_{i,s} -
     x_{i,t}|| ||z_i||.
     """
-    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    scores = attention.scores(tokens, tokens.u)
     apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1)
     D = (apart.max((2, 3)) * np.linalg.norm(tokens.z, axis=-1)).max(1)
     Delta = np.ptp(scores, axis=-1).max(1)

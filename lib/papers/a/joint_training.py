@@ -15,28 +15,21 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, every_close
 from lib.dynamics.history import History
 from lib.papers.a.fixed_head import FLOAT
-from lib.papers.fits import exponent, fitted_slope
+from lib.papers.fits import exponent, fitted_slope, log_slope
 from lib.svm import MaxMargin
 
 
-def scores_along(history: History, tokens: TokenSet) -> np.ndarray:
-    """gamma_{i,t} = y_i u^T x_{i,t} at every record, (runs, k, n, T).
-
-    Tokens in minimal coordinates.
-    """
-    return np.stack(
-        [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)], 1
-    )
+def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
+    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
     """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
-    opt_score = np.take_along_axis(scores_along(history, tokens), tokens.opt[:, None, :, None], -1)[
-        ..., 0
-    ]
     log_odds = -history.margins
     log_weights = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-    return (np.exp(log_weights) * history.score_gaps).sum(-1) - opt_score
+    return (np.exp(log_weights) * history.score_gaps).sum(-1) - opt_scores(history, tokens)
 
 
 def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
@@ -46,20 +39,17 @@ def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
 
 def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
     """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
-    scores = scores_along(history, tokens)
-    opt_score = np.take_along_axis(scores, tokens.opt[:, None, :, None], -1)[..., 0]
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
-    return opt_score.min(-1) / size * head.norm[:, None]
+    return opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
 def growth(history: History, rule: str, power: float, since: float) -> list[Claim]:
     """-log L, ||W|| and ||u|| are Theta(t^power): their exponents in t over t >= since."""
     sources = {"-log L": "Theorem 2", "||W||": "Theorem 9", "||u||": "Lemma 12"}
     series = {"-log L": -history.log_gap, "||W||": history.norm, "||u||": history.head_norm}
-    late = history.iterations >= since
-    log_t, found = np.log(history.iterations[late]), []
+    found = []
     for name, values in series.items():
-        own = fitted_slope(log_t, np.log(values[:, late]), -np.inf)
+        own = log_slope(history.iterations, values, since)
         id, text = f"exponent.{name}.{rule}", f"{rule}: exponent of {name} in t"
         found.append(every_close(id, text, f"paper A, {sources[name]}", own, power, 0.06))
     return found
@@ -103,9 +93,7 @@ def theorem3(history: History, target: str, since: float) -> list[Claim]:
 
 def head_direction(history: History, target: str, since: float) -> Claim:
     """u_t turns towards u_mm, its direction error falling like t^{-1/3} (ours): exponent in t."""
-    late = history.iterations >= since
-    errors = np.log(history.head_direction_error[target][:, late])
-    own = fitted_slope(np.log(history.iterations[late]), errors, -np.inf)
+    own = log_slope(history.iterations, history.head_direction_error[target], since)
     text = "Eq. 13: exponent of u's direction error in t"
     return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1 / 3, 0.1)
 
@@ -126,8 +114,7 @@ def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
     """With steps (t+1)^-p, -log L grows like t^{1-p}, for attention as for linear predictors."""
-    late = history.iterations >= since
-    own = fitted_slope(np.log(history.iterations[late]), np.log(-history.log_gap[:, late]), -np.inf)
+    own = log_slope(history.iterations, -history.log_gap, since)
     statement = f"{name}: exponent in t of -log L, steps (t+1)^-{decay:.3g}"
     id = f"remark3.{name}.{decay:.3g}"
     return every_close(id, statement, "paper A, Remark 3", own, 1 - decay, 0.05)
@@ -135,13 +122,9 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
 
 def linear_predictor(problem: Minimal) -> Minimal:
     """The opt tokens alone, each twice: W never moves and f_i = y_i u^T x_{i,opt} is linear."""
-    tokens = problem.tokens
-    twice = np.repeat(
-        np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2), 2, 2
-    )  # (runs, n, 2, r)
-    return replace(
-        problem, tokens=TokenSet(twice, tokens.y, tokens.z, tokens.u, np.zeros_like(tokens.opt))
-    )
+    tokens, first = problem.tokens, np.zeros_like(problem.tokens.opt)
+    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)  # (runs, n, 1, r)
+    return replace(problem, tokens=replace(tokens, X=np.repeat(opt, 2, 2), opt=first))
 
 
 def lemma12(history: History, step_size: float) -> Claim:
@@ -159,10 +142,9 @@ def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 1
     The largest ratio of two samples' losses is at most 4 (our constant); the bound p_opt >= 1/2 of
     Eq. 14 follows from the start, 1/T, where p_opt does not fall.
     """
-    late, later = history.iterations >= since, history.iterations >= 1
-    gap, p_opt = history.score_gaps.min((2, 3)), -np.expm1(history.log_miss[:, later])
+    p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
-        own = fitted_slope(np.log(history.iterations[late]), np.log(gap[:, late]), -np.inf)
+        own = log_slope(history.iterations, history.score_gaps.min((2, 3)), since)
     text, source = f"{rule}: exponent of the smallest score gap in t", "paper A, Lemma 13"
     ratio = f"{rule}: largest ratio of two samples' losses"
     falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]

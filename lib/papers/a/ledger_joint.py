@@ -11,9 +11,9 @@ from lib.companion.claims import Claim, at_most, every_close
 from lib.companion.ledger import rows
 from lib.dynamics import rules
 from lib.papers.a import curvature, joint_training
-from lib.papers.a.ledger_settings import DIRECTION, TRUE, Sizes, joint_training_run
-from lib.papers.fits import exponent, fitted_slope
-from lib.papers.wrong_worlds import World
+from lib.papers.a.ledger_settings import DIRECTION, Sizes, joint_training_run, tabled
+from lib.papers.fits import exponent, log_slope
+from lib.papers.wrong_worlds import TRUE, World
 from lib.seeds import stream
 
 
@@ -47,7 +47,7 @@ def joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     ]
     gap, ratio, monotone = joint_training.lemma13(eq13, data, late)
     table += [("Lemma 13", rate, gap), ("Lemma 13", ("label turned",), ratio)]
-    found = _rows("(DM)", sizes, table)
+    found = tabled(table, "(DM)", sizes)
     why = "p_opt rises by far more than a factor t^-0.1 of -log(1 - p_opt) takes; t^-0.3 shows"
     found += rows("Lemma 13", "(DM)", sizes.seeds, monotone, fails_if=rate, remark=why)
     why = ledger.room(bound, "c = 1/4 is ours, the theorem has some c; Theorem 8's row is sharp")
@@ -74,14 +74,6 @@ def _why(run):
     )
 
 
-def _rows(where, sizes, table):
-    return [
-        row
-        for statement, families, claim in table
-        for row in rows(statement, where, sizes.seeds, claim, fails_if=families)
-    ]
-
-
 def _decay_rows(run, two, sizes, world):
     """Remark 3 and Eq. 13: other exponents of the step, and the linear predictor on opt tokens."""
     late = sizes.joint_steps / 10
@@ -94,23 +86,22 @@ def _decay_rows(run, two, sizes, world):
         for name, history in histories.items():
             claim = joint_training.remark3(history, name, p, late)
             table.append(("Remark 3", ("exponent off",), claim))
-    return _rows("(DM)", sizes, table) + _eq13_rows(run, sizes)
+    return tabled(table, "(DM)", sizes) + _eq13_rows(run, sizes)
 
 
 def _eq13_rows(run, sizes):
     """Steps (t+1)^-p: within the proof's p >= 2/3 the loss falls like exp(-t^{1-p}), slower."""
     late = sizes.joint_steps / 10
     slow, third = run.by_decay[4 / 5], run.by_decay[2 / 3]
-    t = np.log(slow.iterations[slow.iterations >= late])
-    own = fitted_slope(t, np.log(-slow.log_gap[:, slow.iterations >= late]), -np.inf)
+    own = log_slope(slow.iterations, -slow.log_gap, late)
     text, source = "exponent in t of -log L, steps (t+1)^-4/5", "paper A, Section 4.1"
     inside = every_close("eq13.exponent", text, source, own, 1 / 5, 0.05)
     ratio = (slow.log_gap[:, -1] / third.log_gap[:, -1]).max()
     text = "last log L with (t+1)^-4/5 over that with (t+1)^-2/3"
     order = at_most("eq13.inside", text, source, ratio, 1.0)
     why = ledger.room(order, "an order of two runs, which no small world turns round")
-    walked = 5 * np.exp(t / 5) - 4.44  # the sum of the steps up to t; -4.44 is zeta(4/5)
-    step = float(fitted_slope(t, np.log(walked)[None], -np.inf)[0])
+    walked = 5 * slow.iterations**0.2 - 4.44  # the sum of the steps up to t; -4.44 is zeta(4/5)
+    (step,) = log_slope(slow.iterations, walked[None], late)
     slower = (
         "finite horizon: the steps add up to 5 t^(1/5) - 4.4, whose own exponent is"
         f" {step:.3f} over these t"
@@ -144,11 +135,8 @@ def _beyond_rows(sizes, world):
         loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 1 / 3, late)
         towards = joint_training.theorem3(eq13, "W_mm", late)[0]
         margin = joint_training.theorem4(eq13, run.data, run.head, since=1)[1]
-        table = [
-            (statement, ("exponent off",), loss),
-            (statement, ("exponent off",), norm),
-            (statement, ("norm off",), margin),
-        ]
-        found += _rows(where, sizes, table)
+        off = ("exponent off",)
+        table = (statement, off, loss), (statement, off, norm), (statement, ("norm off",), margin)
+        found += tabled(table, where, sizes)
         found += rows(statement, where, sizes.seeds, towards, fails_if=DIRECTION, remark=_why(run))
     return found

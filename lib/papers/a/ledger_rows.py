@@ -16,14 +16,14 @@ from lib.papers.a.ledger_joint import joint_rows
 from lib.papers.a.ledger_settings import (
     DIRECTION,
     SMALL,
-    TRUE,
     LedgerSetting,
     Sizes,
     problems,
     setting,
     solutions,
+    tabled,
 )
-from lib.papers.wrong_worlds import World
+from lib.papers.wrong_worlds import TRUE, World
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 
@@ -62,15 +62,13 @@ def fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def _from_small_start(of: LedgerSetting, sizes: Sizes) -> list[Claim]:
     ngd, gd, polyak = (of.runs["small"][rule] for rule in ("NGD", "GD", "Polyak"))
     late, where, seeds = sizes.steps / 10, f"{of.name}, start small", sizes.seeds
-    name = {"antipodal": lambda _: "Footnote 5"}.get(of.name, lambda statement: statement)
     data, target, step = of.problem.tokens, of.target, sizes.ngd_step
     slope = fixed_head.margin_growth(ngd, "NGD", step / target.norm, late)
     polyak_slope = fixed_head.margin_growth(polyak, "Polyak", np.full(seeds, 0.5), late)
     still = fixed_head.falls_with_norm(gd, "GD", "W_mm", late, "Theorem 6")
-    still = remarked(still, STILL_MOVES)
     table = [
         ("Theorem 5", DIRECTION, fixed_head.theorem5(ngd, "W_mm", step, data, target)),
-        ("Theorem 6", ("exponent off",), still),
+        ("Theorem 6", ("exponent off",), remarked(still, STILL_MOVES)),
         ("Theorem 6", ("target rotated",), fixed_head.gradient_direction(gd, "GD", "W_mm")),
         ("Theorem 7", ("exponent off",), fixed_head.growth(polyak, "Polyak", late, "Theorem 7")),
         ("Theorem 7", ("step off", "norm off"), fixed_head.polyak_step_norm(polyak, target)),
@@ -81,26 +79,19 @@ def _from_small_start(of: LedgerSetting, sizes: Sizes) -> list[Claim]:
         ("Eq. 12", ("exponent off",), fixed_head.growth(ngd, "NGD", late, "Eq. 12")),
     ]
     for rule, history in of.runs["small"].items():
-        table += [
-            ("Lemma 5", ("label turned",), claim) for claim in fixed_head.lemma5(history, rule)
-        ]
-    table += [("Lemma 7", ("step off",), c) for c in fixed_head.lemma7(ngd, sizes.ngd_step)]
-    return [
-        row
-        for statement, families, claim in table
-        for row in rows(
-            name(statement), where, seeds, claim, fails_if=families, remark=claim.remark
-        )
-    ]
+        table += [("Lemma 5", ("label turned",), own) for own in fixed_head.lemma5(history, rule)]
+    table += [("Lemma 7", ("step off",), claim) for claim in fixed_head.lemma7(ngd, step)]
+    if of.name == "antipodal":
+        table = [("Footnote 5", families, claim) for _, families, claim in table]
+    return tabled(table, where, sizes)
 
 
 def _from_start(of: LedgerSetting, start: str, sizes: Sizes) -> list[Claim]:
     where, found = f"{of.name}, start {start}", []
     anywhere = "Footnote 5" if of.name == "antipodal" else "Remark 1"
     for rule, history in of.runs[start].items():
-        claim = fixed_head.remark1(history, "W_mm", rule, start)
-        why = "" if claim.holds else SLOW
-        found += rows(anywhere, where, sizes.seeds, claim, fails_if=("target rotated",), remark=why)
+        claim = remarked(fixed_head.remark1(history, "W_mm", rule, start), SLOW)
+        found += rows(anywhere, where, sizes.seeds, claim, fails_if=("target rotated",))
     for statement, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
         history = of.runs[start][rule]
         rates = fixed_head.direction(history, rule, "W_mm", sizes.steps / 10, statement)
@@ -113,36 +104,26 @@ def figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
     each = range(100)  # in about one draw of a hundred a weight falls
     drawn = tokens.class_mean_tokens(each, 20, 10, 300, 3.0, 0.1, antipodal=True)
-    problem = coordinates.minimal(drawn)
+    problem, recorded = coordinates.minimal(drawn), dynamics.log_spaced(1000, 200)
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
-    histories = dynamics.train(
-        world.problem(problem),
-        named,
-        1000,
-        dynamics.log_spaced(1000, 200),
-        start=dynamics.gaussian_start(problem, 1e-3, each),
-    )
-    found, fails_if = [], ("label turned",)
-    for rule, history in histories.items():
-        for claim in fixed_head.lemma5(history, rule):
-            why = remarked(claim, gradient_cone.NOT_ORTHOGONAL).remark
-            where = "Lemma 5", "Figure 5's data", len(each)
-            found += rows(*where, claim, fails_if=fails_if, remark=why)
-    return found
+    start = dynamics.gaussian_start(problem, 1e-3, each)
+    histories = dynamics.train(world.problem(problem), named, 1000, recorded, start=start)
+    found = [own for rule, history in histories.items() for own in fixed_head.lemma5(history, rule)]
+    found = [remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in found]
+    return rows("Lemma 5", "Figure 5's data", len(each), *found, fails_if=("label turned",))
 
 
 def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     each, many, found = range(sizes.seeds), range(sizes.draws), []
-    data = {name: problem.tokens for name, problem in problems(sizes).items()}
+    tilt = ("inner products raised",)
     for name in ("class means", "high d"):
-        seen = world.tokens(data[name])
+        seen = world.tokens(problems(sizes)[name].tokens)
         one = data_and_starts.definition1(seen)
         found += rows("Definition 1", name, sizes.seeds, one, fails_if=("label turned",))
         near, equal, least = data_and_starts.lemma8(seen)
         why = "a class shares its opt token, so that opt tokens are parallel"
         remark = why if name == "class means" else ledger.room(least, "d is large for it")
-        tilt = ("inner products raised",)
         found += rows("Assumption 1", name, sizes.seeds, least, fails_if=tilt, remark=remark)
         found += rows("Assumption 2", name, sizes.seeds, equal, fails_if=tilt)
         if name == "high d":
@@ -153,13 +134,9 @@ def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     drawn = world.tokens(tokens.two_token_gaussian(many, sizes.joint_n, 2, sizes.joint_d, 3.0))
     for claim in data_and_starts.lemma11(drawn, 3.0, sizes.joint_d**-0.5):
         why = ledger.room(claim, "a union bound by exponential tails, attained by no law")
-        raised = ("inner products raised",)
-        found += rows("Lemma 11", "(DM)", sizes.draws, claim, fails_if=raised, remark=why)
-    both = data_and_starts.lemma11_exponents(
-        lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0),
-        3.0,
-        world.of("exponent off"),
-    )
+        found += rows("Lemma 11", "(DM)", sizes.draws, claim, fails_if=tilt, remark=why)
+    draw = lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0)
+    both = data_and_starts.lemma11_exponents(draw, 3.0, world.of("exponent off"))
     found += rows("Lemma 11", "(DM), d = 400 to 6400", 60, *both, fails_if=("exponent off",))
     few_tokens = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, 3.0)
     head = world.target(svm.head_svm(few_tokens))

@@ -7,6 +7,7 @@ form of Assumption 1 holds on every draw. Three starts: "small" (Lemma 4), "oppo
 training may stay.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -14,17 +15,16 @@ import numpy as np
 
 from lib import dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
+from lib.companion import ledger
+from lib.companion.claims import Claim
 from lib.dynamics import rules
 from lib.dynamics.history import History
 from lib.papers.a import data_and_starts, fixed_head
-from lib.papers.wrong_worlds import Target, World, around
+from lib.papers.wrong_worlds import TRUE, World, around
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
 DIRECTION = ("target rotated", "exponent off")
-
-
-TRUE = World()
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,21 @@ class Sizes:
 SMALL = Sizes(seeds=2, steps=4000, joint_steps=3000, draws=40)
 
 
+def tabled(table: Iterable[tuple], where: str, sizes: Sizes) -> list[Claim]:
+    """The rows of a table of (statement, families of wrong worlds, claim) in one setting."""
+    found = []
+    for statement, families, claim in table:
+        found += ledger.rows(statement, where, sizes.seeds, claim, fails_if=families)
+    return found
+
+
 @dataclass(frozen=True)
 class LedgerSetting:
     """One data set trained: its name, problem, the end point as the world has it, runs by start."""
 
     name: str
     problem: coordinates.Minimal
-    target: Target
+    target: MaxMargin
     runs: dict[str, dict[str, History]]
 
 
@@ -133,11 +141,10 @@ def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") ->
 
 @dataclass(frozen=True)
 class JointRuns:
-    """Joint training: data in minimal coordinates, the two end points, histories by decay p."""
+    """Joint training: data in minimal coordinates, the head's end point, histories by decay p."""
 
     data: token_sets.TokenSet
-    attention: Target
-    head: Target
+    head: MaxMargin
     by_decay: dict[float, History]
 
 
@@ -164,4 +171,4 @@ def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 
         head_targets=around("u_mm", true_head),
     )
     found = {p: world.history(history) for p, history in histories.items()}
-    return JointRuns(problem.tokens, world.target(true), world.target(true_head), found)
+    return JointRuns(problem.tokens, world.target(true_head), found)

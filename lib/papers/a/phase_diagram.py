@@ -26,16 +26,13 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
         raise ValueError(
             f"spread = {spread}; it must be in [0, 1), so that the opt tokens stay the best"
         )
-    d = tokens.shape[-1]
-    at = tokens.opt[..., None, None]
+    d, opt = tokens.shape[-1], tokens.opt[..., None]
     added = np.stack([stream(seed, "draws").standard_normal(d) for seed in seeds])
-    for run, opt_tokens in enumerate(np.take_along_axis(tokens.X, at, 2)[:, :, 0]):
+    for run, opt_tokens in enumerate(np.take_along_axis(tokens.X, opt[..., None], 2)[:, :, 0]):
         added[run] -= np.linalg.pinv(opt_tokens, rcond=1e-9) @ (opt_tokens @ added[run])
     scores = np.abs(attention.scores(tokens, added))
-    np.put_along_axis(scores, tokens.opt[..., None], 0.0, -1)
-    best = np.take_along_axis(attention.scores(tokens, tokens.u), tokens.opt[..., None], -1).min(
-        (1, 2)
-    )
+    np.put_along_axis(scores, opt, 0.0, -1)
+    best = np.take_along_axis(attention.scores(tokens, tokens.u), opt, -1).min((1, 2))
     return replace(tokens, u=tokens.u + added * (spread * best / scores.max((1, 2)))[:, None])
 
 
@@ -73,16 +70,9 @@ def which_reach(
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return {}
-    with np.errstate(
-        invalid="ignore"
-    ):  # a run that ended early, stalled or diverged, has not reached it
-        histories = dynamics.train(
-            coordinates.minimal(kept),
-            rules,
-            steps,
-            [steps],
-            targets={"W_mm": svm.token_svm(kept).W},
-        )
+    problem, goal = coordinates.minimal(kept), {"W_mm": svm.token_svm(kept).W}
+    with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
+        histories = dynamics.train(problem, rules, steps, [steps], targets=goal)
         return {name: reached(history, "W_mm") for name, history in histories.items()}
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
+from lib.papers.kept_curves import few, judge
 from lib.training import verdicts
-from lib.training.curves import FEWEST, Curve, Curves
+from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
-from lib.training.verdicts import UNDECIDED, Interval
+from lib.training.verdicts import Interval
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative error of a step against its equation
@@ -39,24 +40,15 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 
 def speed(curves: Curves, rule: str, word: Callable, claim: str, source: str) -> Claim:
-    """The claim on `rule` at the last target that `word` makes.
-
-    `word` is "faster", "slower" or "no_gain" of `verdicts`.
-    """
-    target = targets(curves)[-1]
-    name, said = f"{claim}.{rule.lower()}", word.__name__.replace("_", " ")
-    count = len(curves.seeds())
-    if count < FEWEST:
-        text = f"{rule} {said}: {count} of {FEWEST} seeds that a verdict needs have run"
-        return claims.judged(name, text, source, UNKNOWN, WORDS[word], UNDECIDED, count)
+    """The claim on `rule` at the last target: `word` is one of `verdicts`, a key of WORDS."""
+    target, text = targets(curves)[-1], f"{rule} {word.__name__.replace('_', ' ')}"
+    name = f"{claim}.{rule.lower()}"
+    if unknown := few(name, text, source, curves, WORDS[word]):
+        return unknown
     found = ratio(curves, rule, target)
-    text = f"{rule} {said}: steps to loss {target:g} over SGD's, {count} seeds"
+    text += f": steps to loss {target:g} over SGD's, {len(found.values)} seeds"
     text += f" ({found.note})" if found.note else ""
-    ends = (found.median, found.low, found.high)
-    return claims.judged(name, text, source, ends, WORDS[word], word(found), count)
-
-
-UNKNOWN = (np.nan,) * 3  # measured, low, high
+    return judge(name, text, source, found, word(found), WORDS[word])
 
 
 WORDS = {
@@ -67,10 +59,7 @@ WORDS = {
 
 
 def step_error(run: Curve) -> float:
-    """Largest relative error of the steps of an SNGD or SPS run against Eq. 2 or 3 of paper A.
-
-    From its own loss and ‖g‖.
-    """
+    """Largest relative error of an SNGD or SPS run's steps against Eq. 2 or 3 at its loss, ‖g‖."""
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
         expected = np.minimum(run.rate / norm, run.cap)
@@ -125,18 +114,13 @@ def layers(curves: Curves) -> list[str]:
 
 def growing(curves: Curves, rule: str, source: str) -> Claim:
     """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0."""
-    found = growth(curves, rule)
+    name, found = f"fig7.growth.{rule.lower()}", growth(curves, rule)
+    if unknown := few(name, f"{rule}: every layer grows", source, curves):
+        return unknown
     least = min(found, key=lambda name: found[name].mean())
-    name, smallest = f"fig7.growth.{rule.lower()}", np.min(list(found.values()), axis=0)
-    if len(smallest) < FEWEST:
-        text = f"{rule}: every layer grows; too few seeds"
-        bound = "interval above 0"
-        return claims.judged(name, text, source, UNKNOWN, bound, UNDECIDED, len(smallest))
-    interval = verdicts.mean_interval(smallest)
+    smallest = verdicts.mean_interval(np.min(list(found.values()), axis=0))
     text = f"{rule}: smallest growth of a layer, least in {least}"
-    ends = (interval.median, interval.low, interval.high)
-    word = verdicts.above(interval)
-    return claims.judged(name, text, source, ends, "interval above 0", word, len(smallest))
+    return judge(name, text, source, smallest, verdicts.above(smallest))
 
 
 def vision_table(curves: Curves, figure: str) -> Table:

@@ -1,26 +1,16 @@
 """Drawing of paper A's Figures 1, 4, 6 and 7 from the kept curves of a study."""
 
-import re
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.papers.a import speed
+from lib.papers.kept_curves import outcome, rates_panel, setting, together
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
 from lib.training.verdicts import SAME
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
-
-
-def padded(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as (rows, longest), NaN behind the end of each."""
-    wide = np.full((len(rows), max(map(len, rows))), np.nan)
-    for row, values in zip(wide, rows, strict=True):
-        row[: len(values)] = values
-    return wide
 
 
 def draw(curves: Curves, observed: str = "") -> Figure:
@@ -35,8 +25,10 @@ def draw(curves: Curves, observed: str = "") -> Figure:
     for rule in rules:
         _lines(axes, curves, rule)
     _ratios(axes[1], curves)
-    tried = any(map(curves.trials, rules))
-    (_rates if tried else _accuracies)(axes[4], curves)
+    if any(map(curves.trials, rules)):
+        _rates(axes[4], curves)
+    else:
+        _accuracies(axes[4], curves)
     if curves.configuration["walk"]:
         _growth(axes[5], curves)
     elif observed:
@@ -55,20 +47,16 @@ def draw(curves: Curves, observed: str = "") -> Figure:
 
 
 def _lines(axes, curves: Curves, rule: str) -> None:
-    window = curves.configuration["window"]
+    window, colour = curves.configuration["window"], plots.COLOURS[rule]
     runs = curves.runs(rule)
-    smooth = padded([run.smooth(window) for run in runs])[:, window:]
-    thin, colour = slice(None, None, 10), plots.COLOURS[rule]
-    plots.band(axes[0], (np.arange(smooth.shape[1]) + window)[thin], smooth[:, thin], rule, colour)
-    longest = max(runs, key=lambda run: len(run.evaluated_at))
-    accuracy = padded([100 * run.metrics["test_accuracy"] for run in runs])
-    count = np.isfinite(accuracy).all(0).sum()
-    plots.band(axes[2], longest.evaluated_at[:count], accuracy[:, :count], rule, colour)
+    smooth = together([run.smooth(window)[window::10] for run in runs])
+    plots.band(axes[0], np.arange(smooth.shape[1]) * 10 + window, smooth, rule, colour)
+    accuracy = together([100 * run.metrics["test_accuracy"] for run in runs])
+    plots.band(axes[2], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, rule, colour)
     if rule in STEP_SIZED:
-        taken = padded([run.step_size.astype(float) for run in runs])
-        means = [row[~np.isnan(row)] for row in taken]
         kernel = np.ones(window) / window
-        lines = padded([np.convolve(row, kernel, "valid") for row in means])[:, thin]
+        means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
+        lines = together([row[::10] for row in means])
         plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule, colour)
     elif rule == "SGD":
         axes[3].axhline(runs[0].rate, color=colour, label=rule)
@@ -103,20 +91,13 @@ def _ratios(ax, curves: Curves) -> None:
 
 
 def _rates(ax, curves: Curves) -> None:
-    """Last loss of every trial over its rate; a ring marks the rate chosen."""
-    window, chosen = curves.configuration["window"], curves.rates()
-    for rule in curves.configuration["rates"]:
-        trials = [trial for trial in curves.trials(rule) if not trial.diverged]
-        last = {trial.rate: float(trial.smooth(window)[-1]) for trial in trials}
-        ax.plot(last.keys(), last.values(), ".-", color=plots.COLOURS[rule])
-        if chosen.get(rule) in last:
-            ax.plot(chosen[rule], last[chosen[rule]], "o", mfc="none", mec="0.2", ms=8)
-    ax.set(title="Last loss of each rate tried", xlabel="Rate (SPS: cap)")
-    ax.set(xscale="log", yscale="log")
+    """Last loss of every trial over its rate."""
+    window = curves.configuration["window"]
+    rates_panel(ax, curves, lambda trial: float(trial.smooth(window)[-1]))
+    ax.set(title="Last loss of each rate tried", xlabel="Rate (SPS: cap)", yscale="log")
     low, high = ax.get_ylim()
     ax.set_ylim(low, min(high, HIGHEST_LOSS))
     plots.plain_ticks(ax.yaxis)
-    ax.xaxis.set_minor_formatter("")
 
 
 def _growth(ax, curves: Curves) -> None:
@@ -142,13 +123,9 @@ def _observed(ax, curves: Curves, name: str) -> None:
     """Mean of the metrics `name`.0, `name`.1, ... over steps."""
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
-        rows = [
-            np.mean([v for key, v in run.metrics.items() if key.startswith(f"{name}.")], axis=0)
-            for run in runs
-        ]
-        wide = padded(rows)
-        count = np.isfinite(wide).all(0).sum()
-        plots.band(ax, runs[0].evaluated_at[:count], wide[:, :count], rule, plots.COLOURS[rule])
+        parts = [key for key in runs[0].metrics if key.startswith(f"{name}.")]
+        rows = together([np.mean([run.metrics[key] for key in parts], axis=0) for run in runs])
+        plots.band(ax, runs[0].evaluated_at[: rows.shape[1]], rows, rule, plots.COLOURS[rule])
     ax.set(title=f"Attention {name} / log T", xlabel="Step")
 
 
@@ -162,27 +139,15 @@ def _accuracies(ax, curves: Curves) -> None:
 
 def caption(number: str, curves: Curves, table) -> str:
     """Setting, rates and verdicts of figure `number` in words."""
-    setting, problem = curves.configuration, curves.configuration["problem"]
-    data: Mapping = problem["data"]
-    epochs = setting["horizon"] * setting["batch"] / problem["rows"]
+    study = curves.configuration
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items())
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
     ring = " Ring: the rate chosen, by its steps to the last target."
-    if not any(map(curves.trials, setting["rates"])):
+    if not any(map(curves.trials, study["rates"])):
         chosen, ring = "chosen by an earlier study", ""
-    ended = f"; a line ends with the first of its runs (stop: {setting['stop']})"
-    rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
-    verdicts = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
-    words = f" {verdicts}." if verdicts else ""
-    demo = "DEMO DATA: " if data["source"] == "demo" else ""
-    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
-    network = network.replace("SPT and LSA", "shifted patches (SPT), locality attention (LSA)")
+    ended = f"; a line ends with the first of its runs (stop: {study['stop']})"
     return (
-        f"{number}, our setting, reduced: {demo}{data['name']} ({data['source']}),"
-        f" {problem['rows']:,} training and all {problem['test_rows']:,} test rows;"
-        f" {network}; batch {setting['batch']}, at most {setting['horizon']:,} steps"
-        f" ({epochs:.0f} epoch{'' if round(epochs) == 1 else 's'}), {len(curves.seeds())} seeds;"
-        f" rates {rates} ({chosen}). Dots: seeds, hollow where a run missed the target; bars: 95 %"
-        f" intervals; grey: equally fast; bands: all seeds{ended}. Adam has no one step size.{ring}"
-        f"{words} {curves.hours():.1f} processor hours"
+        f"{number}, our setting, reduced: {setting(curves)} ({chosen}). Dots: seeds, hollow where a"
+        " run missed the target; bars: 95 % intervals; grey: equally fast; bands: all seeds"
+        f"{ended}. Adam has no one step size.{ring}{outcome(curves, table)}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from lib import regression, seeds
+from lib.papers.fits import first_below
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
@@ -41,15 +42,10 @@ def experiment(of_seeds: Sequence[int], n: int, start_std: float, **problem: flo
     arguments of `random_regression` but the seed; it raises ValueError for bad ones.
     """
     problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
-    X, Y = _stacked(
-        p.sample(n, seeds.stream(seed, "labels"))
-        for p, seed in zip(problems, of_seeds, strict=True)
-    )
+    each = list(zip(problems, of_seeds, strict=True))
+    X, Y = _stacked(p.sample(n, seeds.stream(seed, "labels")) for p, seed in each)
     spectral = _stacked(manifold.spectral_start(x, y) for x, y in zip(X, Y, strict=True))
-    random = _stacked(
-        regression.gaussian_start(seed, p.d, p.k, start_std)
-        for p, seed in zip(problems, of_seeds, strict=True)
-    )
+    random = _stacked(regression.gaussian_start(seed, p.d, p.k, start_std) for p, seed in each)
     covariance = X.swapaxes(1, 2) @ X / n
     return Experiment(problems, X, Y, covariance, spectral=spectral, random=random)
 
@@ -86,15 +82,6 @@ def factor_effect(excess: dict[str, np.ndarray], mark: str) -> np.ndarray:
     return np.exp(np.mean([np.log(excess[a][:, -1] / excess[b][:, -1]) for a, b in pairs], 0))
 
 
-def first_below(iterations: np.ndarray, excess: np.ndarray, level: float) -> np.ndarray:
-    """First of the `iterations` (K,) whose excess (seeds, K) is at most `level`, (seeds,).
-
-    Infinity where there is none.
-    """
-    reached = excess <= level
-    return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
-
-
 def optimisers() -> dict[str, Callable]:
     """Step size -> rule, of Algorithm 1, SGD and the library optimisers that paper B names."""
     with warnings.catch_warnings():
@@ -126,29 +113,26 @@ def conditioning(
     times (floors, seeds) are infinite where the level is not reached.
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
-    rules = {
-        name: PreconditionedRule(step_size, preconditioner)
-        for name, preconditioner in kinds.items()
-    }
-    record, every = np.arange(0, steps + 1, 10), [build(floor) for floor in floors]
+    rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
+    every, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
-    X, Y, covariance, random_A, random_B = (
-        np.concatenate(parts)
-        for parts in zip(
-            *((data.X, data.Y, data.covariance, *data.random) for data in every), strict=True
-        )
-    )
-    source = regression.minibatches(X, Y, batch, [*of_seeds] * len(every))
-    starts = dict.fromkeys(rules, (random_A, random_B))
-    histories = regression.descend(source, rules, starts, covariance, steps, record)
-    problems = [problem for data in every for problem in data.problems]
-    optimum = np.array([problem.optimal_loss for problem in problems])[:, None]
-    shape = len(every), len(of_seeds)
-    times = {
-        name: first_below(record, history.excess(problems) / optimum, level).reshape(shape)
-        for name, history in histories.items()
-    }
+    join = lambda name: np.concatenate([getattr(of, name) for of in every])
+    random = tuple(map(np.concatenate, zip(*(of.random for of in every), strict=True)))
+    problems = [problem for of in every for problem in of.problems]
+    data = Experiment(problems, join("X"), join("Y"), join("covariance"), random, random=random)
+    record, excess = _from_random(data, rules, batch, steps, [*of_seeds] * len(every))
+    times = {name: first_below(record, own, level).reshape(shape) for name, own in excess.items()}
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
+
+
+def _from_random(data, rules, batch, steps, of_seeds):
+    """Every tenth iteration, and each rule's (L - L*)/L* there from the random start."""
+    record = np.arange(0, steps + 1, 10)
+    source = regression.minibatches(data.X, data.Y, batch, of_seeds)
+    starts = dict.fromkeys(rules, data.random)
+    histories = regression.descend(source, rules, starts, data.covariance, steps, record)
+    optimum = np.array([problem.optimal_loss for problem in data.problems])[:, None]
+    return record, {name: own.excess(data.problems) / optimum for name, own in histories.items()}
 
 
 def tune(
@@ -166,22 +150,13 @@ def tune(
     seed also ends there; where there is none, the smallest last excess, median of seeds.
     """
     best = {}
-    record = np.arange(0, steps + 1, 10)
     for name, make in makers.items():
-        rules = {step: make(step) for step in grid}
-        source = regression.minibatches(data.X, data.Y, batch, of_seeds)
-        histories = regression.descend(
-            source, rules, dict.fromkeys(rules, data.random), data.covariance, steps, record
-        )
-        scores = {}
-        for step, history in histories.items():
-            excess = np.nan_to_num(
-                history.excess(data.problems) / data.problems[0].optimal_loss, nan=np.inf
-            )
+        rules, scores = {step: make(step) for step in grid}, {}
+        record, found = _from_random(data, rules, batch, steps, of_seeds)
+        for step, values in found.items():
+            excess = np.nan_to_num(values, nan=np.inf)
             ends = excess[:, -1].max() <= level
-            scores[step] = (
-                not ends,
-                np.median(first_below(record, excess, level) if ends else excess[:, -1]),
-            )
+            needed = first_below(record, excess, level) if ends else excess[:, -1]
+            scores[step] = not ends, np.median(needed)
         best[name] = min(scores, key=scores.get)
     return best

@@ -1,4 +1,7 @@
-"""What Figures 1 and 2 of paper B (2603.01514) and our ablation of them show, as claims."""
+"""What Figures 1 and 2 of paper B (2603.01514) and our ablation of them show, as claims.
+
+`excess`: (L - L*) / L* of each run by its name, (seeds, records).
+"""
 
 from collections.abc import Mapping
 
@@ -10,10 +13,7 @@ SGD_END = "SGD: (L - L*)/L* at the end, smallest of seeds"
 
 
 def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """The spectral start is near-optimal at once, SGD far and slow.
-
-    Excess (L - L*)/L* by name, (seeds, K).
-    """
+    """The spectral start is near-optimal at once, SGD far and slow (paper B, Figure 1)."""
     source, start, end = "paper B, Figure 1", excess[sgd][:, 0].min(), excess[sgd][:, -1].min()
     first = excess[ours][:, 0].max()
     spectral = "spectral start: (L - L*)/L* at iteration 0, worst seed"
@@ -26,11 +26,7 @@ def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
 
 
 def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """From one random start Algorithm 1 reaches the optimum and SGD does not (paper B, Figure 2).
-
-    `excess`: (L - L*) / L* of each run by name, (seeds, records); `ours` and `sgd` are two of its
-    names.
-    """
+    """From one random start Algorithm 1 reaches the optimum, SGD does not (paper B, Figure 2)."""
     source, last, end = "paper B, Figure 2", excess[ours][:, -1].max(), excess[sgd][:, -1].min()
     own = "Algorithm 1, random start: (L - L*)/L* at the end, worst seed"
     return [
@@ -52,8 +48,8 @@ def ablation(
 ) -> list[Claim]:
     """What each part does (paper B, Appendix A): the start at once, the other two by the end.
 
-    `excess`: (L - L*) / L* by name, (seeds, records); `effect_P`, `effect_R` (seeds,): last excess
-    with that part over without, from the random start (`experiments.factor_effect`).
+    `effect_P`, `effect_R` (seeds,): last excess with that part over without, from the random start
+    (`experiments.factor_effect`).
     """
     source = "paper B, Appendix A"
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
@@ -85,10 +81,7 @@ def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
 
 
 def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours).
-
-    `excess`: (L - L*) / L* by name, (seeds, records).
-    """
+    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours)."""
     ratio = np.median(excess["Algorithm 1"][:, -1] / excess["SGD"][:, -1])
     text = "Algorithm 1: last excess over that of SGD, each with its best step, median"
     return at_most("other.sgd", text, "ours", ratio, 1.0)

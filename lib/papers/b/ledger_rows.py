@@ -22,16 +22,13 @@ from lib.papers.b.ledger_measured import (
     softmax_sums,
     starts,
 )
-from lib.papers.fits import fitted_slope
-from lib.papers.wrong_worlds import World
+from lib.papers.fits import fitted_slope, log_slope
+from lib.papers.wrong_worlds import TRUE, World
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
-
-
-TRUE = World()
 
 
 RATE = ("exponent off",)
@@ -46,7 +43,7 @@ def fall(id: str, text: str, source: str, sizes, values, expected: float, world:
     """The exponent in n of values (repeats, sizes), expected ± 0.1, its interval over repeats."""
     x = np.asarray(sizes, float)
     off = (x / x[-1]) ** world.of("exponent off")
-    own = fitted_slope(np.log(x), np.log(np.atleast_2d(values) * off), -np.inf)
+    own = log_slope(x, np.atleast_2d(values) * off)
     ends = interval(own) if len(own) > 1 else None
     return close(id, f"exponent of {text} in n", source, own.mean(), expected, 0.1, interval=ends)
 
@@ -59,14 +56,11 @@ def assumption_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     signal = min(of.assumptions()["A2"][0] for of in drawn)
     moment = min(of.largest_moment for of in drawn)
     worst = self_logits(sizes) * share
-    texts = (
-        "smallest eigenvalue of Sigma",
-        "smallest sigma_d",
-        "largest finite moment c, smallest",
-    )
-    first = at_least("a1", texts[0], "paper B, Assumption 1", low, sizes.floor * (1 - 1e-9))
-    second = at_least("a2", texts[1], "paper B, Assumption 2", signal, 1e-6)
-    third = at_least("a3", texts[2], "paper B, Assumption 3 (our constant)", moment, 1.0)
+    text, floor = "smallest eigenvalue of Sigma", sizes.floor * (1 - 1e-9)
+    first = at_least("a1", text, "paper B, Assumption 1", low, floor)
+    second = at_least("a2", "smallest sigma_d", "paper B, Assumption 2", signal, 1e-6)
+    text, source = "largest finite moment c, smallest", "paper B, Assumption 3 (our constant)"
+    third = at_least("a3", text, source, moment, 1.0)
     text = "largest self-logit eigenvalue that a search over the minima finds, over sigma_1^(1/2)"
     ours = "ours, beside paper B, Assumption 3"
     exact = close("a3.exact", text, ours, worst[np.abs(worst - 1).argmax()], 1.0, 1e-4)
@@ -119,22 +113,18 @@ def start_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     cut, text = starts(sizes, ns), "relative change of <grad, Delta> by the sample preconditioner"
     spread = sample_curvatures(sizes, ns)
     fourth = fall("lemma4", text, "paper B, Lemma 4 (our reading)", ns, spread, -0.5, world)
-    third = fall(
-        "lemma3", "the distance that 90 % do not exceed", "paper B, Lemma 3", ns, cut, -0.5, world
-    )
+    text = "the distance that 90 % do not exceed"
+    third = fall("lemma3", text, "paper B, Lemma 3", ns, cut, -0.5, world)
     found = rows("Lemma 3", "n = 250 to 4000", sizes.draws, third, fails_if=RATE)
     found += rows("Lemma 4", "n = 250 to 4000", 40, fourth, fails_if=RATE)
     scales = np.array([1e-3, 3e-3, 1e-2])
-    moved = concentration.perturbed_starts(of, scales, 20) * (scales / scales[-1]) ** world.of(
-        "exponent off"
-    )
-    own = fitted_slope(np.log(scales), np.log(moved), -np.inf)
+    moved = concentration.perturbed_starts(of, scales, 20)
+    own = log_slope(scales, moved * (scales / scales[-1]) ** world.of("exponent off"))
     text, ends = "exponent of the start's distance in the size of the perturbation", interval(own)
     fifth = close("lemma5", text, "paper B, Lemma 5", own.mean(), 1.0, 0.05, interval=ends)
     found += rows("Lemma 5", "perturbations of Sigma and M", 20, fifth, fails_if=RATE)
-    errors = concentration.least_squares_errors(of, (100, 400), max(sizes.draws, 200)) / (
-        1 + world.of("constant off")
-    )
+    errors = concentration.least_squares_errors(of, (100, 400), max(sizes.draws, 200))
+    errors /= 1 + world.of("constant off")
     ratio, ends = errors.mean(), interval(errors.mean(1))
     text = "||(M^ - M) Sigma^(1/2)||^2 over k sigma^2 d/(n-d-1), mean"
     sixth = close("lemma6", text, "ours, beside paper B, Lemma 6", ratio, 1.0, 0.06, interval=ends)
@@ -212,15 +202,10 @@ def _linear_rate_rows(sizes, world):
     rates, directions = regression.modes(of)
     space, k = manifold.of(of), of.k
     Z = space.point() + 1e-3 * directions[0] / space.norm(directions[0])
-    rule = PreconditionedRule((1 + world.of("step off")) / rates[-1])
-    run = regression.descend(
-        regression.population(of),
-        {"own": rule},
-        {"own": (Z[None, :k], Z[None, k:])},
-        of.Sigma[None],
-        steps,
-        np.arange(steps + 1),
-    )["own"]
+    rule = {"own": PreconditionedRule((1 + world.of("step off")) / rates[-1])}
+    source, start = regression.population(of), {"own": (Z[None, :k], Z[None, k:])}
+    record = np.arange(steps + 1)
+    run = regression.descend(source, rule, start, of.Sigma[None], steps, record)["own"]
     excess = np.log(run.excess([of]))
     slope = fitted_slope(run.iterations, excess, 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]

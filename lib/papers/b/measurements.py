@@ -14,7 +14,7 @@ from lib.regression.problem import Regression
 
 
 def worst_curvature(
-    problem: Regression, norm: str, starts: int, seed: int = 0, fraction: float = 1.0
+    problem: Regression, norm: str, starts: int, fraction: float = 1.0
 ) -> tuple[float, float]:
     """The worst curvature found at distance `fraction` of the radius from the manifold.
 
@@ -23,7 +23,7 @@ def worst_curvature(
     directions each. Around Z_pi at R = I, which is no restriction: rotations are isometries in
     "left_right", and in "left" the start R is drawn at random.
     """
-    space, rng = manifold.of(problem), seeds.stream(seed, "draws")
+    space, rng = manifold.of(problem), seeds.stream(0, "draws")
     constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
     lowest, highest = np.inf, 0.0
     for _ in range(starts):
@@ -35,9 +35,8 @@ def worst_curvature(
             Delta = Z - space.project(Z, norm)
             length, gradient = space.norm(Delta, norm), curvature.gradient(problem, Z)
             convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            return convexity, curvature.dual_norm(
-                space, gradient, norm
-            ) / length / constants.smoothness
+            size = curvature.dual_norm(space, gradient, norm)
+            return convexity, size / length / constants.smoothness
 
         first = rng.standard_normal(shape).ravel()
         options = dict(method="L-BFGS-B", options={"maxiter": 40})
@@ -46,13 +45,13 @@ def worst_curvature(
     return float(lowest), float(highest)
 
 
-def spectral_distances(problem: Regression, sizes, repeats: int, norm: str = "left") -> np.ndarray:
+def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
     """Distance of the spectral start to the manifold for fresh data sets, (repeats, sizes)."""
     space, rows = manifold.of(problem), []
     for repeat in range(repeats):
         rng = seeds.stream(repeat, "labels")
         starts = [np.concatenate(manifold.spectral_start(*problem.sample(n, rng))) for n in sizes]
-        rows.append([space.distance(Z, norm) for Z in starts])
+        rows.append([space.distance(Z) for Z in starts])
     return np.array(rows)
 
 
@@ -62,7 +61,7 @@ def gradient_bias(
     """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes).
 
     `draws` queries each with its own keys per estimate, with the control variate of
-    `preconditioning.oracle`.
+    `regression.oracle`.
     """
     rng = seeds.stream(seed, "draws")
     Z = manifold.of(problem).point() + 0.02 * rng.standard_normal(
@@ -76,15 +75,9 @@ def gradient_bias(
             # chunks of at most 2^20 keys, so that memory stays small
             chunk = max(1, 2**20 // n)
             source = regression.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
-            passes = -(-draws // chunk)
-            total = (
-                sum(
-                    np.concatenate([g[0, 0].numpy() for g in source(t, A, B)])
-                    for t in range(passes)
-                )
-                / passes
-            )
-            bias[repeat, j] = np.linalg.norm(total - limit)
+            passes = range(-(-draws // chunk))
+            found = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
+            bias[repeat, j] = np.linalg.norm(sum(found) / len(found) - limit)
     return bias
 
 
@@ -96,10 +89,8 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
     has no share of independent noise, where half a squared norm would have.
     """
     late = history.iterations >= since
-    maps = (
-        history.A[:, late] @ problem.Sigma @ history.B[:, late].swapaxes(-1, -2)
-    )  # (seeds, records, k, d)
-    errors = (maps - problem.M) @ problem.root
+    A, Bt = history.A[:, late], history.B[:, late].swapaxes(-1, -2)
+    errors = (A @ problem.Sigma @ Bt - problem.M) @ problem.root  # (seeds, records, k, d)
     middle = errors.shape[1] // 2
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
 
@@ -123,12 +114,7 @@ class Floors:
 
 
 def scaling(
-    problem: Regression,
-    sizes: Sequence[int],
-    steps: int,
-    draws: int,
-    of_seeds: Sequence[int],
-    preconditioner: str = "left",
+    problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
 ) -> Floors:
     """Algorithm 1 on the oracle gradient of batches of each size.
 
@@ -136,12 +122,10 @@ def scaling(
     is at the radius of the one-point bounds, where a worst-case rate is met.
     """
     space, k = manifold.of(problem), problem.k
-    rates, directions = regression.modes(problem, preconditioner)
-    norm = preconditioner if preconditioner != "none" else "left"
-    Z = space.point() + space.constants(norm).radius * directions[0] / space.norm(
-        directions[0], norm
-    )
-    rule, record = PreconditionedRule(1 / rates[-1], preconditioner), np.arange(steps + 1)
+    rates, directions = regression.modes(problem)
+    constants = space.constants()
+    Z = space.point() + constants.radius * directions[0] / space.norm(directions[0])
+    rule, record = PreconditionedRule(1 / rates[-1]), np.arange(steps + 1)
 
     def run(source, count):
         starts = {"own": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
@@ -150,7 +134,6 @@ def scaling(
         return found["own"]
 
     runs = [run(regression.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
-    constants = space.constants(norm)
     return Floors(
         sizes=np.array(sizes),
         iterations=record,

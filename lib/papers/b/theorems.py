@@ -22,11 +22,6 @@ def standard_errors(estimates: np.ndarray, expected) -> float:
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
-def _layers(problem, rng, scale=0.5):
-    Z = scale * rng.standard_normal((problem.k + problem.d, problem.d))
-    return Z, Z[: problem.k], Z[problem.k :]
-
-
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
@@ -43,7 +38,7 @@ def by_monte_carlo(
     weight, normaliser = np.exp(X @ w), np.exp(w @ named.Sigma @ w / 2)
     moments = np.column_stack([weight, X * weight[:, None]])
     expected = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
-    _, A, B = _layers(problem, rng)
+    A, B = np.split(0.5 * rng.standard_normal((problem.k + problem.d, problem.d)), [problem.k])
     losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
     S, c = _worst_self_logit(problem), 0.4 * problem.largest_moment
     white = X @ np.linalg.inv(problem.root)
@@ -64,10 +59,7 @@ def by_monte_carlo(
 
 
 def _worst_self_logit(problem):
-    """sym(Sigma^{1/2} B Sigma^{1/2}) at the minimum where its largest eigenvalue is sigma_1^{1/2}.
-
-    There R = V^T.
-    """
+    """sym(Sigma^{1/2} B Sigma^{1/2}) at R = V^T, where its largest eigenvalue is sigma_1^{1/2}."""
     space = manifold.of(problem)
     _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
     S = problem.root @ space.point(Vt)[problem.k :] @ problem.root
@@ -128,10 +120,7 @@ def one_point(found: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric down to the floor, at the linearised rate; the floor falls at least like 1/n.
-
-    Source: paper B, Theorem 2.
-    """
+    """Geometric down to the floor, at the linearised rate; the floor falls at least like 1/n."""
     source = "paper B, Theorem 2"
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
     phases = [geometric_phase(floors.iterations, run, floor) for run, floor in pairs]

@@ -1,4 +1,7 @@
-"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers."""
+"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
+
+`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +10,8 @@ import seaborn
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.papers.b.experiments import first_below
 from lib.papers.b.measurements import Floors
+from lib.papers.fits import first_below
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 OPTIMISERS = {
@@ -20,7 +23,7 @@ OPTIMISERS = {
     "SOAP": "#56B4E9",
     "Shampoo": "#E69F00",
 }
-Excess = Mapping[str, np.ndarray]  # rule -> (L - L*)/L*, (seeds, K)
+Excess = Mapping[str, np.ndarray]
 
 
 def time_axis(axis, title: str, steps: int) -> None:
@@ -33,10 +36,7 @@ def time_axis(axis, title: str, steps: int) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Loss and excess of the rule `ours` beside those of SGD from a random start.
-
-    `recorded` (records,) iterations; `excess` (seeds, records) by name, in units of L* = `optimum`.
-    """
+    """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = ((ours, label, BLUE, 3), ("random", "SGD, random start", "black", 1.4))
     for name, text, colour, width in lines:  # a wide line shows on both sides of the optimum's
@@ -56,8 +56,7 @@ def ablation(
 ) -> Figure:
     """Every combination of the parts from both starts; iterations against the condition number.
 
-    `recorded` (records,) iterations; `excess` (seeds, records) by name; `conditions` (floors,
-    seeds) and `times` (floors, seeds) by rule, as `experiments.conditioning` gives them.
+    `conditions` and, by rule, `times` (floors, seeds) are those of `experiments.conditioning`.
     """
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
@@ -139,8 +138,7 @@ def optimisers(
 ) -> Figure:
     """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
 
-    `recorded` (records,) iterations; `excess` (seeds, records) by name, in units of L*. A rule that
-    is not in `step_sizes` has the step `step_size`.
+    A rule that is not in `step_sizes` has the step `step_size`.
     """
     steps = recorded[-1]
     figure, (path, reached) = plots.panels(1, 2, height=2.9)

@@ -47,7 +47,7 @@ def margins_inside(of: Selection, mu: np.ndarray) -> np.ndarray:
 def lemma19(of: Selection) -> list[Claim]:
     """Eqs. 12a-c in the cone of mu_0, and how much wider a cone they hold in: at most 10 000.
 
-    The second is ours: The second is the largest power of 10 of mu_0 at whose edge all four hold.
+    The second is ours: the largest power of 10 times mu_0 at whose edge all four hold.
     """
     mu, source, p = radius(of), "paper C, Lemma 19 (our constant)", f"p = {of.p:g}"
     least, room = margins_inside(of, mu).min(), 0.0
@@ -64,15 +64,9 @@ def lemma19(of: Selection) -> list[Claim]:
 
 
 def descent(of: Selection, W: np.ndarray, toward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V.
-
-    The scale e^s keeps it from underflow.
-    """
-    at = attention.slopes(
-        attention.logits(of.tokens, _matrices(W, of)),
-        attention.scores(of.tokens, of.tokens.u),
-        "logistic",
-    )
+    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
+    logits = attention.logits(of.tokens, _matrices(W, of))
+    at = attention.slopes(logits, attention.scores(of.tokens, of.tokens.u), "logistic")
     logits = attention.logits(of.tokens, _matrices(toward, of))
     return (at.pull * (logits - logits.max(-1, keepdims=True))).sum((1, 2)), at.log_scale
 
@@ -91,14 +85,11 @@ def lemma20(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim
     W, V = (on_the_edge(of, radius(of), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
     for r in _radii(of, multiples):
-        values = [
-            descent(of, w * (r * of.solution.norm)[:, None], v) for w, v in zip(W, V, strict=True)
-        ]
+        sizes, fall = (r * of.solution.norm)[:, None], r * (1 + nearness(of) / 2)
+        values = [descent(of, w * sizes, v) for w, v in zip(W, V, strict=True)]
         positive = min(positive, min(value.min() for value, _ in values))
         with np.errstate(invalid="ignore", divide="ignore"):
-            constants.append(
-                np.min([np.log(value) + s + r * (1 + nearness(of) / 2) for value, s in values], 0)
-            )
+            constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
     grown = (np.array(constants[1:]) - constants[0]).min()
     source, p = "paper C, Lemma 20", f"p = {of.p:g}"
     sign = f"{p}: smallest <-grad L(W), V>, scaled"
@@ -110,10 +101,7 @@ def lemma20(of: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim
 
 
 def excess(of: Selection, W: np.ndarray) -> np.ndarray:
-    """pi with <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,).
-
-    Lemma 21 bounds it from above.
-    """
+    """Lemma 21's pi: <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
     (own, _), (best, _) = descent(of, W, W / norm(W, of.p)[:, None]), descent(of, W, of.direction)
     return own / best - 1
 
@@ -154,10 +142,8 @@ def lemma27(of: Selection, steps: Steps) -> Claim:
     inside = (left > 0) & (pi <= 0.5)
     share = f"at {100 * inside.mean():.0f} % of the steps"
     statement = f"p = {p:g}: smallest slack of Eq. 25 over its left side, {share}"
-    slack = (left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1))
-    return at_least(
-        f"lemma27.{p:g}", statement, "paper C, Lemma 27, Eq. 25", slack[inside].min(), -1e-9
-    )
+    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
+    return at_least(f"lemma27.{p:g}", statement, "paper C, Lemma 27, Eq. 25", slack, -1e-9)
 
 
 def lemma28(of: Selection, D: np.ndarray, mu: np.ndarray) -> list[Claim]:

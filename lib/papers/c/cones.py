@@ -35,10 +35,7 @@ class Selection:
 
 
 def selection(tokens: TokenSet, selected: np.ndarray, p: float) -> Selection:
-    """The Selection of the tokens `selected` (runs, n).
-
-    Raises svm.Infeasible where no W can select them.
-    """
+    """The Selection of the tokens `selected` (runs, n); svm.Infeasible where no W can make it."""
     chosen = replace(tokens, opt=selected)
     return Selection(chosen, svm.token_svm(chosen, norm=p), p)
 

@@ -1,12 +1,10 @@
-"""Deterministic inequalities of paper C's appendix, each as its two sides.
-
-The sides are those of smaller <= larger, or of an identity.
+"""Deterministic inequalities of paper C's appendix, each as its sides, smaller <= larger.
 
 Matrices are flat: the last axis holds the entries, the others are batch axes. They hold for every
 input that the text allows; constants that the text at hand lost are derived, and marked ours.
 """
 
-from lib.mirror.geometry import bregman, dual_exponent, norm, to_mirror
+from lib.mirror.geometry import bregman, dual_exponent, norm
 
 
 def lemma4(W, later, gradient, eta, p):
@@ -44,10 +42,7 @@ def lemma13(first, second, p):
 
 
 def lemma14(x, y, p):
-    """For x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}).
-
-    Two pairs.
-    """
+    """x >= y >= 0: y (x^{p-1} - y^{p-1}) <= (p-1)/p (x^p - y^p) <= x (x^{p-1} - y^{p-1}); pairs."""
     middle, rise = (p - 1) / p * (x**p - y**p), x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
@@ -68,41 +63,11 @@ def lemma22(W, later, gradient, eta, p):
     return -eta * (gradient * W).sum(-1) / norm(W, p), growth(W, later, p)
 
 
-def lemma23(V, W, later, gradient, losses, eta, p):
-    """Both sides of paper C's identity for D_psi(V, W), for any V.
-
-    D_psi(V, W) = D_psi(V, W+) + D_{psi - eta L}(W+, W) - eta <grad L, V - W> + eta (L+ - L);
-    losses: (L, L+).
-    """
-    right = bregman(V, later, p) + tempered(W, later, gradient, losses, eta, p)
-    return bregman(V, W, p), right - eta * (gradient * (V - W)).sum(-1) + eta * (
-        losses[1] - losses[0]
-    )
-
-
-def tempered(W, later, gradient, losses, eta, p):
-    """D_{psi - eta L}(W+, W) = D_psi(W+, W) - eta D_L(W+, W).
-
-    A small step size keeps it from being negative.
-    """
-    curved = losses[1] - losses[0] - (gradient * (later - W)).sum(-1)
-    return bregman(later, W, p) - eta * curved
-
-
 def lemma24(W, later, gradient, losses, eta, p):
     """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>.
 
-    It holds where `tempered` is not negative. It is Lemma 23 with V = 0, so that its slack is
-    `tempered`.
+    It is Lemma 23 with V = 0. Its slack is D_{psi - eta L}(W+, W), which a small eta keeps from
+    being negative.
     """
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)
-
-
-def lemma26(a, b, c, p):
-    """Both sides of the law of cosines of the divergence D.
-
-    D(a, b) = D(a, c) + D(c, b) - <nabla psi(b) - nabla psi(c), a - c>.
-    """
-    turned = ((to_mirror(b, p) - to_mirror(c, p)) * (a - c)).sum(-1)
-    return bregman(a, b, p), bregman(a, c, p) + bregman(c, b, p) - turned

@@ -5,8 +5,9 @@ about e^{-r margin}. Then v/r turns to its v_mm and W/R to its W_mm.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -19,11 +20,9 @@ from lib.papers.c import regularisation_path
 from lib.svm import MaxMargin
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One selection (1, n) of a data set that both SVMs can make, and their solutions."""
+class Candidate(NamedTuple):
+    """The solutions of both SVMs for one selection of tokens that both can make."""
 
-    selected: np.ndarray
     head: MaxMargin
     weights: MaxMargin
 
@@ -35,7 +34,7 @@ def candidates(tokens: TokenSet, p: float) -> list[Candidate]:
         selected = np.array([chosen])
         try:
             head = svm.head_svm(tokens, selected, p)
-            found.append(Candidate(selected, head, svm.token_svm(tokens, selected, norm=p)))
+            found.append(Candidate(head, svm.token_svm(tokens, selected, norm=p)))
         except svm.Infeasible:
             continue
     return sorted(found, key=lambda one: float(one.head.norm[0]))

@@ -9,7 +9,7 @@ from lib.companion.ledger import rows
 from lib.mirror.descent import MirrorRule, train
 from lib.papers.c import cones, joint_path, predecessor, section5
 from lib.papers.c.ledger_settings import Sizes, data, selections
-from lib.papers.wrong_worlds import World
+from lib.papers.wrong_worlds import TRUE, World
 
 FINITE = (
     "Finite horizon: ||W|| grows like log k, and D falls only once ||W|| is far above"
@@ -17,8 +17,6 @@ FINITE = (
     " and D = 0.043, 0.051 and 0.050 there (p = 2); 0.040, 0.042, 0.040 (p = 1.75); 0.053, 0.073,"
     " 0.082 (p = 3, where its smallest weight of a selected token is still 0.7)"
 )
-
-TRUE = World()
 
 
 def plain_rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
@@ -49,11 +47,8 @@ def plain_rate_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def path_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
     few, found = data(sizes.path_seeds, sizes.n, sizes.T, sizes.d), []
-    multiples, where, turned = (
-        (1, 3, 10, 30, 100),
-        "opt tokens, R = 100 ‖W_mm‖",
-        ("target rotated",),
-    )
+    multiples, turned = (1, 3, 10, 30, 100), ("target rotated",)
+    where = "opt tokens, R = 100 ‖W_mm‖"
     for p in (1.75, 2, 3):
         end = predecessor.path_against_descent(few, p, multiples, 500, 2, world.target)["path"]
         text, source = f"p = {p:g}: largest last D", "paper C, Theorem, path (our constant)"

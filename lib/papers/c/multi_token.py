@@ -1,6 +1,4 @@
-"""Attention that selects several tokens at once (2308.16898).
-
-The head's best mixture of tokens is no single token.
+"""Attention that selects several tokens at once (2308.16898): no single token is the best mixture.
 
 Head h(x) = sum_j max(x_j, 0). It is linear around a mixture x, with u = 1[x > 0], so that loss and
 gradient are those of `lib.attention.slopes` with one head per sample.
@@ -9,6 +7,7 @@ gradient are those of `lib.attention.slopes` with one head per sample.
 import numpy as np
 
 from lib import attention
+from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.svm import frobenius
 
@@ -24,9 +23,8 @@ def train_relu_head(
     for _ in range(steps):
         weights = attention.weights(tokens, W)
         mixture = np.einsum("rnt,rntd->rnd", weights, tokens.X)
-        scores = tokens.y[..., None] * np.einsum(
-            "rntd,rnd->rnt", tokens.X, (mixture > 0).astype(float)
-        )
+        head = (mixture > 0).astype(float)
+        scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
         pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
         down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
         size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
@@ -47,10 +45,8 @@ def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
             "every sample needs a chosen token, and some sample one that is not chosen"
         )
     X, z, first = tokens.X[0], tokens.z[0], chosen.argmax(1)
-    rows = np.einsum(
-        "ntd,ne->ntde", X[np.arange(len(X)), first][:, None] - X, z
-    )  # chosen first minus every token
-    rows = rows.reshape(*chosen.shape, -1)
+    apart = X[np.arange(len(X)), first][:, None] - X  # chosen first minus every token
+    rows = coordinates.constraint_rows(apart, z).reshape(*chosen.shape, -1)
     same = chosen & (np.arange(chosen.shape[1]) != first[:, None])
     _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
     E = E[sizes > 1e-10 * sizes.max(initial=0)]

@@ -26,10 +26,9 @@ SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that pape
 
 def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
     """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d) over the last two axes; NaN for zero."""
+    sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
-        return (W * V).sum((-1, -2)) / (
-            np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
-        )
+        return (W * V).sum((-1, -2)) / sizes
 
 
 def keys_against_weights(
@@ -45,9 +44,7 @@ def keys_against_weights(
     K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
     paths = {
         "K, Q": key_query.train_key_query(tokens, K / d**0.5, Q / d**0.5, step_size, record),
-        "W": train(
-            tokens, MirrorRule(2, step_size), max(record), W_0 / d**0.5, record=np.asarray(record)
-        ).W,
+        "W": train(tokens, MirrorRule(2, step_size), max(record), W_0 / d**0.5, record=record).W,
     }
     found = {}
     for what, W in paths.items():
@@ -65,8 +62,7 @@ def keys_against_weights(
 
 def ranks(W: np.ndarray) -> np.ndarray:
     """The number of singular values above RANK times the largest, (runs,)."""
-    sizes = np.linalg.svd(W, compute_uv=False)
-    return (sizes > RANK * sizes[:, :1]).sum(1)
+    return np.linalg.matrix_rank(W, rtol=RANK)
 
 
 def rank_by_dimension(
@@ -80,9 +76,8 @@ def rank_by_dimension(
     found = []
     for d in dimensions:
         kept = svm.feasible(unit_tokens(seeds, n, T, d))
-        found.append(
-            np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
-        )
+        of_draws = [np.nan] if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W)
+        found.append(np.mean(of_draws))
     return np.array(found)
 
 

@@ -115,12 +115,10 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     found = slopes(history, divergence)
     text = f"p = {p:g}: D over Lemma 29's bound, last over middle of the path, worst run"
     sharper, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
-    worst, middle = np.exp(growth).max(), np.median(found)
+    worst, middle, ends = np.exp(growth).max(), np.median(found), interval(found)
     return [
         at_most(f"lemma29.{p:g}", text, "paper C, Lemma 29, Eq. 28", worst, 1.0),
-        close(
-            f"lemma29.sharp.{p:g}", sharper, ours, middle, sharp(p), 0.1, interval=interval(found)
-        ),
+        close(f"lemma29.sharp.{p:g}", sharper, ours, middle, sharp(p), 0.1, interval=ends),
     ]
 
 

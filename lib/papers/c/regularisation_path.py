@@ -12,10 +12,7 @@ from lib.mirror.geometry import norm, to_mirror
 
 
 def log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
-    """log(L - L*) and its gradient at W (d, d_z) for the first run, logistic loss.
-
-    Exact when L - L* is e^-30000.
-    """
+    """log(L - L*) of the first run and its gradient at W (d, d_z), logistic; exact at e^-30000."""
     W = W.reshape(1, tokens.shape[-1], -1)
     at = attention.slopes(
         attention.logits(tokens, W), attention.scores(tokens, tokens.u), "logistic"

@@ -4,20 +4,17 @@ Accuracy, sparsity and attention come from the same runs. Words, intervals and b
 `notebooks/protocol.md`.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
-from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
+from lib.papers.kept_curves import few, judge
 from lib.training import verdicts
-from lib.training.curves import FEWEST, Curve, Curves
+from lib.training.curves import Curve, Curves
 from lib.training.verdicts import UNDECIDED, Interval
 
 SPEAKS = 0.78  # test accuracy below which the configuration is too small to speak
 LAST = 4  # evaluations whose mean stands beside the last accuracy
-ABOVE = "interval above 0"
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
 RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
@@ -33,9 +30,14 @@ def accuracy(curves: Curves, rule: str) -> np.ndarray:
     return hits(curves, rule).mean(1)
 
 
+def late(run: Curve) -> float:
+    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows."""
+    return run.metrics["test_accuracy"][-LAST:].mean()
+
+
 def late_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows: (seeds,)."""
-    return np.array([run.metrics["test_accuracy"][-LAST:].mean() for run in curves.runs(rule)])
+    """`late` of every seed, (seeds,)."""
+    return np.array([late(run) for run in curves.runs(rule)])
 
 
 def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
@@ -45,35 +47,22 @@ def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return verdicts.mean_interval(apart.mean(1), rows.var(ddof=1) / len(rows))
 
 
-def ordered(curves: Curves, better: str, worse: str, source="paper C, IMDb") -> Claim:
+def ordered(curves: Curves, better: str, worse: str) -> Claim:
     """The claim that `better` ends with a higher test accuracy than `worse`."""
-    name = f"imdb.{better}.{worse}"
-    count = len(curves.seeds())
-    if count < FEWEST:
-        return few(name, f"{better} above {worse} in test accuracy", source, count)
+    source, name = "paper C, IMDb", f"imdb.{better}.{worse}"
+    if unknown := few(name, f"{better} above {worse} in test accuracy", source, curves):
+        return unknown
     found = accuracy_difference(curves, better, worse)
     best = max(accuracy(curves, rule).mean() for rule in RULES)
-    late = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
+    lead = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
     text = (
-        f"{better} above {worse}: difference of last test accuracy, {count} seeds"
-        f" (mean of the last {LAST} evaluations: {late:.3g})"
+        f"{better} above {worse}: difference of last test accuracy, {len(found.values)} seeds"
+        f" (mean of the last {LAST} evaluations: {lead:.3g})"
     )
     if best < SPEAKS:
         text += f"; the best rule reaches {best:.3f}, too little to speak"
     word = UNDECIDED if best < SPEAKS else verdicts.above(found)
     return judge(name, text, source, found, word)
-
-
-def few(name: str, text: str, source: str, count: int) -> Claim:
-    """A claim without a verdict, for want of seeds."""
-    text = f"{text}: {count} of {FEWEST} seeds that a verdict needs have run"
-    return claims.judged(name, text, source, (np.nan,) * 3, "interval", UNDECIDED, count)
-
-
-def judge(name: str, text: str, source: str, found: Interval, word: str, bound=ABOVE) -> Claim:
-    """A claim on the mean of a paired difference; the number shown is the median of the seeds."""
-    ends = (found.median, found.low, found.high)
-    return claims.judged(name, text, source, ends, bound, word, len(found.values))
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -117,27 +106,27 @@ def matched(
     )
 
 
-def sparser(curves: Curves, part: str, source="paper C, sparsity") -> Claim:
+def sparser(curves: Curves, part: str) -> Claim:
     """l1.1 has a smaller share of entries above the start's 90 % quantile than l2."""
-    name, count = f"sparsity.{part}", len(curves.seeds())
-    if count < FEWEST:
-        return few(name, f"{part}: l1.1 has fewer large entries than l2", source, count)
+    name, source = f"sparsity.{part}", "paper C, sparsity"
+    if unknown := few(name, f"{part}: l1.1 has fewer large entries than l2", source, curves):
+        return unknown
 
-    def apart(metric: str, value: Callable) -> Interval:
+    def apart(metric: str) -> Interval:
         first, second = (
-            np.array([value(run, f"{metric}.{part}") for run in curves.runs(rule)])
+            np.array([at_end(run, f"{metric}.{part}") for run in curves.runs(rule)])
             for rule in ("l1.1", "l2")
         )
         return verdicts.mean_interval(second - first)
 
-    found = apart("above_90", at_end)
+    found = apart("above_90")
     first, second = matched(curves, f"above_90.{part}", ("l1.1", "l2"))
     same = verdicts.mean_interval(second - first)
     rest = ", ".join(
-        f"{label} {apart(metric, at_end)}"
+        f"{label} {apart(metric)}"
         for metric, label in (("above_50", "above the median"), ("above_006", "above 0.06"))
     )
-    hoyer = apart("hoyer", at_end)
+    hoyer = apart("hoyer")
     text = (
         f"{part}: share of entries above the start's 90 % quantile, l2 minus l1.1 (at matched"
         f" training accuracy {same}; {rest}; Hoyer index, l1.1 minus l2,"
@@ -163,16 +152,16 @@ def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
 
 def attention_table(curves: Curves) -> Table:
     """l1.1 attends more sharply than l2, in the last layer."""
-    name, source, count = "attention.sharper", "paper C, attention maps", len(curves.seeds())
-    if count < FEWEST:
-        return Table([few(name, "l1.1 attends more sharply than l2", source, count)])
+    name, source = "attention.sharper", "paper C, attention maps"
+    if unknown := few(name, "l1.1 attends more sharply than l2", source, curves):
+        return Table([unknown])
     first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
     apart = second - first  # (seeds, reviews)
     found = verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
     start = tokens_used(curves, "l2", "start")[..., -1].mean()
     text = (
         f"share of tokens used in the last layer, l2 ({second.mean():.3f}) minus l1.1"
-        f" ({first.mean():.3f}), {count} seeds; at the start {start:.3f}"
+        f" ({first.mean():.3f}), {len(apart)} seeds; at the start {start:.3f}"
     )
     return Table([judge(name, text, source, found, verdicts.above(found))])
 

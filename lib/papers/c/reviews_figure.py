@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from lib.papers import kept_curves
 from lib.papers.c import reviews
+from lib.papers.kept_curves import together
 from lib.training.curves import Curves
 from lib.training.studies.measures import EDGES
 
@@ -18,54 +20,30 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def together(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows as (rows, shortest): what every run has."""
-    return np.stack([row[: min(map(len, rows))] for row in rows])
+def training_panels(axes, curves: Curves, rows: int) -> None:
+    """Three panels: training loss a row, test accuracy, held-out accuracy by rate.
 
-
-def loss_panel(ax, curves: Curves, rows: int) -> None:
-    """Running mean of the training loss a row, without the spike of the first steps."""
+    The loss is a running mean, without the spike of the first steps.
+    """
     window = curves.configuration["window"]
     for rule in curves.rates():
-        lines = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
-        steps, colour = window + 10 * np.arange(lines.shape[1]), plots.COLOURS[rule]
-        plots.band(ax, steps, lines, shown(rule), colour)
-    ax.set(title="Training loss", xlabel="Step")
-
-
-def metric_panel(ax, curves: Curves, name: str, title: str, scale: float = 1.0) -> None:
-    """A metric over steps."""
-    for rule in curves.rates():
-        runs = curves.runs(rule)
-        lines = scale * together([run.metrics[name] for run in runs])
-        steps, colour = runs[0].evaluated_at[: lines.shape[1]], plots.COLOURS[rule]
-        plots.band(ax, steps, lines, shown(rule), colour)
-    ax.set(title=title, xlabel="Step")
-
-
-def rates_panel(ax, curves: Curves) -> None:
-    """Held-out accuracy of every trial where it ended, over its rate; a ring marks the choice."""
-    chosen = curves.rates()
-    for rule in curves.rates():
-        last = {
-            trial.rate: 100 * float(np.mean(trial.metrics["test_accuracy"][-reviews.LAST :]))
-            for trial in curves.trials(rule)
-            if not trial.diverged
-        }
-        ax.plot(last.keys(), last.values(), ".-", color=plots.COLOURS[rule])
-        if chosen[rule] in last:
-            ring = {"mfc": "none", "mec": "0.2", "ms": 8, "clip_on": False}
-            ax.plot(chosen[rule], last[chosen[rule]], "o", **ring)
-    ax.set(title="Held-out accuracy (%)", xlabel="Rate", xscale="log")
-    ax.xaxis.set_minor_formatter("")
+        runs, look = curves.runs(rule), (shown(rule), plots.COLOURS[rule])
+        loss = together([run.smooth(window)[window::10] for run in runs]) / rows
+        plots.band(axes[0], window + 10 * np.arange(loss.shape[1]), loss, *look)
+        accuracy = 100 * together([run.metrics["test_accuracy"] for run in runs])
+        plots.band(axes[1], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, *look)
+    kept_curves.rates_panel(axes[2], curves, lambda run: 100 * float(reviews.late(run)))
+    titles = ("Training loss", "Test accuracy (%)", "Held-out accuracy (%)")
+    for axis, title in zip(axes, titles):
+        axis.set_title(title)
+    for axis in axes[:2]:
+        axis.set_xlabel("Step")
 
 
 def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, rates, and the last accuracy of every seed beside the paper's."""
     figure, axes = plots.panels(1, 4, height=2.5)
-    loss_panel(axes[0], curves, curves.configuration["batch"])
-    metric_panel(axes[1], curves, "test_accuracy", "Test accuracy (%)", 100)
-    rates_panel(axes[2], curves)
+    training_panels(axes[:3], curves, curves.configuration["batch"])
     rules = list(curves.rates())
     for k, rule in enumerate(rules):
         ours = 100 * reviews.accuracy(curves, rule)
@@ -146,9 +124,7 @@ def attention_figure(curves: Curves) -> Figure:
 def vision_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, rates, magnitudes at the end, and the Hoyer index against the loss."""
     figure, axes = plots.panels(1, 5, height=2.4)
-    loss_panel(axes[0], curves, 1)
-    metric_panel(axes[1], curves, "test_accuracy", "Test accuracy (%)", 100)
-    rates_panel(axes[2], curves)
+    training_panels(axes[:3], curves, 1)
     for rule in curves.rates():
         colour = plots.COLOURS[rule]
         last = sum(run.end["histogram"] for run in curves.runs(rule))
@@ -165,20 +141,7 @@ def vision_figure(curves: Curves) -> Figure:
 
 def caption(curves: Curves, table) -> str:
     """Setting, rates and verdicts in words."""
-    setting, problem = curves.configuration, curves.configuration["problem"]
-    data = problem["data"]
-    demo = "DEMO DATA: " if data["source"] == "demo" else ""
-    rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
-    words = "; ".join(f"{c.id} {c.verdict}" for c in table if c.verdict)
-    words = f" {words}." if words else ""
-    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
-    never = setting["stop"] == "never"
-    early = "no run ends early" if never else f"a run ends early at {setting['stop']}"
-    epochs = setting["horizon"] * setting["batch"] / problem["rows"]
-    return (
-        f"{demo}{data['name']} ({data['source']}), {problem['rows']:,} training and all"
-        f" {problem['test_rows']:,} test rows; {network}; batch {setting['batch']},"
-        f" at most {setting['horizon']:,} steps ({epochs:.0f} epochs; {early}),"
-        f" {len(curves.seeds())} seeds; rates {rates}, chosen by held-out"
-        f" accuracy.{words} {curves.hours():.1f} processor hours"
-    )
+    stop = curves.configuration["stop"]
+    early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
+    said = kept_curves.setting(curves, f"; {early}")
+    return f"{said}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"

@@ -114,10 +114,9 @@ def _factor(p, last, share):
 
     Each is the mean of the smallest `share` of the values.
     """
-    means = {
-        q: np.sort(values)[: math.ceil(share * len(values))].mean() for q, values in last.items()
-    }
-    return max(max(means[q] / REFERENCE[p][q], REFERENCE[p][q] / means[q]) for q in means)
+    kept = {q: np.sort(values)[: math.ceil(share * len(values))] for q, values in last.items()}
+    ratios = [values.mean() / REFERENCE[p][q] for q, values in kept.items()]
+    return max(max(ratio, 1 / ratio) for ratio in ratios)
 
 
 def _in_range(values, count, reference):
@@ -128,10 +127,7 @@ def _in_range(values, count, reference):
 
 
 def selected_weight(tokens: TokenSet, W: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Softmax weight of the selected tokens along a path.
-
-    W (runs, k, d, d_z), selected (runs, n) -> (runs, k, n).
-    """
+    """Softmax weight of `selected` (runs, n) along a path W (runs, k, d, d_z), (runs, k, n)."""
     weights = [attention.weights(tokens, W[:, k]) for k in range(W.shape[1])]
     at = selected[:, None, :, None]  # (runs, 1, n, 1)
     return np.take_along_axis(np.stack(weights, 1), at, -1)[..., 0]
@@ -152,10 +148,7 @@ SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the p
 def joint_claims(
     tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
 ) -> list[Claim]:
-    """Joint training selects the paper's tokens; W and v turn to their own l_p SVMs.
-
-    Both probabilities near one.
-    """
+    """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
     claims, source = [], "paper C, Section 5"
     ours, start = f"{source} (our bound)", "p = {:g}: {}".format
     for p, history in histories.items():
@@ -164,9 +157,8 @@ def joint_claims(
             same = np.mean(chosen == SELECTED_JOINTLY[p])
             statement = start(p, "fraction of samples that select the paper's token")
             claims.append(at_least(f"joint.tokens.{p:g}", statement, source, same, 1.0))
-        last = max(
-            history.divergence(ends[p][p].W)[0, -1], history.head_divergence(heads[p].value)[0, -1]
-        )
+        of_W, of_v = history.divergence(ends[p][p].W), history.head_divergence(heads[p].value)
+        last = max(of_W[0, -1], of_v[0, -1])
         early = np.searchsorted(history.iterations, (15, 30))
         weight = selected_weight(tokens, history.W[:, early[:1]], chosen).min()
         label = logistic_probability(tokens, history)[:, early[1]].min()
@@ -182,10 +174,7 @@ def joint_claims(
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path's direction is nearest to the SVM of its own exponent (paper C).
-
-    And closer than 1e-2 (our bound).
-    """
+    """From W_0 = 0 each path ends nearest to its own exponent's SVM, within 1e-2 (our bound)."""
     claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}

@@ -1,6 +1,6 @@
 """Paper C, Section 5: three figures drawn from histories: divergences, paths, joint runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -41,11 +41,10 @@ def paths(
     histories: Mapping[float, MirrorHistory],
     ends: Mapping[float, Mapping[float, MaxMargin]],
     caption: str,
-    entries: Sequence[tuple[int, int]] = ((0, 1), (2, 3)),
 ) -> Figure:
     """Two entries of W along the path from zero; broken rays: the directions of the SVMs."""
     figure, axes = plots.panels(1, len(histories), height=2.4)
-    at = tuple(np.transpose(entries))
+    at = (0, 2), (1, 3)  # the entries W_12 and W_34
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
         path = history.W[0][:, at[0], at[1]]  # (k, 2)
         axis.plot(*path.T, ".-", color=colour(p), markersize=3, label="path")

@@ -158,10 +158,7 @@ def lemma22(steps: Steps) -> Claim:
 
 
 def lemma24(steps: Steps) -> Claim:
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>.
-
-    Smallest slack over the right.
-    """
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>: slack over the right."""
     sides = steps.W, steps.later, steps.gradient, steps.losses, steps.eta, steps.p
     smaller, larger = inequalities.lemma24(*sides)
     size = np.abs(larger) + ROUNDING * norm(steps.W, steps.p) ** steps.p

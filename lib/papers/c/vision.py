@@ -4,9 +4,10 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.papers.c.reviews import accuracy, accuracy_difference, at_end, few, judge, matched
+from lib.papers.c.reviews import accuracy, accuracy_difference, at_end, matched
+from lib.papers.kept_curves import few, judge
 from lib.training import verdicts
-from lib.training.curves import FEWEST, Curves
+from lib.training.curves import Curves
 from lib.training.verdicts import Interval
 
 MARGIN = 0.015  # of test accuracy within which two rules end equal
@@ -38,17 +39,17 @@ def sparser(curves: Curves) -> Claim:
 
 def table(curves: Curves) -> Table:
     """Equal ends, Adam ahead early, l1.1 sparser."""
-    count = len(curves.seeds())
     words = {
         "vit.end": "Adam and l1.1 end equal",
         "vit.early": "Adam is ahead early",
         "vit.sparser": "l1.1 is sparser",
     }
-    if count < FEWEST:
-        return Table([few(name, text, SOURCE, count) for name, text in words.items()])
+    unknown = [few(name, text, SOURCE, curves) for name, text in words.items()]
+    if all(unknown):
+        return Table(unknown)
     end, begin = accuracy_difference(curves, *RULES), early(curves)
     equal, within = verdicts.equivalent(end, MARGIN), f"interval within ± {MARGIN}"
-    last = f"Adam minus l1.1, last test accuracy, {count} seeds"
+    last = f"Adam minus l1.1, last test accuracy, {len(end.values)} seeds"
     first = "Adam minus l1.1, test accuracy at the first evaluation"
     rows = [
         judge("vit.end", last, f"{SOURCE} (our bound)", end, equal, within),
