@@ -567,7 +567,7 @@ TRAINING = [
         ),
         ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
         ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
-        ("if difference.low > bound:", "if difference.high > bound:"),
+        ("_word(difference.low > 0,", "_word(difference.high > 0,"),
     ),
     *_of(
         "training/rate_choice",
@@ -605,7 +605,11 @@ NETWORKS = [
             "return torch.special.entr(weights.float()).sum(-1)",
         ),
         ("first = self.blocks[-1](tokens[:, :1]", "first = self.blocks[-1](tokens[:, -1:]"),
-        ("((logits > 0) == (expected > 0))", "((logits > 0.5) == (expected > 0))"),
+    ),
+    *_of(
+        "training/losses",
+        "networks/test_text",
+        ("((logits > 0) == (labels > 0))", "((logits > 0.5) == (labels > 0))"),
     ),
     *_of(
         "networks/weight_statistics",
@@ -632,9 +636,12 @@ DATA = [
         ("(np.array(scores) >= threshold)", "(np.array(scores) > threshold)"),
     ),
     *_of(
-        "data/images",
-        "data/test_locate.py::test_hold_out_and_first",
-        ("parts = order[rows:], order[:rows]", "parts = order[:rows], order[rows:]"),
+        "data/texts",
+        "data/test_texts",
+        (
+            "self.take(order[rows:]), self.take(order[:rows])",
+            "self.take(order[:rows]), self.take(order[rows:])",
+        ),
     ),
     *_of(
         "data/images",
