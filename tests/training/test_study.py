@@ -219,7 +219,7 @@ def test_a_rule_that_the_study_lacks_is_named(tmp_path):
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])
 def test_minutes_must_be_above_zero(minutes, capsys):
     commands_of = (
-        lambda: study_command.main(["pairs", "--minutes", minutes]),
+        lambda: study_command.main(["mnist", "--minutes", minutes]),
         lambda: commands.main(["digits", "sgd", "--minutes", minutes]),
     )
     for command in commands_of:

@@ -100,11 +100,11 @@ class Reviews:
         if demo:  # a smoke test, also where the real set is at hand
             train, test = train.sample(2000), test.sample(500)
         rest, held_out = train.hold_out(held)
-        known = vocabulary.choose("words", train.texts, words)
+        known = vocabulary.Vocabulary.of(train.texts, words)
         sets = {"train": train, "test": test, "rest": rest, "held": held_out}
         return cls(
             words=known.names,
-            ids={key: known.encode(part.texts, length).ids for key, part in sets.items()},
+            ids={key: known.encode(part.texts, length) for key, part in sets.items()},
             labels={key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()},
         )
 
