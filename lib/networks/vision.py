@@ -115,12 +115,7 @@ class Block(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU."""
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        hidden: int,
-        mask_diagonal: bool = True,
-        learn_temperature: bool = True,
+        self, width: int, heads: int, hidden: int, mask_diagonal: bool, learn_temperature: bool
     ):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+from lib.companion.claims import VERDICTS
+
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
 SAME = (0.8, 1.25)  # a ratio of steps within which two rules count as equally fast
 LEVEL = 0.95
 
