@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -18,8 +18,8 @@ KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
-def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()) -> dict:
-    """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters, data.
+def fingerprint(notebook: str, parameters: Mapping) -> dict:
+    """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
 
     `lib` has the files that the notebook imports, directly or through one another, with the data
     files beside them, and no others; `kept` the committed results that it reads.
@@ -34,7 +34,6 @@ def fingerprint(notebook: str, parameters: Mapping, data: Sequence[Mapping] = ()
             path.relative_to(ROOT / "lib").as_posix(): sha256(path.read_bytes()) for path in modules
         },
         "kept": kept(text) if text is not None else {},
-        "data": [dict(row) for row in data],
     }
     return json.loads(dumps(parts))
 

@@ -58,7 +58,10 @@ class FactoredPath(Facts):
 
 
 def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):
-    """K (runs, d, m) and Q (runs, d_z, m), entries Gaussian of deviation size / sqrt(m)."""
+    """K (runs, d, m) and Q (runs, d_z, m), entries Gaussian of deviation size / sqrt(m).
+
+    ValueError for m < 1 and unless there is one seed per run.
+    """
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
         raise ValueError(f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds")

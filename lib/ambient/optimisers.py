@@ -20,7 +20,7 @@ def steepest(
     norm: "frobenius"; an exponent 1 <= p <= inf of the entries, D = sgn(G) |G|^{q-1} /
     ||G||_q^{q-1}, so sgn(G) for inf and the largest entry's sign for 1 (of several the first,
     row by row); "spectral", D = U V^T of the singular value decomposition G = U S V^T;
-    "nuclear", D = u_1 v_1^T, of equal largest singular values one pair.
+    "nuclear", D = u_1 v_1^T, of equal largest singular values one pair. ValueError for another.
     """
     if norm in ("spectral", "nuclear"):
         shape = update.POLAR if norm == "spectral" else update.LEADING
@@ -95,8 +95,8 @@ def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = Tr
     """l_p mirror descent (paper C, lp-AttGD): U_{t+1} = U_t + eta_t D_t with U = sgn(W) |W|^{p-1}.
 
     D = G, divided by ||G||_q where `normalised`, 1/p + 1/q = 1, and W = sgn(U) |U|^{1/(p-1)} after
-    each step; 1 < p < inf, and p = 2 is gradient descent. An entry in which nothing pulls stays. An
-    entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
+    each step; 1 < p < inf, else ValueError; p = 2 is gradient descent. An entry in which nothing
+    pulls stays. An entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
     """
     if not 1 < p < math.inf:
         raise ValueError(
@@ -186,7 +186,7 @@ def soap(
 def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optimiser:
     """The same rule on the mean gradient of `size` samples a step, in turn or anew each epoch.
 
-    Samples that are left over at the end of an epoch are left out of it.
+    Samples that are left over at the end of an epoch are left out of it. ValueError for size < 1.
     """
     if size < 1:
         raise ValueError(f"size = {size}; a batch has at least one sample")
@@ -198,7 +198,7 @@ def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Opt
 
     With N the rule's norm it is steepest descent in max_b N(W_b), whose dual is sum_b N*(G_b): each
     block moves by its own direction, one without a gradient rests. Head-wise Muon is
-    `in_blocks(muon(eta), heads)`.
+    `in_blocks(muon(eta), heads)`. ValueError for a rule of another kind.
     """
     if optimiser.kind not in (update.ENTRYWISE, update.SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
@@ -210,7 +210,7 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
 
     The ball of radius R_k = radius growth^k holds in phase k, `every` steps long. A step that would
     leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0 always does.
-    W = 0 stays. A radius beyond e^600 ends a run as diverged.
+    W = 0 stays. A radius beyond e^600 ends a run as diverged. ValueError for mirror descent.
     """
     if optimiser.kind == update.MIRROR:
         raise ValueError("mirror descent moves the image of W, which is not rescaled")

@@ -7,7 +7,7 @@ has what l(f) may be, `token_sets` the record of the data, `tokens` the data mod
 the reduction.
 """
 
-from lib.attention.coordinates import Minimal, differences, gram, minimal, others
+from lib.attention.coordinates import Minimal, minimal
 from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, log_loss
 from lib.attention.model import gradients, influences, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set
@@ -26,15 +26,12 @@ __all__ = [
     "TokenSet",
     "check_loss",
     "class_mean_tokens",
-    "differences",
     "gaussian_tokens",
     "gradients",
-    "gram",
     "influences",
     "log_loss",
     "logits",
     "minimal",
-    "others",
     "scores",
     "slopes",
     "token_set",

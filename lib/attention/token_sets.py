@@ -125,8 +125,8 @@ def check_sizes(tokens: TokenSet) -> None:
         if largest and not SIZES[0] <= largest <= SIZES[1]:
             raise ValueError(
                 f"{name} has largest entry {largest:.3g}, whose square leaves the range of "
-                f"float64; "
-                f"rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit changes"
+                f"float64; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit "
+                "changes"
             )
 
 

@@ -10,29 +10,15 @@ import ast
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from lib import files
 from lib.batch import compare, execute, publish
-from lib.batch.execute import Means
+from lib.batch.job import Outcome, in_words
 from lib.batch.plan import Plan, UsageError, plan
 from lib.budget import minutes
 from lib.companion import record
-
-
-@dataclass(frozen=True)
-class Command:
-    """What a command line asks for."""
-
-    names: tuple[str, ...]
-    scale: str
-    settings: dict
-    means: Means
-    force: bool = False
-    dry_run: bool = False
-    store: bool = False
-    notebooks: Path | None = None
 
 
 def setting(text: str) -> tuple[str, object]:
@@ -53,40 +39,11 @@ def setting(text: str) -> tuple[str, object]:
             ) from None
 
 
-def parse(argv: list[str] | None) -> Command:
+def options(argv: list[str] | None) -> argparse.Namespace:
     """The command line; a mistake ends the process with status 2."""
-    args = _parser().parse_args(argv)
-    return Command(
-        names=tuple(args.names),
-        scale=args.scale,
-        settings=dict(args.settings),
-        means=Means(args.scheduler, args.workers, args.timeout, args.minutes),
-        force=args.force,
-        dry_run=args.dry_run,
-        store=args.store,
-        notebooks=args.notebooks,
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.batch", description="Run notebooks headless."
     )
-
-
-class _Parser(argparse.ArgumentParser):
-    """Options that argparse knows, and what does not go together."""
-
-    def parse_args(self, argv):
-        args = super().parse_args(argv)
-        if args.store and (args.scale != "demo" or args.settings):
-            self.error(
-                "--store keeps the demo scale with its default parameters; "
-                "leave out --scale and --set"
-            )
-        if args.workers is not None and args.workers < 1:
-            self.error("--workers must be at least 1")
-        if args.timeout is not None and args.timeout <= 0:
-            self.error("--timeout must be positive")
-        return args
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m lib.batch", description="Run notebooks headless.")
     add = parser.add_argument
     add(
         "names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default: all"
@@ -107,42 +64,44 @@ def _parser() -> argparse.ArgumentParser:
         help="a Dask scheduler; default: a cluster of this machine's cores",
     )
     add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
-    add(
-        "--timeout",
-        type=float,
-        metavar="SECONDS",
-        help="longest time for any one cell; default: none",
-    )
-    add(
-        "--minutes",
-        type=minutes,
-        metavar="N",
-        help="start no further notebook after N minutes, say which are left; status 3 then",
-    )
+    text = "longest time for any one cell; default: none"
+    add("--timeout", type=float, metavar="SECONDS", help=text)
+    text = "start no further notebook after N minutes, say which are left; status 3 then"
+    add("--minutes", type=minutes, metavar="N", help=text)
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
-    add(
-        "--store",
-        action="store_true",
-        help="write the demo outputs into the .ipynb beside each .py",
-    )
-    add(
-        "--notebooks", type=Path, metavar="DIR", help="folder of the notebooks; default: notebooks/"
-    )
-    return parser
+    text = "write the demo outputs into the .ipynb beside each .py"
+    add("--store", action="store_true", help=text)
+    text = "folder of the notebooks; default: notebooks/"
+    add("--notebooks", type=Path, metavar="DIR", help=text)
+    asked = parser.parse_args(argv)
+    if asked.store and (asked.scale != "demo" or asked.settings):
+        parser.error(
+            "--store keeps the demo scale with its default parameters; leave out --scale and --set"
+        )
+    if asked.workers is not None and asked.workers < 1:
+        parser.error("--workers must be at least 1")
+    if asked.timeout is not None and asked.timeout <= 0:
+        parser.error("--timeout must be positive")
+    return asked
 
 
-def batch(command: Command) -> int:
+def batch(asked: argparse.Namespace) -> int:
     """Do what the command line asks and return the exit status."""
-    planned = plan(command.names, command.scale, command.settings, command.force, command.store)
+    planned = plan(asked.names, asked.scale, dict(asked.settings), asked.force, asked.store)
     print("\n".join(planned.lines()), flush=True)
-    if command.dry_run:
+    if asked.dry_run:
         return 0
-    old = compare.committed(command.scale, [job.notebook for job in planned.todo])
-    failed, left = _carried_out(planned, command.means)
+    old = compare.committed(asked.scale, [job.notebook for job in planned.todo])
+    means = asked.scheduler, asked.workers, asked.timeout, asked.minutes
+    failed, left = _carried_out(planned, execute.execute(planned, *means))
     done = [job for job in planned.jobs if job.notebook not in (*failed, *left)]
-    if command.store:
-        failed += [job.notebook for job in done if not _stored(job)]
+    for job in done if asked.store else ():
+        try:
+            publish.store(job)
+        except (OSError, ValueError) as error:
+            print(f"FAIL {job.notebook}: not stored, {in_words(error)}")
+            failed.append(job.notebook)
     compared = compare.compare(done, old)
     print("\n".join(compared.lines), end="\n" if compared.lines else "")
     if compared.differing:
@@ -155,12 +114,12 @@ def batch(command: Command) -> int:
     return 1 if failed or compared.differing else 3 if left else 0
 
 
-def _carried_out(planned: Plan, means: Means) -> tuple[list[str], list[str]]:
-    """Execute and publish, one line a job as it ends; which failed, which had no time."""
+def _carried_out(planned: Plan, outcomes: Iterator[Outcome]) -> tuple[list[str], list[str]]:
+    """Publish the `outcomes`, one line a job as it ends; which failed, which had no time."""
     from tqdm import tqdm
 
     failed, left = [], [job.notebook for job in planned.todo]
-    for outcome in execute.execute(planned, means):
+    for outcome in outcomes:
         published = publish.publish(outcome)
         left.remove(outcome.job.notebook)
         failed += [outcome.job.notebook] if published.error else []
@@ -169,17 +128,10 @@ def _carried_out(planned: Plan, means: Means) -> tuple[list[str], list[str]]:
     return failed, left
 
 
-def _stored(job) -> bool:
-    error = publish.store(job)
-    if error:
-        print(f"FAIL {job.notebook}: not stored, {error}")
-    return error is None
-
-
-def _make_paths_absolute(command: Command) -> None:
+def _make_paths_absolute(notebooks: Path | None) -> None:
     """Folders as the workers and their kernels see them, which work in another folder."""
-    if command.notebooks:
-        os.environ["NOTEBOOKS_DIR"] = str(command.notebooks.resolve())
+    if notebooks:
+        os.environ["NOTEBOOKS_DIR"] = str(notebooks.resolve())
     if Path(os.environ.get("DATA_DIR") or "?").is_dir():
         os.environ["DATA_DIR"] = os.path.abspath(os.environ["DATA_DIR"])
 
@@ -200,8 +152,8 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # in the C locale they know no ± and no ‖
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    command = parse(argv)
-    _make_paths_absolute(command)
+    asked = options(argv)
+    _make_paths_absolute(asked.notebooks)
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -209,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     try:
         _check_paths()
-        return batch(command)
+        return batch(asked)
     except UsageError as error:
         print(f"lib.batch: {error}", file=sys.stderr)
         return 2

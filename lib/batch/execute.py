@@ -5,72 +5,59 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lib.batch import kernel, locks
 from lib.batch.job import Job, Outcome, in_words
 from lib.batch.plan import Plan, UsageError
 from lib.budget import Budget
 
-INTERRUPTED = "Interrupted; what is finished stays, the rest runs next time."
 
-
-@dataclass(frozen=True)
-class Means:
-    """What a plan is executed with.
-
-    scheduler: a Dask scheduler's address, None for this machine's cores. workers: notebooks at a
-    time. timeout: the longest seconds for one cell. minutes: when no further notebook starts.
-    """
-
-    scheduler: str | None = None
-    workers: int | None = None
-    timeout: float | None = None
-    minutes: float | None = None
-
-
-def execute(plan: Plan, means: Means) -> Iterator[Outcome]:
+def execute(
+    plan: Plan,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    timeout: float | None = None,
+    minutes: float | None = None,
+) -> Iterator[Outcome]:
     """The outcomes of the jobs to run, in the order in which they end.
 
-    A job stays locked until the next outcome is asked for, so what is done with its figures is done
-    under the lock. Where the minutes are over, the jobs that wait have no outcome. Raises
-    UsageError where no scheduler answers.
+    scheduler: a Dask scheduler's address, None for this machine's cores. workers: notebooks at a
+    time. timeout: the longest seconds for one cell. minutes: when no further notebook starts; the
+    jobs that still wait have no outcome. A job stays locked until the next outcome is asked for, so
+    what is done with its figures is done under the lock. Raises UsageError where no scheduler
+    answers.
     """
     from dask.system import CPU_COUNT
     from distributed import as_completed
     from tqdm import tqdm
 
-    budget = Budget(means.minutes)
+    budget = Budget(minutes)
     if not plan.todo:
         return
-    workers = min(means.workers or CPU_COUNT, len(plan.todo))
-    threads = None if means.scheduler else max(1, CPU_COUNT // workers)
+    workers = min(workers or CPU_COUNT, len(plan.todo))
+    threads = None if scheduler else max(1, CPU_COUNT // workers)
     with contextlib.ExitStack() as stack:
         try:
-            client = _connect(means.scheduler, workers, stack)
+            client = _connect(scheduler, workers, stack)
             quiet = not sys.stderr.isatty()
             bar = stack.enter_context(tqdm(total=len(plan.todo), leave=False, disable=quiet))
             held, futures, waiting = {}, {}, list(plan.todo)
             running = as_completed()
             while waiting or futures:
                 # With minutes no more are started than run at once: what waits can still be left.
-                free = len(waiting) if means.minutes is None else workers - len(futures)
+                free = len(waiting) if minutes is None else workers - len(futures)
                 late = budget.spent() and len(waiting) < len(plan.todo)  # the first always start
                 for job in waiting[: 0 if late else free]:
                     waiting.remove(job)
                     try:
                         held[job.notebook] = locks.acquire(job)
-                    except locks.Held as error:
-                        yield Outcome(job, 0.0, str(error))
-                        continue
-                    except OSError as error:
-                        yield Outcome(job, 0.0, in_words(error))
+                    except (locks.Held, OSError) as error:
+                        words = str(error) if isinstance(error, locks.Held) else in_words(error)
+                        yield Outcome(job, 0.0, words)
                         continue
                     stack.callback(held[job.notebook].release)
-                    place = plan.todo.index(job)
-                    future = client.submit(
-                        kernel.run, job, threads, means.timeout, pure=False, priority=-place
-                    )
+                    order = {"pure": False, "priority": -plan.todo.index(job)}
+                    future = client.submit(kernel.run, job, threads, timeout, **order)
                     futures[future] = job
                     running.add(future)
                 if not futures:
@@ -98,7 +85,8 @@ def stop() -> None:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
-    print(INTERRUPTED, file=sys.stderr, flush=True)
+    words = "Interrupted; what is finished stays, the rest runs next time."
+    print(words, file=sys.stderr, flush=True)
     os._exit(130)
 
 

@@ -90,19 +90,11 @@ def _move(outcome: Outcome) -> list[str]:
     return list(hashes)
 
 
-def store(job: Job) -> str | None:
+def store(job: Job) -> None:
     """Write the executed cells of the demo run, with outputs, into the .ipynb beside the .py.
 
-    Return why that failed, if it did.
+    OSError or ValueError where a file cannot be read or written.
     """
-    try:
-        _store(job)
-    except (OSError, ValueError) as error:
-        return in_words(error)
-    return None
-
-
-def _store(job: Job) -> None:
     import jupytext
     import nbformat
 

@@ -46,19 +46,13 @@ def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
     )
     words = []
     for row in real:
-        # Records of the embedded digits from before they stood for one set alone do not say which
-        # one was asked for.
         asked = row.get("instead_of", row["name"])
-        names = [asked] if asked in finder else list(images.IMAGES)
         try:
-            if row.get("kind") == "weights":
-                present = [bert.weights(demo=demo).as_row()]
-            else:
-                present = [finder[name](name, demo=demo) for name in names]
+            weights = row.get("kind") == "weights"
+            now = bert.weights(demo=demo).as_row() if weights else finder[asked](asked, demo=demo)
         except (OSError, ValueError) as error:  # the notebook itself reports it best
             words.append(f"data unclear: {row['name']} ({error})")
             continue
-        now = next((found for found in present if found["source"] == row["source"]), present[0])
         if now["source"] != row["source"]:
             words.append(f"data changed: {now['name']} ({row['source']} -> {now['source']})")
         elif any(row.get(key, now.get(key)) != now.get(key) for key in ("name", "revision")):

@@ -1,12 +1,12 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from html import escape
 
 import numpy as np
 
-from lib.companion.brackets import legend
 from lib.companion.digits import failing, number, stated, times_over
 
 KINDS = {  # what a claim is
@@ -15,8 +15,7 @@ KINDS = {  # what a claim is
     "finding": "ours, beyond the paper",
 }
 FEWEST_SEEDS = 20  # an interval from fewer is told as such
-
-
+UNFOLDED = 6  # so many rows that hold are shown without a click
 VERDICTS = ("reproduced", "not reproduced", "undecided")
 
 
@@ -98,22 +97,29 @@ def shown(claim: Claim) -> str:
     return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
 
 
+def legend(claims: Iterable[Claim]) -> str:
+    """What the number and the brackets of `shown` are, for those that the `claims` have."""
+    kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
+    said = {
+        False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
+        " plus two standard errors, so that a may lie outside",
+        True: "a [b, c] of a row with a verdict: the median over seeds and their 95 % interval",
+    }
+    return "; ".join(said[kind] for kind in sorted(kinds))
+
+
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured <= bound)
-    times = times_over(measured, float(bound))
-    text = stated("≤ {}", measured, holds, bound)
-    bounded = {"bound": text, "holds": holds, "margin": times}
-    return Claim(id, statement, source, measured, **bounded, **more)
+    text, times = stated("≤ {}", measured, holds, bound), times_over(measured, float(bound))
+    return Claim(id, statement, source, measured, text, holds=holds, margin=times, **more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
     measured, holds = float(measured), bool(measured >= bound)
-    times = times_over(float(bound), measured)
-    text = stated("≥ {}", measured, holds, bound)
-    bounded = {"bound": text, "holds": holds, "margin": times}
-    return Claim(id, statement, source, measured, **bounded, **more)
+    text, times = stated("≥ {}", measured, holds, bound), times_over(float(bound), measured)
+    return Claim(id, statement, source, measured, text, holds=holds, margin=times, **more)
 
 
 def remarked(claim: Claim, why: str) -> Claim:
@@ -127,9 +133,9 @@ def close(
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
     measured, off = float(measured), abs(float(measured) - expected)
     holds = bool(off <= tolerance)
-    bound = stated("{} ± {}", measured, holds, expected, tolerance)
+    text = stated("{} ± {}", measured, holds, expected, tolerance)
     times = times_over(off, float(tolerance))
-    return Claim(id, statement, source, measured, bound=bound, holds=holds, margin=times, **more)
+    return Claim(id, statement, source, measured, text, holds=holds, margin=times, **more)
 
 
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
@@ -153,15 +159,11 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)
 
 
-def counts(claims) -> str:
+def counts(claims: Iterable[Claim]) -> str:
     """How many statements, forms and findings hold, in words; findings last."""
     claims = list(claims)
-    parts = []
-    for name in KINDS:
-        own = [claim for claim in claims if claim.kind == name]
-        if own:
-            parts.append(f"{sum(c.holds for c in own)} of {len(own)} {name}s")
-    return ", ".join(parts)
+    held = {name: [c.holds for c in claims if c.kind == name] for name in KINDS}
+    return ", ".join(f"{sum(own)} of {len(own)} {name}s" for name, own in held.items() if own)
 
 
 def judged(
@@ -180,21 +182,9 @@ def judged(
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, *ends = map(float, found)
-    known = not any(map(math.isnan, ends))
-    return Claim(
-        id,
-        statement,
-        source,
-        measured,
-        bound=bound,
-        holds=verdict == VERDICTS[0],
-        interval=tuple(ends) if known else None,
-        seeds=seeds,
-        verdict=verdict,
-    )
-
-
-UNFOLDED = 6  # so many rows that hold are shown without a click
+    known = None if any(map(math.isnan, ends)) else tuple(ends)
+    told = dict(holds=verdict == VERDICTS[0], interval=known, seeds=seeds, verdict=verdict)
+    return Claim(id, statement, source, measured, bound, **told)
 
 
 class Table(tuple):

@@ -18,7 +18,10 @@ def summary(figure) -> list[str]:
     """
     panels = [axes for axes in figure.axes if not _CLOCK.search(_words(axes))]
     return [
-        " ".join("{:.4f},{:.4f}".format(*_place(axes, artist)) for artist in _artists(axes))
+        " ".join(
+            "{:.4f},{:.4f}".format(*_place(axes, artist))
+            for artist in [*axes.lines, *axes.collections, *axes.patches, *axes.images]
+        )
         for axes in panels
     ]
 
@@ -41,10 +44,6 @@ def _numbers(panel: str) -> list[float]:
 def _words(axes) -> str:
     titles = [axes.get_title(loc=place) for place in ("left", "center", "right")]
     return " ".join([*titles, axes.get_xlabel(), axes.get_ylabel()])
-
-
-def _artists(axes) -> list:
-    return [*axes.lines, *axes.collections, *axes.patches, *axes.images]
 
 
 def _place(axes, artist) -> tuple[float, float]:

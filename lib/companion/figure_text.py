@@ -2,16 +2,7 @@
 
 import re
 
-WORDS = {
-    "top": "T",
-    "times": "×",
-    "leq": "≤",
-    "le": "≤",
-    "geq": "≥",
-    "ge": "≥",
-    "cdot": "·",
-    "to": "→",
-}
+WORDS = dict(top="T", times="×", leq="≤", le="≤", geq="≥", ge="≥", cdot="·", to="→")
 
 
 def plain(text: str) -> str:

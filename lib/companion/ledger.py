@@ -4,7 +4,7 @@ A row is a `Claim` with the number of its statement, a setting and the wrong wor
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -12,8 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.brackets import legend
-from lib.companion.claims import KINDS, Claim, counts, failing, number, shown
+from lib.companion.claims import KINDS, Claim, counts, failing, legend, number, shown
 from lib.companion.record import Number
 from lib.files import ROOT, write
 
@@ -86,10 +85,10 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     return sorted(ledger, key=lambda row: order.index(row.number))
 
 
-def verdict(row: Claim) -> str:
+def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str]) -> str:
     """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
-    powerless = row.catches == () and bool(row.fails_if)
-    return "NO" if not row.holds else "no power" if powerless else "yes"
+    powerless = catches is not None and not catches and bool(fails_if)
+    return "NO" if not holds else "no power" if powerless else "yes"
 
 
 def power_path(slug: str) -> Path:
@@ -173,7 +172,8 @@ class LedgerTable(tuple):
 
 def _cells(row):
     setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
-    value = shown(row), row.bound, catches(row), row.remark, verdict(row)
+    said = verdict(row.holds, row.catches, row.fails_if)
+    value = shown(row), row.bound, catches(row), row.remark, said
     return row.kind, setting, row.statement, *value
 
 

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +26,14 @@ def literals(text: str) -> dict:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             value = ast.literal_eval(node.value)
             for target in targets:
-                found |= (
-                    {target.id: value} if isinstance(target, ast.Name) else _unpacked(target, value)
-                )
+                single = isinstance(target, ast.Name)
+                pairs = [(target, value)] if single else zip(target.elts, value, strict=True)
+                found |= {name.id: own for name, own in pairs}
         except (AttributeError, ValueError, TypeError):
             raise ValueError(
                 f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
             ) from None
     return found
-
-
-def _unpacked(target: ast.Tuple | ast.List, values: Iterable) -> dict:
-    return {name.id: value for name, value in zip(target.elts, values, strict=True)}
 
 
 def values(text: str, variables: Mapping) -> dict:

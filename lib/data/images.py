@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib import seeds
 from lib.data import locate, parquet, sources, stand_in_images
 from lib.representation import Facts
 
@@ -86,19 +85,6 @@ class ImageSet(Facts):
         if rows is not None and rows < 1:
             raise ValueError(f"rows must be 1 or more, got {rows}")
         return replace(self, images=self.images[:rows], labels=self.labels[:rows])
-
-    def hold_out(self, rows: int, seed: int = 0) -> tuple["ImageSet", "ImageSet"]:
-        """Split at random into (all but `rows`, `rows`) images, the same for the same `seed`.
-
-        Raises ValueError unless 0 < rows < the number of images.
-        """
-        if not 0 < rows < len(self):
-            raise ValueError(
-                f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"
-            )
-        order = seeds.stream(seed, "split").permutation(len(self))
-        parts = order[rows:], order[:rows]
-        return tuple(replace(self, images=self.images[k], labels=self.labels[k]) for k in parts)
 
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:

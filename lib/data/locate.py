@@ -10,11 +10,9 @@ import hashlib
 import os
 from pathlib import Path
 
-import lib
 from lib.data import hub, parquet
 from lib.data.sources import Source
-
-ROOT = Path(lib.__file__).resolve().parent.parent
+from lib.files import ROOT
 
 
 def place(source: Source, demo: bool) -> tuple[str, Path | None]:

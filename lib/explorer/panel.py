@@ -29,18 +29,15 @@ def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
         "steps": (widgets.SelectionSlider, {"options": [100, 300, 1000, 3000, 10000]}),
         "seed": (widgets.IntText, {}),
     }
-    made = {}
-    for name, (kind, options) in kinds.items():
-        shared = {
-            "description": LABELS.get(name, name),
-            "style": _STYLE,
-            "value": getattr(setting, name),
-        }
-        live = (
-            {"continuous_update": True} if kind is not widgets.Dropdown and name != "seed" else {}
+    return {
+        name: kind(
+            description=LABELS.get(name, name),
+            style=_STYLE,
+            value=getattr(setting, name),
+            **options,
         )
-        made[name] = kind(**shared, **options, **live)
-    return made
+        for name, (kind, options) in kinds.items()
+    }
 
 
 def said(shown: trajectory.Trajectory) -> str:
@@ -76,10 +73,8 @@ class Panel(widgets.VBox):
                 ExplorerSetting(**{name: widget.value for name, widget in self.controls.items()})
             )
         except (ValueError, RuntimeError) as error:
-            self.words.value, self.picture.layout.visibility = (
-                f"No picture: {escape(str(error))}",
-                "hidden",
-            )
+            self.words.value = f"No picture: {escape(str(error))}"
+            self.picture.layout.visibility = "hidden"
             return
         self.board.show(shown)
         self.words.value, self.picture.value = said(shown), self.board.png()

@@ -152,13 +152,9 @@ class Board:
             self.canvas.draw()
             self.background = self.canvas.copy_from_bbox(self.canvas.figure.bbox)
         self.canvas.restore_region(self.background)
-        t = trajectory.iterations
-        curves = [
-            (t, trajectory.loss_gap),
-            (t, trajectory.direction_error),
-            (t, trajectory.opt_scores),
-        ]
-        for panel, (x, y) in zip(self.panels, [*curves, trajectory.path.T], strict=True):
+        over_time = trajectory.loss_gap, trajectory.direction_error, trajectory.opt_scores
+        curves = [*((trajectory.iterations, y) for y in over_time), trajectory.path.T]
+        for panel, (x, y) in zip(self.panels, curves, strict=True):
             width = 1.4 if y.ndim == 1 else 0.8
             lines = panel.plot(x, y, color=COLOURS[trajectory.setting.rule], linewidth=width)
             for line in lines:

@@ -10,16 +10,6 @@ import numpy as np
 
 from lib.attention.coordinates import lp_norm as norm
 
-__all__ = [
-    "bregman",
-    "check_exponent",
-    "directional_bregman",
-    "dual_exponent",
-    "from_mirror",
-    "norm",
-    "to_mirror",
-]
-
 
 def check_exponent(p: float) -> float:
     """p as a float; ValueError unless 1 < p < inf.

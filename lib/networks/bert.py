@@ -13,20 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.networks.pretrained import Weights, weights
+from lib.networks.pretrained import Weights
+from lib.networks.pretrained import weights as weights
 
 if TYPE_CHECKING:
     from lib.data.texts import TextSet
 
-__all__ = [
-    "Classifier",
-    "Tokens",
-    "Weights",
-    "classifier",
-    "small_classifier",
-    "tokenise",
-    "weights",
-]
 CHUNK = 4096  # texts that are tokenised at a time
 
 
@@ -166,21 +158,19 @@ def lower(model: Classifier, layers: int) -> Classifier:
     return Classifier(model.network, origin, mean=True)
 
 
-def small_classifier(
-    weights: Weights, classes: int, layers: int = 2, width: int = 64, heads: int = 4
-) -> Classifier:
+def small_classifier(weights: Weights, classes: int) -> Classifier:
     """A small BERT from a random start, for the tokenizer of `weights`, where time is short.
 
-    `width` is a multiple of `heads`, else ValueError.
+    Two layers of four heads and width 64.
     """
     config = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))
     with _quiet() as transformers:
         config = transformers.BertConfig(
             vocab_size=config["vocab_size"],
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=2 * width,
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=128,
             num_labels=classes,
             attn_implementation="sdpa",
         )

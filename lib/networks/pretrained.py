@@ -81,10 +81,7 @@ def _hub_folder() -> Path | None:
             )
             return None
     folder = found[0].parent
-    if hub.sha256(folder / "model.safetensors") != SHA256:
-        raise ValueError(
-            f"{folder}/model.safetensors is not the file that was pinned: delete it and run again"
-        )
+    hub.check({folder / "model.safetensors": SHA256})
     return folder
 
 

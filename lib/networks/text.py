@@ -5,8 +5,6 @@ It is read out at the first token.
 Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -153,30 +151,6 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     """Binary cross-entropy of logits (b,) against labels (b,), in nats, summed (paper C)."""
     ids, labels = batch
     return F.binary_cross_entropy_with_logits(model(ids), labels.float(), reduction="sum")
-
-
-def reviews_judge(
-    ids: Tensor, labels: Tensor, size: int = 500
-) -> Callable[[nn.Module], dict[str, float]]:
-    """An `evaluate` for `training.train`: "test_loss" and "test_accuracy".
-
-    They are the mean cross-entropy and the share of correct labels.
-
-    `ids` (N, T) are taken `size` rows at a time; `labels` (N,) in {0, 1}.
-    """
-
-    @torch.no_grad()
-    def evaluate(model: nn.Module) -> dict[str, float]:
-        device = next(model.parameters()).device
-        loss = correct = 0.0
-        for rows, expected in zip(ids.split(size), labels.split(size), strict=True):
-            logits, expected = model(rows.to(device)).float(), expected.to(device)  # (size,)
-            loss += F.binary_cross_entropy_with_logits(logits, expected.float(), reduction="sum")
-            correct += ((logits > 0) == (expected > 0)).sum()
-        rows = len(labels)
-        return {"test_loss": float(loss) / rows, "test_accuracy": float(correct) / rows}
-
-    return evaluate
 
 
 def attended(weights: Tensor) -> Tensor:

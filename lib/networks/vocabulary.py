@@ -1,7 +1,4 @@
-"""Reviews as numbers of one length: ids of frequent words or of BERT's word pieces.
-
-The words are the most frequent ones of the training reviews.
-"""
+"""Reviews as numbers of one length: ids of the most frequent words of the training reviews."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +9,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 
-PADDING, FIRST, UNKNOWN = 0, 1, 2  # ids of [PAD], [CLS] and [UNK]
+PADDING, FIRST = 0, 1  # ids of [PAD] and [CLS]
 SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
 WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"  # of text in small letters: a word, or a single mark
 BREAK = "<br />"  # a line break, which is left out
@@ -20,19 +17,8 @@ CHUNK = 1000  # texts that are encoded at a time
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Texts as ids int32 (N, length), [CLS] first, 0 beyond the end.
-
-    `cut` counts the texts that were too long.
-    """
-
-    ids: Tensor
-    cut: int
-
-
-@dataclass(frozen=True)
 class Vocabulary:
-    """Words or word pieces by id, as a tokenizer of the package tokenizers holds them."""
+    """Words by id, as a tokenizer of the package tokenizers holds them."""
 
     tokenizer: Tokenizer
 
@@ -54,26 +40,28 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """Words or word pieces by id."""
+        """Words by id."""
         return [self.tokenizer.id_to_token(number) for number in range(len(self))]
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()
 
-    def encode(self, texts: Sequence[str], length: int) -> Encoded:
-        """Each text's first `length` tokens; ValueError, with the row, for a text without words."""
+    def encode(self, texts: Sequence[str], length: int) -> Tensor:
+        """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
+
+        ValueError, with the row, for a text without words.
+        """
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        ids, cut = np.zeros((len(texts), length), dtype=np.int32), 0
+        ids = np.zeros((len(texts), length), dtype=np.int32)
         for first in range(0, len(texts), CHUNK):
             found = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
             for row, numbers in enumerate((encoding.ids for encoding in found), first):
                 ids[row, : len(numbers)] = numbers[:length]
-                cut += len(numbers) > length
-        return Encoded(torch.from_numpy(ids), cut)
+        return torch.from_numpy(ids)
 
 
 def _words(model: models.WordLevel) -> Tokenizer:
@@ -87,14 +75,3 @@ def _words(model: models.WordLevel) -> Tokenizer:
         single="[CLS] $A", special_tokens=[("[CLS]", FIRST)]
     )
     return made
-
-
-def choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary:
-    """`Vocabulary.of(texts, size)` for "words", BERT's word pieces for "bert"; ValueError else."""
-    if tokenizer == "words":
-        return Vocabulary.of(texts, size)
-    if tokenizer != "bert":
-        raise ValueError(f'tokenizer must be "words" or "bert", not {tokenizer!r}')
-    from lib.networks import bert
-
-    return Vocabulary(Tokenizer.from_file(str(bert.weights().folder / "tokenizer.json")))

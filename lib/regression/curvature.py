@@ -1,6 +1,6 @@
 """The curvature of L + R around its minima, and the rates at which descent approaches them.
 
-Also the gradient itself, its dual norm, and paper B's identity for it.
+Also the gradient itself and its dual norm.
 """
 
 import numpy as np
@@ -29,33 +29,6 @@ def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> n
     k = len(manifold.M)
     W = np.concatenate([gradient[..., :k, :], manifold.inverse_root @ gradient[..., k:, :]], -2)
     return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))
-
-
-def identity_5(problem: Regression, Z: np.ndarray, Z_pi: np.ndarray) -> np.ndarray:
-    """The right side of paper B's Eq. 5, equal to grad(L + R) for every Z_pi on the manifold:
-
-    1/2 Sbar (Z Sigma Z^T - Z_pi Sigma Z_pi^T) Sbar Z Sigma + 1/2 Sbar Zt Sigma Zt^T Sbar Z Sigma,
-    Zt = (A_pi; -B_pi).
-    """
-    Sbar, Sigma = extended(problem.Sigma, problem.k), problem.Sigma
-    Zt = mirrored(Z_pi, problem.k)
-    middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
-    return Sbar @ middle @ Sbar @ Z @ Sigma / 2
-
-
-def extended(Sigma: np.ndarray, k: int) -> np.ndarray:
-    """The extended covariance Sbar = diag(I_k, Sigma), (k + d, k + d)."""
-    Sbar = np.eye(k + len(Sigma))
-    Sbar[k:, k:] = Sigma
-    return Sbar
-
-
-def mirrored(Z: np.ndarray, k: int) -> np.ndarray:
-    """Zt = (A; -B) of Z = (A; B), both (..., k + d, d).
-
-    On the manifold Zt^T Sbar Z = 0 (paper B, Eq. 6).
-    """
-    return np.concatenate([Z[..., :k, :], -Z[..., k:, :]], -2)
 
 
 def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:

@@ -119,32 +119,28 @@ class _Update:
             if not isinstance(rule, PreconditionedRule):
                 matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
                 self.library.append((r, matrices, rule.make(matrices)))
-        self.Sigma = torch.as_tensor(covariance, dtype=A.dtype, device=A.device)
-        inverse = np.stack([np.linalg.inv(_regular(S)) for S in np.asarray(covariance)])
-        inverse = torch.as_tensor(inverse, dtype=A.dtype, device=A.device)
-        eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(inverse)
+        kind = dict(dtype=A.dtype, device=A.device)
+        self.Sigma = torch.as_tensor(covariance, **kind)
+        for Sigma in np.asarray(covariance):
+            covariance_root(Sigma, "covariance")  # which raises for a singular one
+        inverse = torch.as_tensor(np.linalg.inv(covariance), **kind)
+        eye = torch.eye(A.shape[-1], **kind).expand_as(inverse)
         chosen = [rules[r] for r in own]
         self.left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
         self.right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
         if chosen:
             # (own, seeds, d, d)
-            self.left, self.right = (torch.stack(self.left), torch.stack(self.right))
-            column = dict(dtype=A.dtype, device=A.device)
-            self.step = torch.tensor([rule.step_size for rule in chosen], **column)[
-                :, None, None, None
-            ]
-            self.weight = torch.tensor([float(rule.regularised) for rule in chosen], **column)[
-                :, None, None, None
-            ]
+            self.left, self.right = torch.stack(self.left), torch.stack(self.right)
+            numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
+            # (own, 2) -> 2 x (own, 1, 1, 1)
+            self.step, self.weight = torch.tensor(numbers, **kind).T[..., None, None, None]
 
     def __call__(self, gradient_A, gradient_B):
         if len(self.own):
             A, B = self.A[self.own], self.B[self.own]
             reg_A, reg_B = regulariser_gradients(self.Sigma, A, B)
-            g_A, g_B = (
-                gradient_A[self.own] + self.weight * reg_A,
-                gradient_B[self.own] + self.weight * reg_B,
-            )
+            g_A = gradient_A[self.own] + self.weight * reg_A
+            g_B = gradient_B[self.own] + self.weight * reg_B
             self.A[self.own] = A - self.step * g_A @ self.right
             self.B[self.own] = B - self.step * self.left @ g_B @ self.right
         for r, matrices, optimiser in self.library:
@@ -154,8 +150,3 @@ class _Update:
                 # optimisers that decompose matrices raise on NaN: a diverged one stands still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
-
-
-def _regular(Sigma):
-    covariance_root(Sigma, "covariance")
-    return Sigma

@@ -1,6 +1,5 @@
 """The notebooks as they ran, by scale, and what speaks against each run."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +42,8 @@ def find() -> list[ExecutedNotebook]:
 def _unfinished(path: Path, source: Path) -> list[str]:
     """What the marker beside an executed notebook says against it."""
     try:
-        marker = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        marker = files.read_object(path.with_suffix(".json"))
     except (OSError, ValueError):
         return ["This run did not finish: there is no mark of success beside it."]
-    now = files.sha256(source.read_bytes())
-    changed = not isinstance(marker, dict) or marker.get("source") != now
+    changed = marker.get("source") != files.sha256(source.read_bytes())
     return ["The notebook has changed since this run."] if changed else []

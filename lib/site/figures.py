@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.companion.claims import failing, number
+from lib.companion.ledger import verdict
 from lib.companion.record import SCALES
 from lib.files import folder
 from lib.site import figure_index, read_record
@@ -164,7 +165,9 @@ def _claims(figure: Figure) -> Iterator[dict]:
             "margin": number(margin) if isinstance(margin, int | float) else "",
             "seeds": str(claim.get("seeds") or seeds or ""),
             "catches": ", ".join(claim.get("catches") or ()),
-            "holds": verdict(claim),
+            "holds": verdict(
+                claim["holds"] is True, claim.get("catches"), claim.get("fails_if", ())
+            ),
             "remark": claim.get("remark", ""),
         }
 
@@ -174,12 +177,6 @@ def _unchecked(figure: Figure) -> Iterator[dict]:
         if why := statement.get("why"):
             says = statement.get("says", "")
             yield {"statement": name, "says": says, "holds": "not checked", "remark": why}
-
-
-def verdict(claim: Mapping) -> str:
-    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
-    powerless = claim.get("catches") == [] and bool(claim.get("fails_if"))
-    return "NO" if claim["holds"] is not True else "no power" if powerless else "yes"
 
 
 def measured(claim: Mapping) -> str:

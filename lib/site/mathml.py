@@ -7,16 +7,12 @@ from html import escape
 from latex2mathml.converter import convert
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-# What latex2mathml does not know, in terms that it does.
-_REWRITTEN = {r"\arg": r"\operatorname{arg}"}
-
 
 @cache
 def mathml(formula: str, display: bool = False) -> str:
     """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
-    text = formula.strip()
-    for unknown, known in _REWRITTEN.items():
-        text = re.sub(re.escape(unknown) + "(?![A-Za-z])", lambda _, known=known: known, text)
+    # latex2mathml does not know \arg
+    text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
     plain = f"<code>{escape(formula)}</code>"
     try:
         converted = convert(text, display="block" if display else "inline")

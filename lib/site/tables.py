@@ -4,7 +4,6 @@
 templates/NAME.md.j2.
 """
 
-import json
 import math
 import re
 from decimal import Decimal
@@ -48,7 +47,7 @@ def record_of(entry: Entry) -> dict:
         raise FileNotFoundError(
             f"figures/index.toml names {path.name}, which is not there; {advice}"
         )
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = files.read_object(path)
     known = figure_index.quantities(record)
     quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
     if lacking := [name for name, _ in quoted if name not in known]:

@@ -13,7 +13,7 @@ from lib.training import threads  # first: it must come before torch
 # isort: split
 from lib.training.batches import Batches
 from lib.training.checkpoints import Checkpoints
-from lib.training.history import TrainingHistory, at_end, running_mean
+from lib.training.history import TrainingHistory
 from lib.training.loop import initialised, train
 from lib.training.losses import classification, cross_entropy
 from lib.training.mirror_descent import MirrorDescent
@@ -29,11 +29,9 @@ __all__ = [
     "Recording",
     "StochasticPolyak",
     "TrainingHistory",
-    "at_end",
     "classification",
     "cross_entropy",
     "initialised",
-    "running_mean",
     "threads",
     "train",
 ]

@@ -28,17 +28,14 @@ def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, paddi
 
 @dataclass(frozen=True)
 class Resize:
-    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear.
-
-    `size` None keeps s.
-    """
+    """uint8 (b, c, s, s) through `standardise` to float32 (b, c, size, size), bilinear."""
 
     standardise: Callable[[Tensor], Tensor]
-    size: int | None = None
+    size: int
 
     def __call__(self, images: Tensor) -> Tensor:
         images = self.standardise(images)
-        if self.size is None or self.size == images.shape[-1]:
+        if self.size == images.shape[-1]:
             return images
         size = (self.size, self.size)
         return F.interpolate(images, size=size, mode="bilinear", align_corners=False)

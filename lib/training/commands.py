@@ -7,8 +7,8 @@ It writes the history as <out>.npz, which `history.load` reads, and the checkpoi
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from lib.training.batches import Batches
 from lib.training.checkpoints import Checkpoints
 from lib.training.devices import first_process
 from lib.training.history import TrainingHistory
-from lib.training.losses import Evaluate, classification, cross_entropy
+from lib.training.losses import Evaluate, classification
 from lib.training.settings import Execution, Recording
 
 
@@ -35,15 +35,14 @@ from lib.training.settings import Execution, Recording
 class Task:
     """A network with its data, as `training.train` needs them.
 
-    `build()` makes the network, `batches(size, seed)` the training data; `loss` and `evaluate` are
-    those of `training.train`; `about` names network and data.
+    `build()` makes the network, `batches(size, seed)` the training data; `evaluate` is that of
+    `training.train`, whose loss is the mean cross-entropy; `about` names network and data.
     """
 
     build: Callable[[], nn.Module]
     batches: Callable[[int, int], Batches]
     evaluate: Evaluate
     about: dict
-    loss: Callable = cross_entropy
 
 
 def vision(demo: bool) -> Task:
@@ -174,7 +173,8 @@ def _run(chosen: argparse.Namespace) -> tuple[nn.Module, TrainingHistory]:
         checkpoints=Checkpoints(path, chosen.checkpoint_every, about, pause),
     )
     batches = task.batches(chosen.batch, chosen.seed)
-    history = loop.train(model, optimizer, batches, chosen.steps, task.loss, recording, execution)
+    how = {"recording": recording, "execution": execution}
+    history = loop.train(model, optimizer, batches, chosen.steps, **how)
     if first_process() and not history.paused:
         how = {key: getattr(chosen, key) for key in ("batch", "steps", "seed", "precision")}
         how |= {"versions": provenance.versions()}
@@ -187,27 +187,20 @@ def beside(out: Path, suffix: str) -> Path:
     return out.with_name(f"{out.name}{suffix}")
 
 
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
+def alone(out: Path) -> AbstractContextManager:
     """Hold the lock on `out` for this training's first process, until it ends or is killed.
 
     ValueError where another training has it.
     """
     if not first_process():
-        yield
-        return
+        return nullcontext()
     out.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out.with_name(f".{out.name}.lock"))
     try:
-        lock.acquire(blocking=False)
+        return FileLock(out.with_name(f".{out.name}.lock")).acquire(blocking=False)
     except Timeout:
         raise ValueError(
             f"another training writes to --out {out}; wait for it or choose another --out"
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,6 @@ An .npz of plain arrays, never pickled, with a schema number, the study's config
 digest inside.
 """
 
-import io
 import json
 import zipfile
 import zlib
@@ -16,7 +15,15 @@ import numpy as np
 
 from lib import files
 from lib.training.checkpoints import differences, flat
-from lib.training.history import TrainingHistory, running_mean, steps_to_reach
+from lib.training.history import (
+    TrainingHistory,
+    flattened,
+    grouped,
+    packed,
+    running_mean,
+    steps_to_reach,
+    unpacked,
+)
 from lib.training.rules import STEP_SIZED
 
 SCHEMA = 1
@@ -144,17 +151,14 @@ class Curves:
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
             rows.append({key: getattr(curve, key) for key in _PLAIN})
-            named = {key: getattr(curve, key) for key in (*STEPWISE, "evaluated_at")}
-            for group in GROUPS:
-                named |= {f"{group}/{key}": v for key, v in getattr(curve, group).items()}
-            arrays |= {f"{k}/{key}": np.asarray(values) for key, values in named.items()}
+            own = flattened(curve, (*STEPWISE, "evaluated_at"), GROUPS)
+            arrays |= {f"{k}/{key}": values for key, values in own.items()}
         head = {"schema": SCHEMA, "name": self.name, "digest": self.digest}
-        text = files.dumps(head | {"configuration": dict(self.configuration), "curves": rows})
-        content = io.BytesIO()
-        np.savez_compressed(content, json=np.array(text), **arrays)
-        if content.tell() > LARGEST:
-            raise ValueError(f"{path} would take {content.tell():,} bytes, at most {LARGEST:,}")
-        files.write(Path(path), content.getvalue())
+        head |= {"configuration": dict(self.configuration), "curves": rows}
+        content = packed(head, arrays)
+        if len(content) > LARGEST:
+            raise ValueError(f"{path} would take {len(content):,} bytes, at most {LARGEST:,}")
+        files.write(Path(path), content)
 
 
 def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
@@ -180,10 +184,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} is not there; `python -m lib.training study` makes it")
     try:
-        # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
-        with open(path, "rb") as stream, np.load(stream) as file:
-            head = json.loads(str(file["json"]))
-            arrays = {name: file[name] for name in file.files if name != "json"}
+        head, arrays = unpacked(path)
         schema, stated = head["schema"], head["digest"]
         if schema == SCHEMA:
             curves = tuple(_curves(head["curves"], arrays))
@@ -214,11 +215,7 @@ def _curves(rows, arrays):
             for name, values in arrays.items()
             if name.split("/", 1)[0] == str(k)
         }
-        groups = {group: {} for group in GROUPS}
-        for name in [name for name in mine if "/" in name]:
-            group, key = name.split("/", 1)
-            groups[group][key] = mine.pop(name)
-        yield Curve(**row, **mine, **groups)
+        yield Curve(**row, **grouped(mine, GROUPS))
 
 
 FEWEST = 3  # seeds below which there is no verdict

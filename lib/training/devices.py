@@ -76,12 +76,14 @@ def same_generators_afterwards(device: torch.device):
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
-def progress(steps: int, done: int, label: str, shown: bool):
-    """A progress bar of `steps`, of which `done` are done; TQDM_DISABLE=1 turns it off."""
+def progress(accelerator, steps: int, done: int, label: str):
+    """A progress bar of `steps`, of which `done` are done, shown by one process of each machine.
+
+    TQDM_DISABLE=1 turns it off.
+    """
     from tqdm import tqdm
 
     # tqdm itself reads the variable only once, at import.
     silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0")
-    return tqdm(
-        total=steps, initial=done, desc=label, unit="step", leave=False, disable=silent or not shown
-    )
+    hidden = silent or not accelerator.is_local_main_process
+    return tqdm(total=steps, initial=done, desc=label, unit="step", leave=False, disable=hidden)

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,38 +50,48 @@ class TrainingHistory:
 
         `about` is kept with it: what was trained and how, as plain values.
         """
-        arrays = {name: getattr(self, name) for name in (*STEPWISE, "evaluated_at")}
-        if self.drift is not None:
-            arrays["drift"] = self.drift
-        for group in GROUPS:
-            arrays |= {f"{group}/{name}": values for name, values in getattr(self, group).items()}
-        text = files.dumps({"status": self.status, "device": self.device, "about": about})
-        content = io.BytesIO()
-        np.savez_compressed(content, json=np.array(text), **arrays)
-        files.write(Path(path), content.getvalue())
+        names = (*STEPWISE, "evaluated_at", *["drift"] * (self.drift is not None))
+        head = {"status": self.status, "device": self.device, "about": about}
+        files.write(Path(path), packed(head, flattened(self, names, GROUPS)))
 
 
 def load(path: Path) -> tuple[TrainingHistory, dict]:
     """The history that `TrainingHistory.save` wrote, and its `about`."""
-    with np.load(path) as file:  # which refuses pickled objects
-        text = json.loads(str(file["json"]))
+    head, arrays = unpacked(path)
+    values = grouped(arrays, GROUPS)
+    return TrainingHistory(**values, status=head["status"], device=head["device"]), head["about"]
+
+
+def flattened(run, names: Iterable[str], groups: Iterable[str]) -> dict[str, np.ndarray]:
+    """The arrays `names` of `run`, and those of its mappings `groups` as "group/name"."""
+    arrays = {name: getattr(run, name) for name in names}
+    for group in groups:
+        arrays |= {f"{group}/{name}": values for name, values in getattr(run, group).items()}
+    return {name: np.asarray(values) for name, values in arrays.items()}
+
+
+def grouped(arrays: Mapping[str, np.ndarray], groups: Iterable[str]) -> dict:
+    """What `flattened` was made of: the arrays by name and a dict for each of the `groups`."""
+    found = {group: {} for group in groups}
+    for name, values in arrays.items():
+        group, slash, key = name.partition("/")
+        (found[group] if slash else found)[key or name] = values
+    return found
+
+
+def packed(head: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """An .npz of the `arrays` and, as JSON, of the plain values `head`."""
+    content = io.BytesIO()
+    np.savez_compressed(content, json=np.array(files.dumps(head)), **arrays)
+    return content.getvalue()
+
+
+def unpacked(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    """The head and the arrays of an .npz that `packed` made."""
+    # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
+    with open(path, "rb") as stream, np.load(stream) as file:
         arrays = {name: file[name] for name in file.files if name != "json"}
-    groups = {name: {} for name in GROUPS}
-    for name in [name for name in arrays if "/" in name]:
-        group, key = name.split("/", 1)
-        groups[group][key] = arrays.pop(name)
-    history = TrainingHistory(**arrays, **groups, status=text["status"], device=text["device"])
-    return history, text["about"]
-
-
-def at_end(values: np.ndarray) -> np.ndarray:
-    """The last entry of each row that is not NaN: the value at a run's end, early or not.
-
-    `values` (runs, points); returns (runs,).
-    """
-    present = ~np.isnan(values)
-    place = values.shape[1] - 1 - present[:, ::-1].argmax(1)
-    return values[np.arange(len(values)), place]
+        return json.loads(str(file["json"])), arrays
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -62,7 +62,8 @@ def train(
     run = _Run.prepared(model, optimizer, batches, steps, loss, recording, execution)
     done = run.restored()
     run.network.train()
-    with devices.same_generators_afterwards(run.accelerator.device), run.progress(done) as bar:
+    bar = devices.progress(run.accelerator, steps, done, recording.label)
+    with devices.same_generators_afterwards(run.accelerator.device), bar:
         for step in range(done, steps):
             if step in run.record.points:
                 run.observe(step)
@@ -151,10 +152,11 @@ class _Run:
         with devices.memory_advice(device, step, self.batches.size, parts):
             batch = self.batches.batch(step)
             torch.manual_seed(self._dropout_seed(step))
-            before = self.record.weights(self.model) if self.recording.walk else None
+            walking = self.model.parameters() if self.recording.walk else ()
+            before = [parameter.detach().clone() for parameter in walking]
             self.stepper.step(partial(self._closure, step, batch))
             self.record.note(step, self.optimizer)
-            if before is not None:
+            if before:
                 self.record.walk(self.model, before)
 
     def _closure(self, step: int, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -242,8 +244,3 @@ class _Run:
         """The history of a run with this `ending`, in words, after `done` steps or all of them."""
         skipped = self.optimizer.skipped_steps if self._skips else None
         return self.record.history(ending, done, skipped)
-
-    def progress(self, done: int):
-        """The progress bar of the steps, shown by one process of each machine."""
-        shown = self.accelerator.is_local_main_process
-        return devices.progress(len(self.record.loss), done, self.recording.label, shown)

@@ -46,11 +46,6 @@ class Record:
         self.norm[step] = norm
         self.seconds[step] = time.perf_counter() - self.start
 
-    @staticmethod
-    def weights(network: nn.Module) -> list[torch.Tensor]:
-        """A copy of the parameters."""
-        return [parameter.detach().clone() for parameter in network.parameters()]
-
     def walk(self, network: nn.Module, before: list[torch.Tensor]) -> None:
         """Add the squared length of the move away from `before`, parameter by parameter."""
         self.walking = True

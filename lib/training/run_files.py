@@ -1,8 +1,7 @@
 """The files of a study's runs: finished curves, checkpoints, locks, seconds used so far."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,26 +64,17 @@ class RunFiles:
             for done in (self._early(run), self.checkpoint(run), self._seconds(run)):
                 done.unlink(missing_ok=True)
 
-    @contextmanager
-    def alone(self, run: RunId, give_up: Callable[[], bool]) -> Iterator[None]:
+    def alone(self, run: RunId, give_up: Callable[[], bool]) -> AbstractContextManager:
         """Wait until no other process works on this run; the lock of a killed one is free.
 
         `Taken` if `give_up()` holds while another one has it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / f"{run}.lock")
-        while True:
-            try:
-                lock.acquire(blocking=False)
-                break
-            except Timeout:
-                if give_up():
-                    raise Taken(f"{run} is another process's") from None
-                time.sleep(1)
         try:
-            yield
-        finally:
-            lock.release()
+            return lock.acquire(poll_interval=1, cancel_check=give_up)
+        except Timeout:
+            raise Taken(f"{run} is another process's") from None
 
     def seconds(self, run: RunId) -> float:
         """Processor seconds that an unfinished run has taken before."""

@@ -38,9 +38,9 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
         return runner.files.collected()
 
 
-def last_losses(study: Study, rates: Mapping[str, float], cap: float | None = None) -> dict:
+def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
     """The running mean of the loss a row at the end of each run of `once`, {rule: loss}."""
-    found = once(study, rates, cap)
+    found = once(study, rates)
     return {
         rule: round(float(found.runs(rule)[0].smooth(study.window)[-1]) / study.loss_rows, 4)
         for rule in rates

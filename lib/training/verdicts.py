@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+from lib.companion.claims import VERDICTS
+
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
 SAME = (0.8, 1.25)  # a ratio of steps within which two rules count as equally fast
 LEVEL = 0.95
 
@@ -37,7 +39,7 @@ class Interval:
         return f"{text} ({self.note})" if self.note else text
 
 
-def mean_interval(differences: np.ndarray, other_variance: float = 0.0, level=LEVEL) -> Interval:
+def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
     """The t interval of the mean of paired `differences` (seeds,), two or more, else ValueError.
 
     `other_variance` is a variance of the mean that does not shrink with the seeds, such as that of
@@ -46,13 +48,13 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0, level=LE
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(f"differences must hold two seeds or more, it has shape {values.shape}")
-    n, tail = len(values), 0.5 + level / 2
+    n, tail = len(values), 0.5 + LEVEL / 2
     between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
     half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * other_variance)
     return Interval(values, values.mean() - half, values.mean() + half)
 
 
-def ratio_interval(values: np.ndarray, level=LEVEL) -> Interval:
+def ratio_interval(values: np.ndarray) -> Interval:
     """The interval of the geometric mean of positive paired ratios (seeds,).
 
     It is a t interval of their logarithms. ValueError for a ratio that is not positive and finite.
@@ -60,7 +62,7 @@ def ratio_interval(values: np.ndarray, level=LEVEL) -> Interval:
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
         raise ValueError(f"ratios must be positive and finite, got {ratios}")
-    inner = mean_interval(np.log(ratios), level=level)
+    inner = mean_interval(np.log(ratios))
     return Interval(ratios, math.exp(inner.low), math.exp(inner.high))
 
 
@@ -88,9 +90,7 @@ def faster(ratio: Interval) -> str:
 
     Not reproduced if it lies above 1 or within `SAME`.
     """
-    if ratio.high < 1:
-        return REPRODUCED
-    return NOT_REPRODUCED if ratio.low >= 1 or _within(ratio) else UNDECIDED
+    return _word(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
@@ -98,9 +98,7 @@ def slower(ratio: Interval) -> str:
 
     Not reproduced if it lies below 1 or within `SAME`.
     """
-    if ratio.low > 1:
-        return REPRODUCED
-    return NOT_REPRODUCED if ratio.high <= 1 or _within(ratio) else UNDECIDED
+    return _word(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
@@ -108,24 +106,22 @@ def no_gain(ratio: Interval) -> str:
 
     Reproduced if the interval lies within `SAME` or above 1; not, if it lies below 0.8.
     """
-    if _within(ratio) or ratio.low >= 1:
-        return REPRODUCED
-    return NOT_REPRODUCED if ratio.high < SAME[0] else UNDECIDED
+    return _word(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
-def above(difference: Interval, bound: float = 0.0) -> str:
-    """Verdict on "larger": reproduced if the interval lies above `bound`, not if below."""
-    if difference.low > bound:
-        return REPRODUCED
-    return NOT_REPRODUCED if difference.high <= bound else UNDECIDED
+def above(difference: Interval) -> str:
+    """Verdict on "larger": reproduced if the interval lies above 0, not if below."""
+    return _word(difference.low > 0, difference.high <= 0)
 
 
 def equivalent(difference: Interval, margin: float) -> str:
     """Verdict on "equal": reproduced within ± `margin`, not reproduced outside of it."""
-    if -margin <= difference.low and difference.high <= margin:
-        return REPRODUCED
-    outside = difference.low > margin or difference.high < -margin
-    return NOT_REPRODUCED if outside else UNDECIDED
+    within = -margin <= difference.low and difference.high <= margin
+    return _word(within, difference.low > margin or difference.high < -margin)
+
+
+def _word(supported: bool, refuted: bool) -> str:
+    return REPRODUCED if supported else NOT_REPRODUCED if refuted else UNDECIDED
 
 
 def _within(ratio: Interval) -> bool:

@@ -281,9 +281,7 @@ def test_missing_or_foreign_figure_is_named(repository, first):
     assert repository.why() is None
 
 
-DIGITS = dict(name="digits", source="demo", revision="1")
-
-
+DIGITS = dict(name="digits", source="demo", revision="1", instead_of="mnist")
 PAIRS = dict(name="demo pairs", source="demo", revision="1", instead_of="multi_nli")
 
 
@@ -310,9 +308,7 @@ PAIRS = dict(name="demo pairs", source="demo", revision="1", instead_of="multi_n
     ],
 )
 def test_changed_data_are_named(monkeypatch, used, now, words):
-    monkeypatch.setattr(
-        texts if "instead_of" in used else images, "identity", lambda name, demo: now
-    )
+    monkeypatch.setattr(texts if used is PAIRS else images, "identity", lambda name, demo: now)
     assert (
         staleness._data_changes([used, {"name": "line", "source": "synthetic"}], demo=True) == words
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.companion import claims
-from lib.companion.brackets import legend
+from lib.companion.claims import legend
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
     rows[1] = replace(rows[1], remark=ledger.room(rows[1], "our constant is loose"))
     assert rows[1].remark.endswith("2 times as tight")
     rows = ledger.with_power(rows, "book")
-    assert [ledger.verdict(r) for r in rows] == ["yes", "no power", "yes", "NO"]
+    said = [ledger.verdict(r.holds, r.catches, r.fails_if) for r in rows]
+    assert said == ["yes", "no power", "yes", "NO"]
     assert ledger.catches(rows[1]) == "nothing it names"
     table = ledger.LedgerTable(ledger.in_order(rows, PAPER), PAPER)
     assert (

@@ -493,21 +493,14 @@ def test_stand_ins_are_known_by_their_rows(nowhere):
     assert len({images.identity(name, demo=True)["revision"] for name in images.IMAGES}) == 2
 
 
-def test_hold_out_and_first(nowhere):
+def test_first(nowhere):
     train = images.load("mnist", "train", demo=True)
-    kept, held = train.hold_out(100, seed=4)
-    assert (len(kept), len(held)) == (1337, 100)
-    assert torch.equal(held.images, train.hold_out(100, seed=4)[1].images)
-    assert not torch.equal(held.images, train.hold_out(100, seed=5)[1].images)
-    assert sorted(torch.cat([kept.labels, held.labels]).tolist()) == sorted(train.labels.tolist())
     for rows in (0, -2):
         with pytest.raises(ValueError, match="rows must be 1 or more"):
             train.first(rows)
     assert torch.equal(train.first(7).images, train.images[:7]) and len(train.first(None)) == len(
         train
     )
-    with pytest.raises(ValueError, match="rows must lie between"):
-        train.hold_out(1437)
 
 
 @pytest.mark.skipif(

@@ -426,7 +426,7 @@ REGRESSION = [
     *_of(
         "regression/descent",
         "regression/test_descent",
-        ("self.weight * reg_A,", "0 * reg_A,"),
+        ("self.weight * reg_A\n", "0 * reg_A\n"),
         ("self.step * self.left @ g_B @ self.right", "self.step * g_B @ self.left @ self.right"),
         (
             'eye if rule.preconditioner == "none" else inverse',
@@ -453,12 +453,6 @@ REGRESSION = [
         "regression/curvature",
         "regression/test_descent",
         ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
-    ),
-    *_of(
-        "regression/curvature",
-        "regression/test_problem",
-        ("return Sbar @ middle @ Sbar @ Z @ Sigma / 2", "return Sbar @ middle @ Sbar @ Z @ Sigma"),
-        ("-Z[..., k:, :]], -2)", "Z[..., k:, :]], -2)"),
     ),
     *_of(
         "regression/manifold",
@@ -567,7 +561,7 @@ TRAINING = [
         ),
         ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
         ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
-        ("if difference.low > bound:", "if difference.high > bound:"),
+        ("_word(difference.low > 0,", "_word(difference.high > 0,"),
     ),
     *_of(
         "training/rate_choice",
@@ -592,7 +586,7 @@ NETWORKS = [
             "nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))",
             "nn.Sequential(nn.Identity(), nn.Linear(width, classes))",
         ),
-        ("(self.dropout(tokens + self.positions))", "(self.dropout(tokens))"),
+        ("self.blocks(tokens + self.positions)", "self.blocks(tokens)"),
         ("shifted(images, self.patch // 2)", "shifted(images, self.patch)"),
     ),
     *_of(
@@ -605,7 +599,11 @@ NETWORKS = [
             "return torch.special.entr(weights.float()).sum(-1)",
         ),
         ("first = self.blocks[-1](tokens[:, :1]", "first = self.blocks[-1](tokens[:, -1:]"),
-        ("((logits > 0) == (expected > 0))", "((logits > 0.5) == (expected > 0))"),
+    ),
+    *_of(
+        "training/losses",
+        "networks/test_text",
+        ("((logits > 0) == (labels > 0))", "((logits > 0.5) == (labels > 0))"),
     ),
     *_of(
         "networks/weight_statistics",
@@ -632,9 +630,12 @@ DATA = [
         ("(np.array(scores) >= threshold)", "(np.array(scores) > threshold)"),
     ),
     *_of(
-        "data/images",
-        "data/test_locate.py::test_hold_out_and_first",
-        ("parts = order[rows:], order[:rows]", "parts = order[:rows], order[rows:]"),
+        "data/texts",
+        "data/test_texts",
+        (
+            "self.take(order[rows:]), self.take(order[:rows])",
+            "self.take(order[:rows]), self.take(order[rows:])",
+        ),
     ),
     *_of(
         "data/images",

@@ -11,14 +11,7 @@ import torch.nn.functional as F
 from lib import training
 from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
-from lib.networks.text import (
-    EncoderBlock,
-    SelfAttention,
-    TextTransformer,
-    attended,
-    reviews_judge,
-    summed_loss,
-)
+from lib.networks.text import EncoderBlock, SelfAttention, TextTransformer, attended, summed_loss
 from lib.networks.vocabulary import Vocabulary
 from lib.training.mirror_descent import MirrorDescent
 
@@ -117,7 +110,7 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
     logits = model(batch)
     expected = F.binary_cross_entropy_with_logits(logits, labels.double().float(), reduction="sum")
     torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
-    found = reviews_judge(batch, labels, size=4)(model)
+    found = training.classification(batch, labels, size=4, binary=True)(model)
     assert found["test_loss"] == pytest.approx(float(expected.detach()) / 6, rel=1e-5)
     assert found["test_accuracy"] == pytest.approx(
         float(((logits > 0) == (labels > 0)).float().mean())
@@ -126,7 +119,8 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
 
 def test_a_review_counts_as_positive_from_probability_one_half_on():
     logits = torch.tensor([-0.3, 0.3, 0.3])
-    judge = reviews_judge(torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 1]))
+    rows, labels = torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 1])
+    judge = training.classification(rows, labels, binary=True)
     model = torch.nn.Linear(1, 1)
     model.forward = lambda ids: logits
     assert judge(model)["test_accuracy"] == 1.0
@@ -157,9 +151,8 @@ def test_words_are_counted_cut_and_filled_up():
     words = Vocabulary.of(["The film<br />is good, good", "the END isn't"], 7)
     assert words.names == ["[PAD]", "[CLS]", "[UNK]", "good", "the", ",", "end"]
     found = words.encode(["Good the\nzebra", "the the the the the the"], 5)
-    assert found.ids.tolist() == [[1, 3, 4, 2, 0], [1, 4, 4, 4, 4]] and found.cut == 1
-    assert found.ids.dtype == torch.int32
-    assert words.encode(["the the the the"], 5).cut == 0  # exactly full
+    assert found.tolist() == [[1, 3, 4, 2, 0], [1, 4, 4, 4, 4]]
+    assert found.dtype == torch.int32
 
 
 @pytest.mark.parametrize("size", [50, 400, 10_000])
@@ -180,10 +173,9 @@ def test_ids_are_those_of_the_words_counted_by_hand(size):
     assert words.names == ["[PAD]", "[CLS]", "[UNK]", *common]
     number = {word: k for k, word in enumerate(words.names)}
     found = words.encode(listed, 12)
-    for text, row in zip(listed, found.ids.tolist(), strict=True):
+    for text, row in zip(listed, found.tolist(), strict=True):
         ids = [1, *(number.get(word, 2) for word in split(text))]
         assert row == (ids + 12 * [0])[:12]
-    assert found.cut == sum(len(split(text)) > 11 for text in listed)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "<br /><br />"])
@@ -195,22 +187,6 @@ def test_an_empty_review_is_named_by_its_row(text):
 def test_bad_vocabularies():
     with pytest.raises(ValueError, match="size must be 4 or more"):
         Vocabulary.of(["a"], 3)
-    with pytest.raises(ValueError, match='"words" or "bert"'):
-        vocabulary.choose("letters", ["a"], 10)
-
-
-def test_word_pieces_agree_with_words_about_length():
-    tokenizers = pytest.importorskip("tokenizers")
-    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "good": 4, "film": 5}
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(names, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    pieces = Vocabulary(made)
-    found = pieces.encode(["good film", "good good good good"], 5)
-    assert found.ids.tolist() == [[2, 4, 5, 3, 0], [2, 4, 4, 4, 4]] and found.cut == 1
-    assert len(pieces) == 6 and pieces.names[4] == "good"
-    with pytest.raises(ValueError, match="row 0"):
-        pieces.encode([" "], 5)
 
 
 def test_the_hoyer_index_and_share_above():

@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import block_diag
 from scipy.stats import ortho_group
 
 from lib import regression
@@ -11,6 +12,7 @@ from lib.regression import curvature, empirical, kernel, manifold
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
 SPACE = manifold.of(PROBLEM)
+EXTENDED = block_diag(np.eye(5), PROBLEM.Sigma)  # the extended covariance Sbar, (k + d, k + d)
 
 
 def layer(seed, *lead, problem=PROBLEM, scale=0.5):
@@ -178,11 +180,11 @@ def test_gradient_identities_5_and_6(seed):
     Z = joined(*layer(seed, scale=1.0))
     Z_pi = SPACE.point(ortho_group.rvs(3, random_state=seed))
     gradient = curvature.gradient(PROBLEM, Z)
-    np.testing.assert_allclose(
-        curvature.identity_5(PROBLEM, Z, Z_pi), gradient, atol=EXACT * np.abs(gradient).max()
-    )
-    product = curvature.mirrored(Z_pi, 5).T @ curvature.extended(PROBLEM.Sigma, 5) @ Z_pi
-    np.testing.assert_allclose(product, 0, atol=EXACT)
+    Sigma, Zt = PROBLEM.Sigma, joined(Z_pi[:5], -Z_pi[5:])
+    middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
+    equation_5 = EXTENDED @ middle @ EXTENDED @ Z @ Sigma / 2
+    np.testing.assert_allclose(equation_5, gradient, atol=EXACT * np.abs(gradient).max())
+    np.testing.assert_allclose(Zt.T @ EXTENDED @ Z_pi, 0, atol=EXACT)
 
 
 @pytest.mark.parametrize("norm", manifold.NORMS)
@@ -193,7 +195,7 @@ def test_projection_is_nearest_and_symmetric(norm, seed):
     Z = SPACE.point(ortho_group.rvs(3, random_state=seed)) + 0.05 * rng.standard_normal((8, 3))
     Z_pi = SPACE.project(Z, norm)
     Delta = Z - Z_pi
-    product = Z_pi.T @ curvature.extended(PROBLEM.Sigma, 5) @ Delta
+    product = Z_pi.T @ EXTENDED @ Delta
     if norm == "left":
         product = PROBLEM.Sigma @ product
     np.testing.assert_allclose(product, product.T, atol=EXACT)  # Lemma 1
@@ -226,10 +228,10 @@ def test_one_point_convexity_and_smoothness_near_the_manifold(norm, seed, fracti
 
 def test_extended_covariance_gives_the_norms():
     Z = joined(*layer(12))
-    Sbar = curvature.extended(PROBLEM.Sigma, 5)
-    np.testing.assert_allclose(SPACE.norm(Z, "left") ** 2, np.trace(Z.T @ Sbar @ Z), rtol=EXACT)
+    square = Z.T @ EXTENDED @ Z
+    np.testing.assert_allclose(SPACE.norm(Z, "left") ** 2, np.trace(square), rtol=EXACT)
     np.testing.assert_allclose(
-        SPACE.norm(Z, "left_right") ** 2, np.trace(Z.T @ Sbar @ Z @ PROBLEM.Sigma), rtol=EXACT
+        SPACE.norm(Z, "left_right") ** 2, np.trace(square @ PROBLEM.Sigma), rtol=EXACT
     )
 
 

@@ -157,7 +157,6 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
         assert np.array_equal(getattr(history, name)[:4], getattr(whole, name)[:4])
         assert np.isnan(getattr(history, name)[4:]).all()
     np.testing.assert_array_equal(history.metrics["share"], [0.1, 0.5, math.nan, math.nan])
-    assert training.at_end(np.stack([history.metrics["share"], [1, 2, 3, 4]])).tolist() == [0.5, 4]
 
 
 def test_classification_counts_over_unequal_chunks():

@@ -6,13 +6,12 @@ stand in `notebooks/protocol.md`.
 
 from lib.training.studies import demo
 from lib.training.studies.language import CIVIL_COMMENTS, MULTI_NLI, MULTI_NLI_AGAIN
-from lib.training.studies.pairs import PAIRS
 from lib.training.studies.reviews import IMDB
 from lib.training.studies.vision import CIFAR10, MNIST, VIT
 
 STUDIES = {
     study.name: study
-    for study in (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, MULTI_NLI_AGAIN, CIVIL_COMMENTS, PAIRS)
+    for study in (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, MULTI_NLI_AGAIN, CIVIL_COMMENTS)
 }
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "MNIST",
     "MULTI_NLI",
     "MULTI_NLI_AGAIN",
-    "PAIRS",
     "STUDIES",
     "VIT",
     "demo",

@@ -10,11 +10,11 @@ from torch import nn
 
 from lib.data import texts
 from lib.networks import TextTransformer, vocabulary
-from lib.networks.text import attended, reviews_judge, summed_loss
+from lib.networks.text import attended, summed_loss
 from lib.networks.weight_statistics import hoyer, matrices, share_above
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.losses import Evaluate
+from lib.training.losses import Evaluate, classification
 from lib.training.studies.measures import binned, correctness, renamed
 from lib.training.study import Problem, Study
 
@@ -100,18 +100,19 @@ class Reviews:
         if demo:  # a smoke test, also where the real set is at hand
             train, test = train.sample(2000), test.sample(500)
         rest, held_out = train.hold_out(held)
-        known = vocabulary.choose("words", train.texts, words)
+        known = vocabulary.Vocabulary.of(train.texts, words)
         sets = {"train": train, "test": test, "rest": rest, "held": held_out}
         return cls(
             words=known.names,
-            ids={key: known.encode(part.texts, length).ids for key, part in sets.items()},
+            ids={key: known.encode(part.texts, length) for key, part in sets.items()},
             labels={key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()},
         )
 
     def judge(self, part: str, name: str, rows: int) -> Evaluate:
         """Loss and accuracy on about `rows` reviews of `part`, as "<name>_loss" and so on."""
         taken = every(len(self.labels[part]), rows)
-        found = reviews_judge(self.ids[part][taken], self.labels[part][taken])
+        ids, labels = self.ids[part][taken], self.labels[part][taken]
+        found = classification(ids, labels, size=500, binary=True)
         return lambda model: renamed(found(model), name)
 
     def probe(self) -> tuple[torch.Tensor, list[int]]:
