@@ -14,6 +14,7 @@ from torch import nn
 from lib.budget import Budget
 from lib.training import loop, rate_choice
 from lib.training.checkpoints import Checkpoints
+from lib.training.compilation import compiled_or_eager
 from lib.training.curves import Curve, Curves
 from lib.training.history import TrainingHistory
 from lib.training.rules import RULES
@@ -105,6 +106,8 @@ class Runner:
         study, problem, tuning = self.study, self.problem, run.part == "trial"
         model = loop.initialised(problem.build, run.seed)
         batches = problem.batches(run.seed, tuning and study.criterion == "accuracy")
+        if study.compiled:
+            compiled_or_eager(model, batches.batch(0), problem.loss, self.say)
 
         def pause(done: int) -> bool:
             return self.budget.spent() or (quarter and done == study.quarter)

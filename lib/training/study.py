@@ -66,6 +66,7 @@ class Study:
     extensions: int = 2
     cap: float | None = None
     loss_rows: int = 1
+    compiled: bool = False
     walk: bool = False
 
     def __post_init__(self):
@@ -93,8 +94,7 @@ class Study:
         values = {name: getattr(self, name) for name in plain}
         values |= {"rates": {rule: list(rates) for rule, rates in self.rates.items()}}
         values |= {"targets": list(self.targets), "stop": self.stop_words}
-        # torch.compile gained nothing (protocol.md); kept curves were stored with this word.
-        values |= {"compiled": False, "tuning_seed": TUNING_SEED}
+        values |= {"compiled": self.compiled, "tuning_seed": TUNING_SEED}
         values |= {"extensions": self.extensions, "judged": JUDGED}
         return values | {"problem": dict(about)}
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lib.budget import Budget
-from lib.training import commands, study_command
+from lib.training import commands, compilation, study_command
 from lib.training.batches import Batches
 from lib.training.curves import load
 from lib.training.runner import OutOfTime, Runner
@@ -239,3 +239,23 @@ def test_the_command_keeps_curves_and_says_what_is_left(tmp_path, capsys, monkey
     assert study_command.main([*state, "--keep", str(tmp_path)]) == 0
     assert load(tmp_path / "points.npz").seeds() == [0, 1]
     assert "4 trials" not in capsys.readouterr().err
+
+
+def test_a_compiler_that_fails_is_said_once_and_training_goes_on(monkeypatch):
+    def fail(self, **options):
+        raise RuntimeError("no compiler found")
+
+    monkeypatch.setattr(nn.Module, "compile", fail)
+    monkeypatch.setattr(compilation, "_SAID", set())
+    said, batch = [], (torch.ones(2, 3), torch.tensor([0, 1]))
+    state = torch.get_rng_state()
+    for _ in range(2):
+        model = nn.Linear(3, 2)
+        torch.set_rng_state(state)
+        loss = lambda m, b: nn.functional.cross_entropy(m(b[0]), b[1])
+        assert not compilation.compiled_or_eager(model, batch, loss, said.append)
+        assert model(batch[0]).shape == (2, 2) and model.weight.grad is None
+    assert said == [
+        "torch.compile does not work here (no compiler found); training goes on without it"
+    ]
+    assert torch.equal(torch.get_rng_state(), state)
