@@ -45,13 +45,17 @@ notebooks: setup
 setup:
 	@$(STATE) | cmp -s - $(STAMP) || $(MAKE) --no-print-directory install
 
+# pip compiles one file after the other; this takes all cores. Packages' own tests are left out, and
+# a file that is no Python of this version is no fault.
+COMPILE = $(PY) -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null || true
 # The stamp comes last, so that an interrupted install is taken up again.
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'
 	@echo "Installing into $(VENV); this takes a few minutes, once."
 	@rm -f $(STAMP)
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
+	@$(COMPILE)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(STATE) > $(STAMP)
 

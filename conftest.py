@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 
 def pytest_configure(config):
@@ -28,6 +29,13 @@ for _name, _study in _demo.DEMO.items():
     _rates = {_rule: _values[:1] for _rule, _values in _study.rates.items()}
     _demo.DEMO[_name] = _replace(_study, horizon=20, window=5, evaluations=2, rates=_rates)
 """
+# Parameters under nbval of the longest pages; what their compared outputs say holds there too.
+SHORTER = {
+    "11_long_horizon": "steps, timed_steps = 100_000, 2000",
+    "43_map_of_the_constant": "map_steps, zero_steps, lp_steps = 5000, 100_000, [20_000, 100_000]",
+    "44_atlas": "steps = sweep_steps = 3000",
+    "45_atlas_of_networks": "steps, selection_steps, vit_steps = 1000, 500, 20",
+}
 
 
 def pytest_collection_modifyitems(config, items):
@@ -35,8 +43,10 @@ def pytest_collection_modifyitems(config, items):
     play = {id(cell) for item in cells if item.cell_num == 0 for cell in _cells_to_play(item)}
     left_out = [item for item in cells if id(item.cell) in play]
     for item in cells:
-        if "parameters" in item.cell.metadata.get("tags", []) and "demo.DEMO" in _code(item):
-            item.cell.source += SHORT_SMOKE_RUNS
+        if "parameters" in item.cell.metadata.get("tags", []):
+            page = Path(item.fspath).stem
+            item.cell.source += SHORT_SMOKE_RUNS if "demo.DEMO" in _code(item) else ""
+            item.cell.source += f"\n{SHORTER.get(page, '')}\n"
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
