@@ -25,7 +25,7 @@ class History(Facts):
     <-grad L/||grad L||, V>/||V||. status and ended (runs,) say how and at which iteration a run
     ended. Joint training adds the same of the head: head_norm, log_gradient_head, log_step_head,
     head_direction_error, head_alignment, and score_gaps (runs, k, n, T-1), score of the opt token
-    minus scores of the others.
+    minus scores of the others. Of a fixed head score_gaps is one record, a view that repeats.
     """
 
     iterations: np.ndarray
@@ -125,7 +125,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         norm=norm,
         margins=raw.margins,
         log_miss=log_miss,
-        score_gaps=raw.scores[..., :1] - raw.scores[..., 1:],
+        score_gaps=_score_gaps(raw.scores, problem.head_fixed),
         direction_error=error,
         alignment=alignment,
         descent={name: _descent(problem, raw, target) for name, target in targets.items()},
@@ -135,6 +135,13 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         _weights=weights,
         _head=head,
     )
+
+
+def _score_gaps(scores, head_fixed):
+    """Of the opt token over the others; a fixed head has one record of them, which repeats."""
+    known = scores[:, :1] if head_fixed else scores
+    gaps = known[..., :1] - known[..., 1:]
+    return np.broadcast_to(gaps, (*scores.shape[:3], gaps.shape[-1])) if head_fixed else gaps
 
 
 def _directions(vectors, count, outside, targets):

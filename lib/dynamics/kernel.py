@@ -81,8 +81,8 @@ class Jobs(NamedTuple):
 class Records(NamedTuple):
     """What training fills, at each of the k times.
 
-    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T); logs (jobs, k, 5): log(L - L*), log
-    ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
+    margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T), empty for a fixed head; logs (jobs,
+    k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
     """
 
     margins: np.ndarray
@@ -101,13 +101,12 @@ def _moving(jobs, m):
 @numba.njit(forceinline=True)
 def _write(r, record, work, alpha, b, head_fixed, records):
     """Margins, scores and coefficients of run r into their records."""
-    n, T = records.scores.shape[2:]
+    n, T = records.margins.shape[2], records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
-    softmax.by_sample(work.scores, r * n, n, records.scores[r, record])
     own = alpha[r, : (T - 1) * n].reshape(T - 1, n)
     softmax.by_sample(own, 0, n, records.alpha[r, record])
-    records.b[r, record] = 0.0
     if not head_fixed:
+        softmax.by_sample(work.scores, r * n, n, records.scores[r, record])
         softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
 
 

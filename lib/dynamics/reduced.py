@@ -73,7 +73,8 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 class Raw:
     """Raw records of runs at k times.
 
-    margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5).
+    margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5). Scores and b of
+    a fixed head are views of one record that repeats.
     """
 
     status: np.ndarray
@@ -85,8 +86,9 @@ class Raw:
     logs: np.ndarray
 
 
-def _empty(runs, n, T, k):
-    others, every = (k, n, T - 1), (k, n, T)
+def _empty(runs, n, T, k, head_fixed):
+    """Records to be filled; those of a head that is fixed have room for none."""
+    others, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
     return recording.unwritten(
         COMPLETED, runs, margins=others, scores=every, alpha=others, b=every, logs=(k, 5)
     )
@@ -97,7 +99,7 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])
-    raw = _empty(len(rules) * runs, n, T, times.size)
+    raw = _empty(len(rules) * runs, n, T, times.size, problem.head_fixed)
     jobs = kernel.Jobs(
         data=np.tile(np.arange(runs), len(rules)),
         K=gram.pack(problem.K, n),
@@ -111,20 +113,29 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
     raw["status"], raw["ended"] = kernel.run_jobs(numba.get_num_threads(), jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
-    return [Raw(**{name: values[part] for name, values in raw.items()}) for part in split]
+    return [_raw(problem, {name: values[part] for name, values in raw.items()}) for part in split]
+
+
+def _raw(problem, filled):
+    """What was filled, as a Raw: a fixed head has the same scores, and has moved nowhere."""
+    if not problem.head_fixed:
+        return Raw(**filled)
+    shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
+    scores, b = (np.broadcast_to(a, shape) for a in (problem.scores[:, None], 0.0))
+    return Raw(**filled | {"scores": scores, "b": b})
 
 
 def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
     """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
     runs, n, T = problem.scores.shape
-    raw = Raw(**_empty(runs, n, T, times.size))
+    raw = _empty(runs, n, T, times.size, problem.head_fixed)
     g, gamma = problem.margins.reshape(runs, -1).copy(), problem.scores.reshape(runs, -1).copy()
     alpha, b = np.zeros_like(g), np.zeros_like(gamma)
     move = move_k = np.zeros_like(g)
     move_u = move_u_k = np.zeros_like(gamma)
     alive = np.ones(runs, bool)
     records = {int(t): k for k, t in enumerate(times)}
-    raw.ended[:] = times[-1]
+    raw["ended"][:] = times[-1]
     for t in range(times[-1] + 1):
         logits = np.concatenate([np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1)
         at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
@@ -144,17 +155,17 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
 
         if t in records:
             logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
-            now = {"margins": g, "scores": gamma, "alpha": alpha, "b": b, "logs": logs}
+            now = {"margins": g, "alpha": alpha, "logs": logs}
+            now |= {} if problem.head_fixed else {"scores": gamma, "b": b}
             for name, value in now.items():
-                store = getattr(raw, name)
-                store[alive, records[t]] = value[alive].reshape(-1, *store.shape[2:])
+                raw[name][alive, records[t]] = value[alive].reshape(-1, *raw[name].shape[2:])
         with np.errstate(invalid="ignore"):  # 0/0 = 0: no gradient, no step
             length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
         bounded = (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
         for code, ends in ((STALLED, stalled), (DIVERGED, ~bounded & ~stalled)):
-            raw.status[alive & ends], raw.ended[alive & ends] = code, t
+            raw["status"][alive & ends], raw["ended"][alive & ends] = code, t
             alive &= ~ends
         if not alive.any():
             break
@@ -170,4 +181,4 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
             move_u = rule.momentum * move_u + eta * push
             move_u_k = rule.momentum * move_u_k + eta * k_u
             b, gamma = b + move_u, gamma + move_u_k
-    return raw
+    return _raw(problem, raw)

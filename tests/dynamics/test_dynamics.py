@@ -171,6 +171,21 @@ def test_score_gaps_are_those_of_the_opt_token_over_the_others():
     assert (history.score_gaps[:, -1] > 0).all()
 
 
+@pytest.mark.parametrize("rule", [rules.ngd(0.1), rules.custom(lambda t, gap, norm: -norm)])
+def test_a_fixed_head_is_recorded_once(rule):
+    data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=20)
+    history = dynamics.train(data, rule, 9, [0, 4, 9])
+    scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, data.u)
+    best = np.take_along_axis(scores, data.opt[..., None], 2)
+    others = scores[np.arange(3) != data.opt[..., None]].reshape(2, 4, 2)
+    space = coordinates.minimal(data)
+    for k in range(3):
+        np.testing.assert_allclose(np.sort(history.score_gaps[:, k]), np.sort(best - others))
+        u = np.einsum("rdk,rk->rd", space.token_basis, history.head(k))
+        np.testing.assert_allclose(u, data.u, atol=1e-12)
+    assert np.shares_memory(history.score_gaps[:, 0], history.score_gaps[:, 2])
+
+
 @pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
 def test_the_longest_step_is_that_of_the_documentation(log_length, status):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)

@@ -223,8 +223,8 @@ DYNAMICS = [
         ),
         ("error[name][:, part] = np.hypot(apart, outside / scale)", "error[name][:, part] = apart"),
         (
-            "score_gaps=raw.scores[..., :1] - raw.scores[..., 1:]",
-            "score_gaps=raw.scores[..., 1:] - raw.scores[..., :1]",
+            "gaps = known[..., :1] - known[..., 1:]",
+            "gaps = known[..., 1:] - known[..., :1]",
         ),
         ("return 1.0 - np.exp(self.log_miss).mean(-1)", "return np.exp(self.log_miss).mean(-1)"),
         ("return (c * toward).sum(-1) / length", "return -(c * toward).sum(-1) / length"),
