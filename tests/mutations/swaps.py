@@ -222,10 +222,7 @@ DYNAMICS = [
             "norm[:, part] = np.linalg.norm(v, axis=-1)",
         ),
         ("error[name][:, part] = np.hypot(apart, outside / scale)", "error[name][:, part] = apart"),
-        (
-            "gaps = known[..., :1] - known[..., 1:]",
-            "gaps = known[..., 1:] - known[..., :1]",
-        ),
+        ("gaps = known[..., :1] - known[..., 1:]", "gaps = known[..., 1:] - known[..., :1]"),
         ("return 1.0 - np.exp(self.log_miss).mean(-1)", "return np.exp(self.log_miss).mean(-1)"),
         ("return (c * toward).sum(-1) / length", "return -(c * toward).sum(-1) / length"),
         ("coefficients = raw.b[:, part]", "coefficients = -raw.b[:, part]"),

@@ -138,13 +138,17 @@ def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -
     ]
 
 
-def lemma11_exponents(draw: Callable[[int], TokenSet], signal: float, off: float) -> list[Claim]:
+def lemma11_exponents(
+    draw: Callable[[Sequence[int], int], TokenSet], draws: int, signal: float, off: float
+) -> list[Claim]:
     """(DM): norms and cross products spread like d^{1/2}: exponents in d of the median draw.
 
-    draw(d): tokens of noise 1/sqrt(d). off: by what the measured exponents are made wrong.
+    draw(seeds, d): tokens of noise 1/sqrt(d). off: by what the measured exponents are made wrong.
     """
-    sizes = (400, 1600, 6400)
-    found = [np.median(spreads(draw(d), signal, d**-0.5), axis=1) for d in sizes]
+    sizes, found = (400, 1600, 6400), []
+    for d in sizes:  # one draw at a time: all of them are large
+        each = [spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
+        found.append(np.median(each, axis=0)[:, 0])
     slopes = log_slope(sizes, np.transpose(found)) + off
     source, text = "paper A, Lemma 11 (our reading)", "exponent in d of the largest {}".format
     texts = {"norms": "| |x|^2/r^2 - d |", "cross": "|<x, x'>| / (r r')"}

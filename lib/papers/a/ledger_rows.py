@@ -135,8 +135,8 @@ def data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     for claim in data_and_starts.lemma11(drawn, 3.0, sizes.joint_d**-0.5):
         why = ledger.room(claim, "a union bound by exponential tails, attained by no law")
         found += rows("Lemma 11", "(DM)", sizes.draws, claim, fails_if=tilt, remark=why)
-    draw = lambda d: tokens.two_token_gaussian(range(60), sizes.joint_n, 2, d, 3.0)
-    both = data_and_starts.lemma11_exponents(draw, 3.0, world.of("exponent off"))
+    draw = lambda seeds, d: tokens.two_token_gaussian(seeds, sizes.joint_n, 2, d, 3.0)
+    both = data_and_starts.lemma11_exponents(draw, 60, 3.0, world.of("exponent off"))
     found += rows("Lemma 11", "(DM), d = 400 to 6400", 60, *both, fails_if=("exponent off",))
     few_tokens = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, 3.0)
     head = world.target(svm.head_svm(few_tokens))

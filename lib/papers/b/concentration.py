@@ -13,6 +13,15 @@ from scipy.optimize import minimize
 from lib import seeds
 from lib.regression import Regression, manifold, regulariser_gradients
 
+PART = 2_000_000  # keys held at a time, drawn as they would be at once
+
+
+def _draws(rng, draws, n, d):
+    """Standard normal samples, (draws, n, d), some draws after the other."""
+    most = max(1, PART // (n * d))
+    for first in range(0, draws, most):
+        yield rng.standard_normal((min(most, draws - first), n, d))
+
 
 def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
     """Softmax sums at the query u (d,) over n standard normal keys, `draws` times for each n.
@@ -25,26 +34,31 @@ def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0)
     The last two have the bias as their mean and a spread of its own order 1/n, where the quantities
     themselves spread like n^{-1/2}: 100,000 draws left a quarter of the bias at n = 100 as noise.
     """
-    rng, d = seeds.stream(seed, "draws"), len(u)
-    names = ("mean", "second", "squared", "outer", "weight", "mean bias", "second bias")
-    found, one = {name: [] for name in names}, np.exp(u @ u / 2)
-    limits = u, np.eye(d) + np.outer(u, u)
+    rng, found = seeds.stream(seed, "draws"), []
     for n in sizes:
-        g = rng.standard_normal((draws, n, d))
-        e = np.exp(g @ u)
-        s = e / e.sum(1, keepdims=True)  # (draws, n)
-        c = np.einsum("rn,rnd->rd", s, g)
-        second = np.einsum("rn,rnd,rne->rde", s, g, g, optimize=True)
-        found["mean"].append(c)
-        found["second"].append(second)
-        over = e.mean(1) / one  # sum_i e_i f(g_i) / (n E e) is `over` times the softmax mean of f
-        for name, value, limit in zip(names[-2:], (c, second), limits, strict=True):
-            # value - limit - over (value - limit)
-            found[name].append((1 - over).reshape(-1, *[1] * limit.ndim) * (value - limit))
-        found["squared"].append(n * np.einsum("rn,rnd->rd", s**2, g))
-        found["outer"].append(np.einsum("rd,re->rde", c, c))
-        found["weight"].append(n * one / (one + e[:, 1:].sum(1)))
-    return found
+        parts = [_sums(u, g) for g in _draws(rng, draws, n, len(u))]
+        found.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return {name: [of_size[name] for of_size in found] for name in found[0]}
+
+
+def _sums(u, g):
+    """`softmax_sums` of some draws of keys g (draws, n, d), (draws, ...) by name."""
+    n, one = g.shape[1], np.exp(u @ u / 2)
+    e = np.exp(g @ u)
+    s = e / e.sum(1, keepdims=True)  # (draws, n)
+    c = np.einsum("rn,rnd->rd", s, g)
+    second = np.einsum("rn,rnd,rne->rde", s, g, g, optimize=True)
+    over = e.mean(1) / one  # sum_i e_i f(g_i) / (n E e) is `over` times the softmax mean of f
+    return {
+        "mean": c,
+        "second": second,
+        "squared": n * np.einsum("rn,rnd->rd", s**2, g),
+        "outer": np.einsum("rd,re->rde", c, c),
+        "weight": n * one / (one + e[:, 1:].sum(1)),
+        # value - limit - over (value - limit)
+        "mean bias": (1 - over)[:, None] * (c - u),
+        "second bias": (1 - over)[:, None, None] * (second - np.eye(len(u)) - np.outer(u, u)),
+    }
 
 
 def variances(values: list[np.ndarray], halves: int = 10) -> np.ndarray:
@@ -103,8 +117,8 @@ def regulariser_bias(problem: Regression, sizes: Sequence[int], draws: int) -> n
     found = np.empty((5, len(sizes)))
     for j, n in enumerate(sizes):
         for repeat in range(5):
-            X = rng.standard_normal((draws, n, problem.d)) @ problem.root
-            covariance = X.swapaxes(1, 2) @ X / n
+            drawn = (g @ problem.root for g in _draws(rng, draws, n, problem.d))
+            covariance = np.concatenate([X.swapaxes(1, 2) @ X / n for X in drawn])
             gradients = np.concatenate(regulariser_gradients(covariance, A, B), -2)
             found[repeat, j] = np.linalg.norm(gradients.mean(0) - limit)
     return found
