@@ -49,7 +49,7 @@
 # %% tags=["parameters"]
 scale = "demo"
 seeds = 2
-steps = 8000
+steps = 20_000
 selection_seeds = 10
 selection_steps = 3000
 vit_seeds = 2

@@ -28,7 +28,8 @@ def kept(points: Sequence[Point]) -> list[Point]:
 
 def relative(p: Point) -> float:
     """Measured direction error over the law's, less 1."""
-    return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
+    with np.errstate(divide="ignore"):  # a wrong world predicts 0
+        return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
 
 
 def map_claims(points: Sequence[Point]) -> list[Claim]:

@@ -37,7 +37,7 @@ MNIST = _small(
 )
 CIFAR10 = _small(
     vision.CIFAR10,
-    50,
+    80,
     partial(vision.classify, "cifar10", 2000, 4, SMALL, batch=50, demo=True),
     targets=(2.2, 2.0),
 )
@@ -50,7 +50,7 @@ IMDB = _small(
 )
 MULTI_NLI = _small(
     language.MULTI_NLI,
-    40,
+    60,
     partial(language.classify, "multi_nli", 24, 16, None),
     rates={"SGD": (0.1, 0.3), "Adam": (1e-3, 3e-3), "SPS": (0.3, 1.0), "SNGD": (0.1, 0.3)},
     targets=(1.1, 1.0),
