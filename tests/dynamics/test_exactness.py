@@ -94,9 +94,7 @@ class Oracle:
                 for k in range(self.d)
             ]
             for a in range(self.d):
-                down_u[a] += (
-                    slope * self.y[i] * sum(p[t] * self.X[i][t][a] for t in range(self.T))
-                )
+                down_u[a] += slope * self.y[i] * sum(p[t] * self.X[i][t][a] for t in range(self.T))
                 for b in range(self.d):
                     down_W[a][b] += slope * pull[a] * self.z[i][b]
         return gap, down_W, down_u
