@@ -1,6 +1,9 @@
 """What several test files share."""
 
+import os
+
 import pytest
+from filelock import FileLock
 
 from lib import files
 from lib.site import build
@@ -8,8 +11,18 @@ from lib.site import build
 
 @pytest.fixture(scope="session")
 def whole_site(tmp_path_factory):
-    """The site of the repository's own records, with one benchmark that missed its bar."""
-    place = tmp_path_factory.mktemp("whole")
+    """The site of the repository's own records, with one benchmark that missed its bar.
+
+    Processes that share the tests share it: the first builds it.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return _built(tmp_path_factory.mktemp("whole"))
+    place = tmp_path_factory.getbasetemp().parent / "whole"
+    with FileLock(place.with_suffix(".lock")):
+        return place / "site" if (place / "site").exists() else _built(place)
+
+
+def _built(place):
     entry = dict(
         ratio=2.0,
         spread=[1, 3],

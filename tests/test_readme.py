@@ -59,7 +59,7 @@ def test_every_name_in_backticks_that_looks_like_ours_is_ours(name):
 
 
 def test_the_options_of_commands_exist():
-    for command in re.findall(r"python -m (lib\.\w+)", page("README.md")):
+    for command in set(re.findall(r"python -m (lib\.\w+)", page("README.md"))):
         done = subprocess.run(
             [sys.executable, "-m", command, "--help"], cwd=ROOT, capture_output=True, text=True
         )

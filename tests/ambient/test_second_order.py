@@ -34,7 +34,7 @@ NATURAL = {
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])
 def test_natural_gradient_against_many_digits(name, far, loss):
     rule = NATURAL[name]
-    with mpmath.workdps(60 if far == 1 else 4000):
+    with mpmath.workdps(60 if far == 1 else 2500):
         expected = exact.natural(DATA, rule, 8, far * START[0], loss)
     found, moved = ours(rule, 8, far * START, loss=loss), np.abs(expected - far * START[0]).max()
     assert np.abs(found - expected).max() <= max(1e-9 * moved, 1e-13 * np.abs(expected).max())

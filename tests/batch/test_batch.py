@@ -1,6 +1,8 @@
 """lib.batch on a small repository of its own: what runs, what is skipped, what failures leave."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import pickle
@@ -17,7 +19,7 @@ import papermill
 import psutil
 import pytest
 
-from lib import files
+from lib import files, import_closure, provenance
 from lib.batch import command, compare, kernel, plan, publish, staleness
 from lib.batch import job as jobs
 from lib.companion import colab_cell, parameters
@@ -62,7 +64,16 @@ figure
 LAST = {
     "01_good": "print(record.__file__)",
     "02_bad": 'raise ValueError("broken on purpose")',
-    "03_hangs": "import time\nprint('asleep', flush=True)\ntime.sleep(300)",
+    "03_hangs": """
+import time
+from pathlib import Path
+
+print("asleep", flush=True)
+end = time.monotonic() + 300
+while time.monotonic() < end and not Path("wake").exists():
+    time.sleep(0.1)
+raise RuntimeError("woken")
+""",
 }
 FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
 REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
@@ -82,6 +93,9 @@ class Repository:
         for name, last in LAST.items():
             text = NOTEBOOK.format(name=name, last=last)
             (self.notebooks / f"{name}.py").write_text(text, encoding="utf-8")
+        # A parser that jsonschema builds where it is installed: half of what a worker or kernel
+        # takes to start, for a kind of address that no notebook has.
+        (root / "rfc3987_syntax.py").write_text("raise ImportError\n")
         (self.notebooks / "renamed.toml").write_text('"07_old" = ["01_good", "02_bad"]\n')
         (self.notebooks / "scales.toml").write_text('["01_good".desk]\nseeds = 20\n')
         if shutil.which("git"):
@@ -105,8 +119,27 @@ class Repository:
         output, _ = process.communicate(timeout=120)
         return SimpleNamespace(status=process.returncode, output=output, lines=output.splitlines())
 
+    def inside(self, *arguments):
+        """The command in this process, on this repository, for what runs no notebook."""
+        said, sigterm = io.StringIO(), signal.getsignal(signal.SIGTERM)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.root)
+            patch.delenv("DATA_DIR", raising=False)
+            for name in ("figures", "runs", "notebooks"):
+                patch.setenv(f"{name.upper()}_DIR", str(self.root / name))
+            for module in (files, import_closure, provenance):
+                patch.setattr(module, "ROOT", self.root)
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                try:
+                    status = command.main(list(arguments))
+                except SystemExit as end:
+                    status = end.code
+        signal.signal(signal.SIGTERM, sigterm)
+        output = said.getvalue()
+        return SimpleNamespace(status=status, output=output, lines=output.splitlines())
+
     def why(self, *arguments):
-        done = self.batch("01_good", "--dry-run", *arguments)
+        done = self.inside("01_good", "--dry-run", *arguments)
         assert done.status == 0, done.output
         return done.lines[0].removeprefix("run  01_good: ") if len(done.lines) > 1 else None
 
@@ -230,7 +263,7 @@ def test_second_run_does_nothing(repository, first):
 
 
 def test_an_old_name_runs_what_holds_its_subject_now_and_says_so(repository):
-    lines = repository.batch("07_old", "--dry-run", "--force").lines
+    lines = repository.inside("07_old", "--dry-run", "--force").lines
     assert lines[0] == "07_old is now 01_good and 02_bad"
     to_run = sorted(line.split()[1].rstrip(":") for line in lines[1:-1])  # the longest comes first
     assert to_run == ["01_good", "02_bad"]
@@ -322,7 +355,7 @@ def test_committed_numbers_are_compared_by_their_own_tolerance(repository, first
     assert done.lines[-1] == "01_good: 1 of 1 numbers reproduced; held 1 of 1 claims"
 
     repository.commit_record(numbers={"slope": {"value": 7.0, "tolerance": 1.5}})
-    done = repository.batch("01_good")
+    done = repository.inside("01_good")
     assert done.status == 1
     assert (
         "01_good: 0 of 1 numbers reproduced; slope is 5, committed 7.0 ± 1.5; held" in done.output
@@ -330,11 +363,11 @@ def test_committed_numbers_are_compared_by_their_own_tolerance(repository, first
     assert "Numbers or claims that are not reproduced: 01_good." in done.lines
 
     repository.commit_record(parameters={"seeds": 100})
-    done = repository.batch("01_good")
+    done = repository.inside("01_good")
     assert done.status == 0 and "parameters differ, not compared" in done.output
 
     repository.commit_record(data=[{"name": "mnist", "source": "data_dir"}])
-    done = repository.batch("01_good")
+    done = repository.inside("01_good")
     assert done.status == 0 and "data differ, not compared" in done.output
 
 
@@ -342,12 +375,22 @@ def test_new_figure_has_no_committed_record(first):
     assert "01_good: no committed record; held 1 of 1 claims" in first.lines
 
 
-def test_own_parameters_leave_figures_alone(repository, first):
+@pytest.fixture(scope="module")
+def own(repository, first):
+    """Two notebooks with a parameter of one's own, the longer first, and minutes for one alone."""
+    short = repository.demo / "02_bad.json"
+    short.write_text(json.dumps({"notebook": "02_bad", "provenance": {"seconds": 0.0}}))
     before = repository.files("figures", "runs/demo", "notebooks")
-    done = repository.batch("01_good", "--set", "seeds=8")
-    assert done.status == 0, done.output
-    assert "01_good: custom parameters, not compared; held 0 of 1 claims, not few" in done.lines
-    assert repository.files("figures", "runs/demo", "notebooks") == before
+    one_at_a_time = ("--workers", "1", "--minutes", "0.001")
+    done = repository.batch("01_good", "02_bad", "--set", "seeds=8", *one_at_a_time)
+    done.figures_untouched = repository.files("figures", "runs/demo", "notebooks") == before
+    short.unlink()
+    return done
+
+
+def test_own_parameters_leave_figures_alone(repository, own):
+    assert "01_good: custom parameters, not compared; held 0 of 1 claims, not few" in own.lines
+    assert own.figures_untouched
     (copy,) = (repository.root / "runs" / "custom").glob("01_good-*/01_good.ipynb")
     folder = copy.parent
     assert json.loads((folder / "figures" / "demo" / "01_good.json").read_text())["seeds"] == list(
@@ -355,16 +398,12 @@ def test_own_parameters_leave_figures_alone(repository, first):
     )
 
 
-def test_minutes_start_the_first_and_leave_the_rest(repository, first):
-    shorter = ("--set", "seeds=4", "--workers", "1", "--minutes", "0.001")
-    done = repository.batch("01_good", "02_bad", *shorter)
-    (line,) = [line for line in done.lines if line.startswith("The minutes are used up")]
-    started = [line for line in done.lines if line.startswith(("ok ", "FAIL"))]
-    assert len(started) == 1
-    (left,) = {"01_good", "02_bad"} - {started[0].split()[1]}
-    assert line == f"The minutes are used up; left for next time: {left}."
-    assert done.status == (1 if started[0].startswith("FAIL") else 3)
-    refused = repository.batch("01_good", "--minutes", "0")
+def test_minutes_start_the_first_and_leave_the_rest(repository, own):
+    assert own.status == 3, own.output  # neither failed nor differing
+    (started,) = [line for line in own.lines if line.startswith(("ok ", "FAIL"))]
+    assert started.startswith("ok   01_good")
+    assert own.lines[-1] == "The minutes are used up; left for next time: 02_bad."
+    refused = repository.inside("01_good", "--minutes", "0")
     assert refused.status == 2 and "minutes must be above 0" in refused.output
 
 
@@ -393,7 +432,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     assert stored.metadata.kernelspec.name == "python3" and "papermill" not in stored.metadata
     assert [bool(c.outputs) for c in stored.cells if c.cell_type == "code"] == [False, True, True]
     content = path.read_bytes()
-    repository.batch("01_good", "--store")
+    assert repository.inside("01_good", "--store").status in (0, 1)
     assert path.read_bytes() == content
     assert sorted(p.name for p in repository.notebooks.glob("*.ipynb")) == ["01_good.ipynb"]
 
@@ -418,15 +457,20 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--timeout", "-1"], ["--timeout must be positive"]),
         (["--store", "--scale", "desk"], ["--store keeps the demo scale"]),
         (["--notebooks", "nowhere"], ["there is no notebook in"]),
-        (
-            ["01_good", "--force", "--scheduler", "nowhere"],
-            ["no Dask scheduler answers at nowhere"],
-        ),
     ],
 )
 def test_usage_error_is_one_sentence_and_runs_nothing(repository, first, arguments, words):
+    refused(repository, repository.inside, arguments, words)
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence_and_runs_nothing(repository, first):
+    asked = ["01_good", "--force", "--scheduler", "nowhere"]
+    refused(repository, repository.batch, asked, ["no Dask scheduler answers at nowhere"])
+
+
+def refused(repository, batch, arguments, words):
     before = repository.files("figures", "runs")
-    done = repository.batch(*arguments)
+    done = batch(*arguments)
     assert done.status == 2, done.output
     assert all(word in done.output for word in words), done.output
     assert "Traceback" not in done.output
@@ -434,7 +478,7 @@ def test_usage_error_is_one_sentence_and_runs_nothing(repository, first, argumen
 
 
 def test_batch_skips_what_a_scale_does_not_offer(repository, first):
-    done = repository.batch("--scale", "desk", "--dry-run")
+    done = repository.inside("--scale", "desk", "--dry-run")
     assert done.lines == [
         "skip 02_bad: not offered at scale desk",
         "skip 03_hangs: not offered at scale desk",
@@ -469,7 +513,7 @@ def test_interrupted_batch_keeps_what_is_finished_and_nothing_else(repository, f
             "Interrupted; what is finished stays, the rest runs next time."
         ]
     assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
-    done = repository.batch("01_good", "03_hangs", "--dry-run")
+    done = repository.inside("01_good", "03_hangs", "--dry-run")
     assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
 
 
@@ -562,7 +606,7 @@ def test_a_damaged_committed_record_is_named(repository, first, text):
     repository.git("add", "figures")
     repository.git("commit", "--quiet", "--allow-empty", "-m", "record")
     path.write_bytes(true)
-    done = repository.batch("01_good")
+    done = repository.inside("01_good")
     assert done.status == 1 and "Traceback" not in done.output
     assert (
         "01_good: the committed record is damaged, not compared; held 1 of 1 claims" in done.lines
@@ -584,23 +628,30 @@ def test_a_run_that_reproduces_everything_leaves_git_status_empty(repository, fi
 
 
 def test_two_batches_at_once_do_not_take_each_others_figures(repository, first):
-    one = repository.start("03_hangs", "--timeout", "20")
+    one, wake = repository.start("03_hangs"), repository.notebooks / "wake"
     holder = repository.root / "runs" / "locks" / "demo" / "03_hangs.holder"
-    for _ in range(300):
-        if holder.exists() and json.loads(holder.read_text())["process"] == one.pid:
-            break
-        time.sleep(0.1)
-    other = repository.batch("01_good", "03_hangs", "--force")
-    (refused,) = [line for line in other.lines if line.startswith("FAIL 03_hangs")]
-    assert f"another batch runs it: process {one.pid} of " in refused and ", since 20" in refused
-    assert any(line.startswith("ok   01_good") for line in other.lines) and other.status == 1
-    assert "FAIL 03_hangs" in one.communicate(timeout=120)[0]
+    try:
+        for _ in range(300):
+            if holder.exists() and json.loads(holder.read_text())["process"] == one.pid:
+                break
+            time.sleep(0.1)
+        other = repository.batch("01_good", "03_hangs", "--force", "--workers", "1")
+        (refused,) = [line for line in other.lines if line.startswith("FAIL 03_hangs")]
+        assert f"another batch runs it: process {one.pid} of " in refused
+        assert ", since 20" in refused
+        assert any(line.startswith("ok   01_good") for line in other.lines) and other.status == 1
+    finally:
+        wake.touch()
+        output, _ = one.communicate(timeout=120)
+        wake.unlink()
+    (ended,) = [line for line in output.splitlines() if line.startswith("FAIL 03_hangs")]
+    assert "RuntimeError: woken" in ended  # its own run came to its own end
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="mounts a small disk")
 def test_a_full_disk_is_a_failed_line_and_leaves_what_was_there(repository, first):
-    before = repository.files("figures")
-    other = repository.root / "small"
+    before, marker = repository.files("figures"), repository.root / MARKER
+    of_success, other = marker.read_bytes(), repository.root / "small"
     other.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", other]).returncode:
         pytest.skip("no small disk can be mounted here")
@@ -610,10 +661,11 @@ def test_a_full_disk_is_a_failed_line_and_leaves_what_was_there(repository, firs
         assert "not published, OSError" in line and "No space left" in line, line
         assert done.status == 1 and "Traceback" not in done.output
         assert not [path for path in other.rglob("*") if path.is_file()]
+        assert not marker.exists()
     finally:
         subprocess.run(["umount", other], check=True)
+        marker.write_bytes(of_success)
     assert repository.files("figures") == before
-    repository.batch("01_good")
 
 
 def test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds(job, monkeypatch):

@@ -1,6 +1,9 @@
 """The engine against 60-digit arithmetic in ambient coordinates, far beyond float64's range."""
 
-import mpmath as mp
+import decimal
+import operator
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -27,18 +30,27 @@ JOINT_RULES = {
 
 
 def matrix_norm(M):
-    return mp.sqrt(mp.fsum(x * x for row in M for x in row))
+    return sum(x * x for row in M for x in row).sqrt()
 
 
 def zeros(rows, columns):
-    return [[mp.mpf(0)] * columns for _ in range(rows)]
+    return [[Decimal(0)] * columns for _ in range(rows)]
+
+
+def dot(a, b):
+    return sum(map(operator.mul, a, b))
+
+
+def expm1(x):
+    """exp(x) - 1 for x >= 0, also where exp(x) is 1 to any number of digits."""
+    return x.exp() - 1 if x > Decimal("1e-20") else x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
 class Oracle:
-    """Paper A's model in ambient coordinates with mpmath, one sample after the other."""
+    """Paper A's model in ambient coordinates with decimals, one sample after the other."""
 
     def __init__(self, data, fixed):
-        self.X, self.z = ([mp.mpf(float(v)) for v in a.ravel()] for a in (data.X[0], data.z[0]))
+        self.X, self.z = ([Decimal(float(v)) for v in a.ravel()] for a in (data.X[0], data.z[0]))
         _, self.n, self.T, self.d = data.shape
         self.X = [
             [self.X[(i * self.T + t) * self.d :][: self.d] for t in range(self.T)]
@@ -50,40 +62,39 @@ class Oracle:
             [int(v) for v in data.opt[0]],
             fixed,
         )
-        self.u = [mp.mpf(float(v)) for v in data.u[0]]
+        self.u = [Decimal(float(v)) for v in data.u[0]]
         self.W = zeros(self.d, self.d)
 
     def logits(self, i):
-        key = [mp.fdot(row, self.z[i]) for row in self.W]
-        return [mp.fdot(x, key) for x in self.X[i]]
+        key = [dot(row, self.z[i]) for row in self.W]
+        return [dot(x, key) for x in self.X[i]]
 
     def softmax(self, i):
         a = self.logits(i)
-        e = [mp.exp(v - max(a)) for v in a]
-        return [v / mp.fsum(e) for v in e]
+        e = [(v - max(a)).exp() for v in a]
+        total = sum(e)
+        return [v / total for v in e]
 
     def derivatives(self):
         """L - L* (L in joint training), and the descent directions of W and u."""
-        down_W, down_u, gap = zeros(self.d, self.d), [mp.mpf(0)] * self.d, mp.mpf(0)
+        down_W, down_u, gap = zeros(self.d, self.d), [Decimal(0)] * self.d, Decimal(0)
         for i in range(self.n):
             p = self.softmax(i)
-            gamma = [self.y[i] * mp.fdot(x, self.u) for x in self.X[i]]
+            gamma = [self.y[i] * dot(x, self.u) for x in self.X[i]]
             best = max(gamma)
             # gamma_t - f as a sum of differences, exact where p_opt is 1 to any number of digits
             f_minus = [
-                mp.fsum(p[s] * (gamma[t] - gamma[s]) for s in range(self.T)) for t in range(self.T)
+                sum(p[s] * (gamma[t] - gamma[s]) for s in range(self.T)) for t in range(self.T)
             ]
-            lag = mp.fsum(p[s] * (best - gamma[s]) for s in range(self.T))
-            slope = mp.exp(lag - best) / self.n
-            gap += mp.exp(-best) * mp.expm1(lag) / self.n if self.fixed else slope
+            lag = sum(p[s] * (best - gamma[s]) for s in range(self.T))
+            slope = (lag - best).exp() / self.n
+            gap += (-best).exp() * expm1(lag) / self.n if self.fixed else slope
             pull = [
-                mp.fsum(p[t] * f_minus[t] * self.X[i][t][k] for t in range(self.T))
+                sum(p[t] * f_minus[t] * self.X[i][t][k] for t in range(self.T))
                 for k in range(self.d)
             ]
             for a in range(self.d):
-                down_u[a] += (
-                    slope * self.y[i] * mp.fsum(p[t] * self.X[i][t][a] for t in range(self.T))
-                )
+                down_u[a] += slope * self.y[i] * sum(p[t] * self.X[i][t][a] for t in range(self.T))
                 for b in range(self.d):
                     down_W[a][b] += slope * pull[a] * self.z[i][b]
         return gap, down_W, down_u
@@ -92,9 +103,9 @@ class Oracle:
         if rule.kind == rules.POLYAK:
             eta = gap / (2 * norm**2)
         else:
-            eta = mp.mpf(rule.step_size) * mp.mpf(t + 1) ** (-mp.mpf(rule.decay))
+            eta = Decimal(rule.step_size) * Decimal(t + 1) ** -Decimal(rule.decay)
             eta = eta / norm if rule.kind == rules.NGD else eta
-        return min(eta, mp.mpf(rule.max_step)) if rule.max_step < np.inf else eta
+        return min(eta, Decimal(rule.max_step)) if rule.max_step < np.inf else eta
 
     def train(self, rule, targets):
         """{t: (||W||, direction error, margins, ||u||, direction error of u)} at TIMES."""
@@ -104,12 +115,12 @@ class Oracle:
                 seen[t] = self.measure(*targets)
             gap, down_W, down_u = self.derivatives()
             norm_W, norm_u = matrix_norm(down_W), matrix_norm([down_u])
-            norm = norm_W if self.fixed else mp.sqrt(norm_W**2 + norm_u**2)
+            norm = norm_W if self.fixed else (norm_W**2 + norm_u**2).sqrt()
             separate = not self.fixed and rule.kind == rules.NGD and not rule.joint
             if norm_W > 0:
                 eta = self.eta(rule, t, gap, norm_W if separate else norm)
                 move = [
-                    [rule.momentum * m + eta * g for m, g in zip(*rows)]
+                    [Decimal(rule.momentum) * m + eta * g for m, g in zip(*rows)]
                     for rows in zip(move, down_W)
                 ]
                 self.W = [[w + m for w, m in zip(*rows)] for rows in zip(self.W, move)]
@@ -121,9 +132,8 @@ class Oracle:
     def measure(self, W_target, u_target):
         def error(M, target):
             size, unit = matrix_norm(M), matrix_norm(target)
-            return size, mp.sqrt(
-                mp.fsum((a / size - b / unit) ** 2 for r, s in zip(M, target) for a, b in zip(r, s))
-            )
+            pairs = [(a, b) for r, s in zip(M, target) for a, b in zip(r, s)]
+            return size, sum((a / size - b / unit) ** 2 for a, b in pairs).sqrt()
 
         # Log weight of the opt token relative to each other token, the form that no range of
         # numbers cuts off.
@@ -188,9 +198,9 @@ def test_joint_training_agrees_with_60_digits(name):
 
 def worst(history, oracle, rule, V, v, head=False):
     """Largest relative error of what the history recorded, against the oracle."""
-    with mp.workdps(60):
-        as_mp = lambda a: [[mp.mpf(float(x)) for x in row] for row in np.atleast_2d(a)]  # noqa: E731
-        seen = oracle.train(rule, (as_mp(V[0]), as_mp(v[0])[0]))
+    with decimal.localcontext(prec=60):
+        in_digits = lambda a: [[Decimal(float(x)) for x in row] for row in np.atleast_2d(a)]  # noqa: E731
+        seen = oracle.train(rule, (in_digits(V[0]), in_digits(v[0])[0]))
     assert history.status[0] == "completed"
     errors = []
     for k, t in enumerate(TIMES):
@@ -202,7 +212,7 @@ def worst(history, oracle, rule, V, v, head=False):
                 (history.head_norm[0, k], of_head[0]),
                 (history.head_direction_error["v"][0, k], of_head[1]),
             ]
-        errors += [abs(mp.mpf(float(measured)) / exact - 1) for measured, exact in pairs]
+        errors += [abs(Decimal(float(measured)) / exact - 1) for measured, exact in pairs]
     return max(errors)
 
 

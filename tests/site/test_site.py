@@ -346,9 +346,17 @@ def test_the_whole_site_is_small_and_every_figure_is_on_it(whole_site):
     assert known and all((whole_site / "figures" / name).exists() for name in known)
 
 
-def test_pages_have_what_readers_and_their_tools_need(whole_site):
-    for path in whole_site.rglob("*.html"):
-        page = bs4.BeautifulSoup(path.read_text("utf-8"), "html.parser")
+@pytest.fixture(scope="module")
+def whole_pages(whole_site):
+    """The pages of the whole site by path, parsed."""
+    return {
+        path: bs4.BeautifulSoup(path.read_text("utf-8"), "html.parser")
+        for path in whole_site.rglob("*.html")
+    }
+
+
+def test_pages_have_what_readers_and_their_tools_need(whole_pages):
+    for path, page in whole_pages.items():
         assert (
             page.html["lang"] == "en"
             and page.title.text
@@ -362,9 +370,8 @@ def test_pages_have_what_readers_and_their_tools_need(whole_site):
         assert len({tag["id"] for tag in page.select("[id]")}) == len(page.select("[id]")), path
 
 
-def test_every_link_of_the_whole_site_leads_somewhere(whole_site):
-    for path in whole_site.rglob("*.html"):
-        page = bs4.BeautifulSoup(path.read_text("utf-8"), "html.parser")
+def test_every_link_of_the_whole_site_leads_somewhere(whole_site, whole_pages):
+    for path, page in whole_pages.items():
         for tag, name in [(t, n) for n in ("href", "src") for t in page.select(f"[{n}]")]:
             target = tag[name]
             if target.startswith("data:"):

@@ -113,6 +113,8 @@ def test_kill_9_in_the_middle(tmp_path):
         "--cpu",
         "--steps",
         "200",
+        "--batch",
+        "10",
         "--evaluations",
         "2",
         "--checkpoint-every",

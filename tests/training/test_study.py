@@ -69,18 +69,25 @@ def run(study, folder, minutes=None):
     return Runner(study, folder, Budget(minutes), say=lambda _: None).run()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """STUDY in one go, of which several tests read the curves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TQDM_DISABLE", "1")
+        return run(STUDY, tmp_path_factory.mktemp("whole"))
+
+
 def test_evaluations_are_even_and_the_quarter_is_among_them():
     study = dataclasses.replace(STUDY, horizon=60, evaluations=5)
     assert study.points.tolist() == [0, 12, 15, 24, 36, 48, 60]
 
 
-def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(tmp_path):
-    found = run(STUDY, tmp_path)
-    assert found.seeds() == [0, 1]
-    whole = [len(trial.loss) for trial in found.trials("SGD")]
-    assert sorted(set(whole)) == [10, 40] and whole.count(10) == 1
-    assert all(trial.seed == 100 for trial in found.trials("SGD"))
-    assert {rule: found.rates()[rule] for rule in STUDY.rates} == found.rates()
+def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(whole):
+    assert whole.seeds() == [0, 1]
+    lengths = [len(trial.loss) for trial in whole.trials("SGD")]
+    assert sorted(set(lengths)) == [10, 40] and lengths.count(10) == 1
+    assert all(trial.seed == 100 for trial in whole.trials("SGD"))
+    assert {rule: whole.rates()[rule] for rule in STUDY.rates} == whole.rates()
 
 
 def test_a_single_candidate_is_taken_without_a_trial_on_the_seeds_asked_for(tmp_path):
@@ -103,34 +110,31 @@ def test_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
     assert found.rates()["SGD"] == pytest.approx(0.008)
 
 
-def test_sngd_takes_over_the_cap_of_sps_unless_it_has_its_own(tmp_path):
-    found = run(STUDY, tmp_path / "shared")
-    assert {run.cap for run in found.runs("SNGD")} == {found.rates()["SPS"]}
-    own = run(dataclasses.replace(STUDY, cap=7.0), tmp_path / "own")
+def test_sngd_takes_over_the_cap_of_sps_unless_it_has_its_own(whole, tmp_path):
+    assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
+    own = run(dataclasses.replace(STUDY, cap=7.0), tmp_path)
     assert {run.cap for run in own.runs("SNGD")} == {7.0}
     assert {run.cap for run in own.runs("SPS")} == {None}
 
 
-def test_runs_of_one_seed_share_start_and_batches(tmp_path):
-    found = run(STUDY, tmp_path)
+def test_runs_of_one_seed_share_start_and_batches(whole):
     for seed in (0, 1):
-        first = [found.runs(rule)[seed].loss[0] for rule in STUDY.rates]
+        first = [whole.runs(rule)[seed].loss[0] for rule in STUDY.rates]
         assert len(set(first)) == 1
-    assert found.runs("SGD")[0].loss[0] != found.runs("SGD")[1].loss[0]
+    assert whole.runs("SGD")[0].loss[0] != whole.runs("SGD")[1].loss[0]
 
 
-def test_the_walk_of_sgd_is_that_of_its_steps(tmp_path):
-    curve = run(STUDY, tmp_path).runs("SNGD")[0]
+def test_the_walk_of_sgd_is_that_of_its_steps(whole):
+    curve = whole.runs("SNGD")[0]
     moved = np.sum((curve.step_size.astype(float) * curve.gradient_norm.astype(float)) ** 2)
     walked = sum(values[-1] for values in curve.walked.values())
     assert walked == pytest.approx(moved, rel=1e-5)
 
 
-def test_a_study_in_pieces_is_bit_for_bit_that_in_one(tmp_path):
-    whole = run(STUDY, tmp_path / "one")
+def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
     for _ in range(1000):
         try:
-            pieces = run(STUDY, tmp_path / "many", minutes=3e-3)
+            pieces = run(STUDY, tmp_path, minutes=3e-3)
             break
         except OutOfTime as rest:
             assert "curves are finished" in str(rest)
@@ -160,8 +164,7 @@ here.run(here.STUDY, Path(sys.argv[1]))
 """
 
 
-def test_a_study_that_is_killed_goes_on_bit_for_bit(tmp_path):
-    whole = run(STUDY, tmp_path / "one")
+def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1"}
     child = subprocess.Popen(
         [sys.executable, "-c", SLOWLY, str(tmp_path / "killed")], cwd=ROOT, env=environment
@@ -173,8 +176,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit(tmp_path):
     same(whole, run(STUDY, tmp_path / "killed"))
 
 
-def test_finished_runs_travel_in_a_kept_file(tmp_path):
-    whole = run(STUDY, tmp_path / "one")
+def test_finished_runs_travel_in_a_kept_file(whole, tmp_path):
     trials = [curve for curve in whole.curves if curve.part == "trial"]
     part = dataclasses.replace(whole, curves=(*trials, *whole.runs("SGD")))
     part.save(tmp_path / "points.npz")
