@@ -1,6 +1,8 @@
 """Settings of the session: nothing in it writes into figures/, runs/ or the user's home."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,6 +19,19 @@ def pytest_configure(config):
     # busy machine it costs a lot.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        _compile_once()
+
+
+def _compile_once():
+    """Fill numba's cache before the workers start, who would compile the same side by side."""
+    command = [sys.executable, "-m", "tests.compile_once"]
+    running = [
+        subprocess.Popen([*command, name], cwd=Path(__file__).parent)
+        for name in ("side_by_side", "one_by_one")
+    ]
+    if any([process.wait() for process in running]):
+        raise RuntimeError("the kernels do not compile; python -m tests.compile_once says why")
 
 
 # What nbval runs less of than a reader does. Cells to play with repeat the notebook at other

@@ -28,12 +28,12 @@ class Facts(ABC):
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
 
-def span(values: np.ndarray) -> str:
+def span(values: np.ndarray, form: str = ".3g") -> str:
     """The smallest and the largest of `values`, of any shape, in words, NaN left aside."""
     present = np.asarray(values)[~np.isnan(values)]
     if not present.size:
         return "none"
-    least, largest = f"{present.min():.3g}", f"{present.max():.3g}"
+    least, largest = format(present.min(), form), format(present.max(), form)
     return least if least == largest else f"{least} to {largest}"
 
 
