@@ -1,8 +1,6 @@
 """Settings of the session: nothing in it writes into figures/, runs/ or the user's home."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,19 +17,6 @@ def pytest_configure(config):
     # busy machine it costs a lot.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        _compile_once()
-
-
-def _compile_once():
-    """Fill numba's cache before the workers start, who would compile the same side by side."""
-    command = [sys.executable, "-m", "tests.compile_once"]
-    running = [
-        subprocess.Popen([*command, name], cwd=Path(__file__).parent)
-        for name in ("side_by_side", "one_by_one")
-    ]
-    if any([process.wait() for process in running]):
-        raise RuntimeError("the kernels do not compile; python -m tests.compile_once says why")
 
 
 # What nbval runs less of than a reader does. Cells to play with repeat the notebook at other
@@ -47,9 +32,11 @@ for _name, _study in _demo.DEMO.items():
 # Parameters under nbval of the longest pages; what their compared outputs say holds there too.
 SHORTER = {
     "11_long_horizon": "steps, timed_steps = 100_000, 2000",
-    "43_map_of_the_constant": "map_steps, zero_steps, lp_steps = 5000, 100_000, [20_000, 100_000]",
+    "13_assumptions_broken": "seeds = 10",
+    "29_preconditioning_ledger": "draws, oracle_draws, softmax_draws = 40, 16, 10_000",
+    "43_map_of_the_constant": "map_steps, lp_steps = 5000, [20_000, 100_000]",
     "44_atlas": "steps = sweep_steps = 3000",
-    "45_atlas_of_networks": "steps, selection_steps, vit_steps = 1000, 500, 20",
+    "45_atlas_of_networks": "seeds, selection_steps, vit_steps = 1, 500, 20",
 }
 
 
