@@ -24,7 +24,7 @@ COLUMNS = (
 # By a claim's verdict; studies of real data have one, all others None.
 NO_REMARK = {
     None: " Cause not found.",
-    "undecided": " Undecided: the interval does not tell the two apart.",
+    "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
 

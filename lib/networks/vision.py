@@ -112,10 +112,19 @@ class LocalityAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU."""
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
+
+    The MLP has GELU; `dropout` acts on what attention and MLP add.
+    """
 
     def __init__(
-        self, width: int, heads: int, hidden: int, mask_diagonal: bool, learn_temperature: bool
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        mask_diagonal: bool = True,
+        learn_temperature: bool = True,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
@@ -123,10 +132,11 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
         )
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self.attention(self.attention_norm(tokens))
-        return tokens + self.mlp(tokens)
+        tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens)))
+        return tokens + self.dropout(self.mlp(tokens))
 
 
 class VisionTransformer(nn.Module):
@@ -138,6 +148,8 @@ class VisionTransformer(nn.Module):
         width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
         mask_diagonal, learn_temperature: the two parts of `LocalityAttention`.
         shift: shifted patches; with these three off this is the plain ViT.
+        dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a
+            batch to have one loss.
 
     Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
     or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
@@ -156,12 +168,14 @@ class VisionTransformer(nn.Module):
         mask_diagonal: bool = True,
         learn_temperature: bool = True,
         shift: bool = True,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.tokens = ShiftedPatches(size, patch, channels, width, shift)
+        self.dropout = nn.Dropout(dropout)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
-        options = (width, heads, hidden, mask_diagonal, learn_temperature)
+        options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout)
         self.blocks = nn.Sequential(*(Block(*options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
@@ -169,5 +183,5 @@ class VisionTransformer(nn.Module):
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
-        tokens = self.blocks(tokens + self.positions)
+        tokens = self.blocks(self.dropout(tokens + self.positions))
         return self.head(tokens[:, 0])  # (b, classes)

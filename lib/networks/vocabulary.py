@@ -1,4 +1,7 @@
-"""Reviews as numbers of one length: ids of the most frequent words of the training reviews."""
+"""Reviews as numbers of one length: ids of frequent words, or of BERT's word pieces as in paper C.
+
+The words are the most frequent ones of the training reviews.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,7 @@ CHUNK = 1000  # texts that are encoded at a time
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by id, as a tokenizer of the package tokenizers holds them."""
+    """Words or word pieces by id, as a tokenizer of the package tokenizers holds them."""
 
     tokenizer: Tokenizer
 
@@ -40,7 +43,7 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """Words by id."""
+        """Words or word pieces by id."""
         return [self.tokenizer.id_to_token(number) for number in range(len(self))]
 
     def __len__(self) -> int:
@@ -75,3 +78,14 @@ def _words(model: models.WordLevel) -> Tokenizer:
         single="[CLS] $A", special_tokens=[("[CLS]", FIRST)]
     )
     return made
+
+
+def choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary:
+    """`Vocabulary.of(texts, size)` for "words", BERT's word pieces for "bert"; ValueError else."""
+    if tokenizer == "words":
+        return Vocabulary.of(texts, size)
+    if tokenizer != "bert":
+        raise ValueError(f'tokenizer must be "words" or "bert", not {tokenizer!r}')
+    from lib.networks import bert
+
+    return Vocabulary(Tokenizer.from_file(str(bert.weights().folder / "tokenizer.json")))

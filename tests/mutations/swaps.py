@@ -583,7 +583,7 @@ NETWORKS = [
             "nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))",
             "nn.Sequential(nn.Identity(), nn.Linear(width, classes))",
         ),
-        ("self.blocks(tokens + self.positions)", "self.blocks(tokens)"),
+        ("(self.dropout(tokens + self.positions))", "(self.dropout(tokens))"),
         ("shifted(images, self.patch // 2)", "shifted(images, self.patch)"),
     ),
     *_of(

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from lib import seeds
 from lib.regression import Regression, manifold, regulariser_gradients
 
-PART = 2_000_000  # keys held at a time, drawn as they would be at once
+PART = 2_000_000  # numbers drawn at a time; the draws are those of one large array
 
 
 def _draws(rng, draws, n, d):
