@@ -76,6 +76,7 @@ def space(n, d, d_z):
 
 @numba.njit(fastmath=_REORDER)
 def dot(a, b):
+    """<a, b>; (m,) each."""
     total = 0.0
     for j in range(a.size):
         total += a[j] * b[j]

@@ -82,15 +82,18 @@ def log(x, factor, out):
 
 @numba.njit
 def log_expm1(log_x):
+    """log(e^x - 1) of x = e^{log_x} > 0; log_x itself below e^-37, where the two are one float."""
     return log_x if log_x < -37.0 else math.log(math.expm1(math.exp(log_x)))
 
 
 @numba.njit
 def log1p_exp(x):
+    """log(1 + e^x), without overflow: the logistic loss of -x."""
     return x + math.log1p(math.exp(-x)) if x > 0.0 else math.log1p(math.exp(x))
 
 
 @numba.njit
 def add_logs(a, b):
+    """log(e^a + e^b), without overflow; -inf stands for zero."""
     largest, smallest = max(a, b), min(a, b)
     return largest if smallest == -math.inf else largest + math.log1p(math.exp(smallest - largest))

@@ -92,6 +92,7 @@ def multiply(K, s, c, out):
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def dot(a, b):
+    """<a, b>; (m,) each."""
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]

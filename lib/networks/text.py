@@ -123,6 +123,7 @@ class TextTransformer(nn.Module):
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
     def forward(self, ids: Tensor) -> Tensor:
+        """The logit (b,) of each text of token ids (b, T'), read off its first token."""
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)

@@ -54,6 +54,7 @@ class ShiftedPatches(nn.Module):
         self.embed = nn.Linear(pixels, width)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Images (b, channels, size, size) as tokens (b, T, d); ValueError for another shape."""
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(
@@ -104,6 +105,7 @@ class LocalityAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T, d) after attention and the map that merges the heads, (b, T, d)."""
         b, T, d = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
@@ -135,6 +137,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T, d) after the block, (b, T, d)."""
         tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens)))
         return tokens + self.dropout(self.mlp(tokens))
 
@@ -180,6 +183,7 @@ class VisionTransformer(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
+        """The logits (b, classes) of images (b, channels, size, size)."""
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)

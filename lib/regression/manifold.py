@@ -223,5 +223,6 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def check_norm(norm: str) -> None:
+    """ValueError unless `norm` is one of NORMS."""
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")

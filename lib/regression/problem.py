@@ -77,10 +77,12 @@ class Regression(Facts):
 
     @property
     def k(self) -> int:
+        """Outputs, the rows of M."""
         return self.M.shape[0]
 
     @property
     def d(self) -> int:
+        """Inputs, the columns of M."""
         return self.M.shape[1]
 
     @cached_property

@@ -107,6 +107,7 @@ class OwnMargins:
         self.tokens, self.known = tokens, {}
 
     def of(self, run: int, selection: np.ndarray, norm: str) -> float:
+        """gamma_N of one run's selection (n,), N by its name in `atlas.NORMS`."""
         key = run, norm, *map(int, selection)
         if key not in self.known:
             try:
