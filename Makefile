@@ -25,7 +25,7 @@ figures: setup
 	@$(PY) -m lib.batch --scale $(SCALE) $(ARGS)
 
 test: setup
-	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 falsify: setup
 	@$(PY) -m lib.papers.falsify $(ARGS)

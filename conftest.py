@@ -39,6 +39,20 @@ SHORTER = {
     "45_atlas_of_networks": "seeds, selection_steps, vit_steps = 1, 500, 20",
 }
 
+# Files that take longest. Two workers share the tests file by file: what is long comes first, so
+# that none is left alone with it at the end, and neighbours compile different kernels.
+LONGEST = (
+    "44_atlas",
+    "43_map_of_the_constant",
+    "45_atlas_of_networks",
+    "test_batch",
+    "test_checkpoints",
+    "test_parallel",
+    "test_wheel",
+    "test_site",
+    "test_browser",
+)
+
 
 def pytest_collection_modifyitems(config, items):
     cells = [item for item in items if hasattr(item, "cell_num")]
@@ -50,7 +64,14 @@ def pytest_collection_modifyitems(config, items):
             item.cell.source += SHORT_SMOKE_RUNS if "demo.DEMO" in _code(item) else ""
             item.cell.source += f"\n{SHORTER.get(page, '')}\n"
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    items[:] = sorted((item for item in items if item not in left_out), key=_turn)
+
+
+def _turn(item):
+    """The longest files in their order, then notebooks, then all others as they were."""
+    page = Path(item.fspath)
+    is_long = page.stem in LONGEST
+    return not is_long, LONGEST.index(page.stem) if is_long else page.suffix != ".ipynb"
 
 
 def _code(item):
