@@ -66,8 +66,7 @@ class TextSet(Facts):
             raise ValueError(f"rows must be 1 or more, got {rows}")
         if rows is None or rows >= len(self):
             return self
-        # Not a role of its own, "subset": the stored studies were drawn so.
-        return self.take(seeds.stream(seed, "data").permutation(len(self))[:rows])
+        return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
         """Split at random into (all but `rows`, `rows`) rows, the same for the same `seed`.

@@ -621,7 +621,7 @@ DATA = [
             "return self.take(order[:rows]), self.take(order[rows:])",
         ),
         (
-            'self.take(seeds.stream(seed, "data").permutation(len(self))[:rows])',
+            'self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])',
             "self.take(np.arange(len(self))[:rows])",
         ),
         ("(np.array(scores) >= threshold)", "(np.array(scores) > threshold)"),
