@@ -47,12 +47,12 @@ setup:
 
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 # pip unpacks and compiles one package after the other. So two of it unpack one half of the lock each,
-# and what they fail at is left to the third, which sees to all. compileall takes all cores; it leaves
-# out what no page imports, and a file that is no Python of this version is no fault.
+# and what they fail at is left to the third, which sees to all. compileall takes all cores. It leaves
+# out what no page imports; a file that is no Python of this version is no fault.
 HALVES = for half in 0 1; do awk "NR % 2 == $$half" requirements.txt > $(VENV)/half-$$half.txt; done; \
   printf '0\n1\n' | xargs -P 2 -I{} $(PIP) --no-deps -r $(VENV)/half-{}.txt 2> /dev/null || true
 LEFT_OUT = /tests?/|/testing/|/pip/|/sympy/|/_inductor/|/transformers/models/[c-uw-z]
-COMPILE = $(PY) -m compileall -q -j 0 -x '$(LEFT_OUT)' $(VENV)/lib > /dev/null || true
+COMPILE = $(PY) -m compileall -q -j 0 -x '$(LEFT_OUT)' $(VENV)/lib lib > /dev/null || true
 # The stamp comes last, so that an interrupted install is taken up again.
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'
