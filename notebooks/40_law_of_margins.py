@@ -258,8 +258,10 @@ alone = sum(one.duals_alone for one in kept)
 about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
     f"filled: {alone} runs predicted from duals alone"
-) + "".join(f"; refused: {one.setting.name}, seed {one.run} ({one.premise})" for one in out)
+)
 plots.caption(figure, about_diagonal)
+for one in out:
+    print(f"refused: {one.setting.name}, seed {one.run} ({one.premise})")
 figure_diagonal = figure
 figure
 
