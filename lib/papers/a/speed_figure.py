@@ -38,7 +38,7 @@ def draw(curves: Curves, observed: str = "") -> Figure:
     for target in speed.targets(curves):
         axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
     axes[0].set(title="Training loss", xlabel="Step", yscale="log")
-    axes[2].set(title="Accuracy on some test rows (%)", xlabel="Step")
+    axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
     plots.plain_ticks(axes[0].yaxis)
     plots.plain_ticks(axes[3].yaxis)
