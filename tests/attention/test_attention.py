@@ -99,6 +99,17 @@ def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
             assert at.log_gap == -np.inf
 
 
+@pytest.mark.parametrize("loss", attention.LOSSES)
+def test_gap_of_a_loss_on_both_sides_of_zero_and_across_it(loss):
+    value, _ = IN_DIGITS[loss]
+    for best in (-2.0, 0.0, 0.5, 3.0):
+        for epsilon in (1e-12, 0.25, 1.0, 7.0):
+            with mp.workdps(40):
+                gap = mp.log(value(mp.mpf(best) - mp.mpf(epsilon)) - value(mp.mpf(best)))
+            ours = losses.log_gap(np.log(epsilon), np.float64(best), loss)
+            np.testing.assert_allclose(ours, float(gap), rtol=1e-13, atol=1e-13)
+
+
 def test_log_weights_stay_exact_far_below_the_smallest_float():
     at = attention.slopes(np.array([[0.0, -3e4, -3.1e4]]), np.array([[1.0, 0.0, 0.5]]))
     np.testing.assert_allclose(at.log_weights, [[0.0, -3e4, -3.1e4]], rtol=1e-15)
