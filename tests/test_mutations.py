@@ -1,12 +1,20 @@
 """The list of wrong formulas fits the code; what an earlier run found is kept while it is true."""
 
-from tests.mutations.__main__ import misfits
+import ast
+
+from tests.mutations.__main__ import ROOT, misfits
 from tests.mutations.remembered import Remembered
 from tests.mutations.swaps import SWAPS, Swap
 
 
 def test_every_swap_fits_its_file_once():
     assert misfits(SWAPS) == []
+
+
+def test_every_swapped_file_is_python():
+    for swap in SWAPS:
+        text = (ROOT / swap.file).read_text(encoding="utf-8")
+        assert ast.parse(text.replace(swap.old, swap.new)), swap
 
 
 def test_there_are_swaps_of_every_package_with_formulas():

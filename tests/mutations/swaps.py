@@ -184,7 +184,10 @@ DYNAMICS = [
         ("log_eta = log_gap - LOG_2 - 2.0 * log_norm", "log_eta = log_gap - LOG_2 - log_norm"),
         ("shrink = decay * math.log(t + 1.0)", "shrink = decay * math.log(t + 2.0)"),
         ("return np.minimum(log_eta, log_cap)", "return np.maximum(log_eta, log_cap)"),
-        ("buffer = rule.momentum * buffer + eta", "buffer = rule.momentum * (buffer + eta"),
+        (
+            "rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient",
+            "rule.momentum * (buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient)",
+        ),
         ("LOG_2 = math.log(2.0)", "LOG_2 = math.log(4.0)"),
         ("return W - buffer, buffer", "return W + buffer, buffer"),
     ),
