@@ -30,6 +30,15 @@ def picture():
     return figure
 
 
+def line():
+    """A drawing without letters, for tests that ask nothing of the picture: it is quick."""
+    figure = Figure(figsize=(1, 1))
+    ax = figure.subplots()
+    ax.plot([0, 1, 2])
+    ax.set_axis_off()
+    return figure
+
+
 def save(slug="fastrates_fig2", figure=None, **changes):
     parameters = {"seeds": np.int64(3)}
     run = record.Run(
@@ -45,7 +54,7 @@ def save(slug="fastrates_fig2", figure=None, **changes):
         },
         data=[{"name": "example1", "source": "synthetic", "rows": np.int64(20)}],
     )
-    return run.save(figure or picture(), slug, **given | changes)
+    return run.save(figure or line(), slug, **given | changes)
 
 
 def test_run_takes_the_names_of_its_parameters_cell(tmp_path, monkeypatch):
@@ -60,7 +69,7 @@ def test_run_takes_the_names_of_its_parameters_cell(tmp_path, monkeypatch):
 
 
 def test_record_has_the_layout_of_every_figure(figures):
-    path = save()
+    path = save(figure=picture())
     assert path == figures / "demo" / "fastrates_fig2.json"
     saved = json.loads(path.read_text(encoding="utf-8"))
     assert list(saved) == [
@@ -126,12 +135,13 @@ def test_same_figure_gives_the_same_bytes_twice():
 
 
 def test_same_figure_gives_the_same_bytes_in_another_process(tmp_path):
-    code = "import test_record as t; print(t.hashes(t.save()))"
+    code = "import test_record as t; print(t.hashes(t.save(figure=t.picture())))"
     place = {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), str(files.ROOT)])}
+    expected = str(hashes(save(figure=picture())))
     for seed in ("1", "2"):
         env = os.environ | place | {"PYTHONHASHSEED": seed}
         done = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
-        assert done.strip() == str(hashes(save()))
+        assert done.strip() == expected
 
 
 def test_picture_carries_slug_commit_and_fingerprint():
@@ -195,9 +205,9 @@ def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, t
 
 
 def moved(by):
-    figure = picture()
-    (line,) = figure.axes[0].lines
-    line.set_ydata(np.asarray(line.get_ydata()) + by)
+    figure = line()
+    (drawn,) = figure.axes[0].lines
+    drawn.set_ydata(np.asarray(drawn.get_ydata()) + by)
     return figure
 
 
@@ -280,18 +290,18 @@ def notebooks(tmp_path, monkeypatch):
 )
 def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_path, capsys):
     run = record.start("01_x", "A", OWN | given)
-    path = run.save(picture(), "one", "Figure 2", "A line.")
+    path = run.save(line(), "one", "Figure 2", "A line.")
     assert list(tmp_path.glob(f"{folder}/one.json")) == [path]
     assert len(list(tmp_path.rglob("one.png"))) == 1
     said = capsys.readouterr().out
     assert (str(path.parent) in said) == ("custom" in folder), said
     run = record.start("01_x", "A", OWN)  # back to the scale's own
-    assert run.save(picture(), "one", "Figure 2", "A line.").parent == tmp_path / "figures" / "demo"
+    assert run.save(line(), "one", "Figure 2", "A line.").parent == tmp_path / "figures" / "demo"
 
 
 def one(run):
     """Save a figure: the path, the parameters and the seeds of its record."""
-    path = run.save(picture(), "one", "Figure 2", "A line.")
+    path = run.save(line(), "one", "Figure 2", "A line.")
     saved = json.loads(path.read_text(encoding="utf-8"))
     return path, saved["parameters"], saved["seeds"]
 
