@@ -4,9 +4,6 @@ import argparse
 from pathlib import Path
 
 from lib import files
-from lib.papers.a import turning
-from lib.site import tables
-from lib.site.build import build
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,16 +20,24 @@ def main(argv: list[str] | None = None) -> int:
     text = "where the pages go; default: runs/site, which is replaced"
     parser.add_argument("--out", type=Path, metavar="DIR", help=text)
     asked = parser.parse_args(argv)
+    # What draws and converts takes seconds to import: only what was asked for, and after a mistake
+    # in the command line has been said.
     if asked.what == "tables":
+        from lib.site import tables
+
         tables.renew()
         return 0
     if asked.what == "animation":
+        from lib.papers.a import turning
+
         turning.animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")
         return 0
     folder = asked.out or files.folder("runs") / "site"
     ours = not folder.exists() or (folder / "index.html").exists()
     if not ours and (not folder.is_dir() or any(folder.iterdir())):
         parser.error(f"{folder} holds something else than a site; choose another folder")
+    from lib.site.build import build
+
     for trouble in build(folder):
         print(trouble)
     found = [path for path in folder.rglob("*") if path.is_file()]
