@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import bs4
@@ -80,6 +81,7 @@ def _describe(cell, descriptions):
             output.metadata.setdefault(kind, {}).setdefault("alt", text)
 
 
+@cache  # it compiles its templates once, not for every notebook
 def _exporter():
     config = Config({"NbConvertBase": {"display_data_priority": SHOWN}})
     return HTMLExporter(
