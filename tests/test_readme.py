@@ -61,6 +61,7 @@ def test_every_name_in_backticks_that_looks_like_ours_is_ours(name):
 def test_the_options_of_commands_exist(monkeypatch, capsys):
     for command in set(re.findall(r"python -m (lib\.\w+)", page("README.md"))):
         monkeypatch.setattr(sys, "argv", [command, "--help"])
+        monkeypatch.delitem(sys.modules, f"{command}.__main__", raising=False)
         with pytest.raises(SystemExit) as end:
             runpy.run_module(command, run_name="__main__", alter_sys=True)
         assert end.value.code == 0 and f"usage: python -m {command}" in capsys.readouterr().out
