@@ -278,7 +278,7 @@ def test_best_sign_margin_is_not_beaten():
 
 @pytest.fixture(scope="module")
 def ran():
-    data = tokens.unit_tokens([102, 103], n=6, T=8, d=10)
+    data = tokens.unit_tokens([102, 103], n=6, T=8, d=8)
     table = {k: v for k, v in factored_atlas.rows().items() if not k.startswith("Adam")}
     return table, *factored_atlas.run(data, table, 20_000, [102, 103])
 
