@@ -3,9 +3,6 @@
 Scikit-learn's scanned digits, and coloured shapes drawn here.
 """
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 
 from lib import seeds
@@ -18,15 +15,14 @@ SIDE = 32
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     """Pixels uint8 (N, 1, 8, 8) and labels int64 (N,), each digit in one split."""
-    # As sklearn.datasets.load_digits reads them, without the two seconds that its import takes.
-    (package,) = importlib.util.find_spec("sklearn").submodule_search_locations
-    table = np.loadtxt(Path(package) / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
     # The set has no split of its own; this one is fixed, whatever seed a run has.
-    order = seeds.stream(0, "split").permutation(len(table))
+    order = seeds.stream(0, "split").permutation(len(digits.target))
     rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
-    levels, labels = table[rows, :-1].reshape(-1, 8, 8), table[rows, -1]
-    grey = np.rint(levels * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
-    return (grey.astype(np.uint8)[:, None],), labels.astype(np.int64)
+    grey = np.rint(digits.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
+    return (grey.astype(np.uint8)[:, None],), digits.target[rows].astype(np.int64)
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
