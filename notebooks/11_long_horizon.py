@@ -195,7 +195,7 @@ for dimension, few, before in zip(dimensions, small, set_up, strict=True):
         reduced.run_compiled(few, [update_rules["NGD"]], np.array([timed_steps]))
         spent.append(time.perf_counter() - began)
     micros.append(1e6 * min(spent) / timed_steps)
-    megabytes.append(sum(array.nbytes for array in (few.K, few.delta, few.signed, few.z)) / 1e6)
+    megabytes.append(sum(array.nbytes for array in (few.K, few.delta, few.z)) / 1e6)
     print(f"d = {dimension:>7,}: {micros[-1]:.1f} us an iteration, {megabytes[-1]:.1f} MB in training,",
           f"set-up {before:.2f} s")  # fmt: skip
 

@@ -74,11 +74,12 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     """The first vector of each sample that equals vector t, (runs, n, T); X (runs, n, T, d)."""
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
-    for t in range(1, T):
-        for s in reversed(range(t)):
-            r, i = np.nonzero(X[..., s, 0] == X[..., t, 0])  # few, where entries are continuous
-            same = (X[r, i, s] == X[r, i, t]).all(-1)
-            first[r[same], i[same], t] = s
+    entry = X[..., 0]
+    alike = entry[..., :, None] == entry[..., None, :]  # few, where entries are continuous
+    for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[::-1]:  # the first s comes last
+        r, i = np.nonzero(alike[..., t, s])
+        same = (X[r, i, s] == X[r, i, t]).all(-1)
+        first[r[same], i[same], t] = s
     return first
 
 
@@ -88,9 +89,11 @@ def _basis(rows):
     `rows` (runs, m, d); in the basis (runs, m, r).
     """
     columns = np.swapaxes(rows, 1, 2)
-    d, m = columns.shape[1:]
+    runs, d, m = columns.shape
     if d <= max(BLOCK, m):
-        basis, upper = np.linalg.qr(columns)
+        basis, upper = np.empty((runs, d, min(d, m))), np.empty((runs, min(d, m), m))
+        for run in range(runs):  # all runs in one call would hold them three times
+            basis[run], upper[run] = np.linalg.qr(columns[run])
     else:
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
     for of, R in zip(basis, upper, strict=True):  # (d, r), (r, m)

@@ -121,7 +121,8 @@ def check_sizes(tokens: TokenSet) -> None:
     Whatever trains takes inner products of them. The SVM takes out the scale and needs no check.
     """
     for name in ("X", "z", "u"):
-        largest = np.abs(getattr(tokens, name)).max()
+        values = getattr(tokens, name)
+        largest = max(values.max(), -values.min())  # without a copy of them all
         if largest and not SIZES[0] <= largest <= SIZES[1]:
             raise ValueError(
                 f"{name} has largest entry {largest:.3g}, whose square leaves the range of "

@@ -1,6 +1,7 @@
 """Synthetic token data sets: one generator per role the papers give the data."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -138,10 +139,15 @@ def _stack(seeds, draw):
     seeds = [seeds] if np.isscalar(seeds) else list(seeds)
     if not seeds:
         raise ValueError("seeds is empty; give at least one, a number or a list of numbers")
-    draws = [draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds]
-    if len(draws) == 1:  # no copy of what may be most of the memory
-        return TokenSet(*(np.asarray(part)[None] for part in draws[0]))
-    return TokenSet(*(np.stack(parts) for parts in zip(*draws, strict=True)))
+    draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
+    first = [np.asarray(part) for part in next(draws)]
+    if len(seeds) == 1:  # no copy of what may be most of the memory
+        return TokenSet(*(part[None] for part in first))
+    stacked = [np.empty((len(seeds), *part.shape), part.dtype) for part in first]
+    for run, parts in enumerate(chain([first], draws)):  # a list of them all would hold two of each
+        for whole, part in zip(stacked, parts, strict=True):
+            whole[run] = part
+    return TokenSet(*stacked)
 
 
 def _sizes(n, T, d):

@@ -11,6 +11,7 @@ from lib.data.sources import StandIn
 DIGITS_TEST_ROWS = 360
 PICTURES_TRAIN_ROWS, PICTURES_TEST_ROWS = 2000, 500
 SIDE = 32
+BLOCK = 100  # pictures drawn at once
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
@@ -36,18 +37,27 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     size, phase = rng.uniform(6, 11, rows), rng.uniform(0, 4, rows)
     centre = rng.uniform(11, SIDE - 11, (rows, 2))
     back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
-    grid = np.arange(SIDE) - centre[..., None]  # (rows, 2, SIDE)
-    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (rows, SIDE, 1), (rows, 1, SIDE)
+    pixels = np.empty((rows, 3, SIDE, SIDE), np.uint8)
+    for first in range(0, rows, BLOCK):  # all of them in float64 would take 200 MB
+        part = slice(first, first + BLOCK)
+        lit = _lit(labels[part], size[part], phase[part], centre[part])[:, None]
+        dark, bright = back[part, :, None, None], front[part, :, None, None]
+        drawn = dark + lit * (bright - dark)  # (b, 3, SIDE, SIDE)
+        drawn += rng.normal(0, 12, drawn.shape)
+        pixels[part] = np.clip(np.rint(drawn), 0, 255)
+    return (pixels,), labels.astype(np.int64)
+
+
+def _lit(labels: np.ndarray, size: np.ndarray, phase: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """How much of the front colour each pixel has, (b, SIDE, SIDE); centre (b, 2), else (b,)."""
+    grid = np.arange(SIDE) - centre[..., None]  # (b, 2, SIDE)
+    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (b, SIDE, 1), (b, 1, SIDE)
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
     shapes = _shapes(down / size, across / size)
     chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
-    inside = np.select(chosen, shapes)  # (rows, SIDE, SIDE)
+    inside = np.select(chosen, shapes)  # (b, SIDE, SIDE)
     along = np.where(level, *np.broadcast_arrays(down, across))
-    lit = (inside * np.where((along + phase) % 4 < 2, 1.0, 0.45))[:, None]
-    back, front = back[:, :, None, None], front[:, :, None, None]
-    pixels = back + lit * (front - back)  # (rows, 3, SIDE, SIDE)
-    pixels += rng.normal(0, 12, pixels.shape)
-    return (np.clip(np.rint(pixels), 0, 255).astype(np.uint8),), labels.astype(np.int64)
+    return inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
 
 
 def _shapes(y: np.ndarray, x: np.ndarray) -> list[np.ndarray]:

@@ -92,20 +92,24 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
     Targets as in `train`.
     """
 
+    # What the closures name lives as long as the history; the Gram matrices need not.
+    alpha, b, delta, z, signed = raw.alpha, raw.b, problem.delta, problem.z, problem.signed
+
     def weights(part):
-        pulled = np.swapaxes(raw.alpha[:, part], 1, 2) @ problem.delta  # (runs, n, k, r)
+        pulled = np.swapaxes(alpha[:, part], 1, 2) @ delta  # (runs, n, k, r)
         runs, n, k, r = pulled.shape
         # (runs, q, k r): one large product
-        moved = np.swapaxes(problem.z, 1, 2) @ pulled.reshape(runs, n, k * r)
+        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
         # W^T, (runs, k, q, r)
         return np.add(np.swapaxes(start.inside, 1, 2)[:, None], moved, order="C")
 
     def head(part):
-        runs, r = u.shape
-        signed = problem.signed.reshape(runs, -1, r)  # (runs, nT, r)
-        coefficients = raw.b[:, part].reshape(runs, -1, signed.shape[1])  # (runs, k, nT)
-        return u[:, None] + coefficients @ signed  # (runs, k, r)
+        runs, k, n, T = b[:, part].shape
+        if not len(signed):  # the head is fixed
+            return np.repeat(u[:, None], k, 1)  # (runs, k, r)
+        coefficients = b[:, part].reshape(runs, k, n * T)
+        return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
 
     with np.errstate(invalid="ignore"):  # NaN where a run had ended
         # of all other tokens against the opt token

@@ -20,8 +20,8 @@ class Reduced:
     """What the training loop sees of a problem, the opt token first.
 
     delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
-    q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x, empty
-    for a fixed head; margins (runs, n, T-1) and scores (runs, n, T) at the start.
+    q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x; margins
+    (runs, n, T-1) and scores (runs, n, T) at the start. A fixed head has no `signed` and no G.
     """
 
     delta: np.ndarray
@@ -46,7 +46,7 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     others, every = coordinates.first_equal(delta), coordinates.first_equal(signed)
     return Reduced(
         delta=delta,
-        signed=signed,
+        signed=signed[:0].copy() if head == "fixed" else signed,
         z=tokens.z,
         K=_tied(coordinates.gram(delta, tokens.z), others),
         G=G if head == "fixed" else _tied(G, every),
@@ -64,6 +64,8 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     scores that are equal no more count as two, however small the softmax weights between them are.
     """
     runs, n, T = first.shape
+    if (first == np.arange(T)).all():  # no copies of what is large
+        return K
     index = (np.arange(n)[:, None] * T + first).reshape(runs, n * T)
     K = np.take_along_axis(K, index[:, :, None], 1)
     return np.take_along_axis(K, index[:, None, :], 2)

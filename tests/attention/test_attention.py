@@ -183,3 +183,12 @@ def test_log_losses_against_many_digits(f, loss):
         expected = [mp.log(abs(of(mp.mpf(f)))) for of in IN_DIGITS[loss]]
     ours = losses.log_loss(np.array(f), loss), losses.log_derivative(np.array(f), loss)
     np.testing.assert_allclose(ours, [float(value) for value in expected], rtol=1e-14)
+
+
+def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_entry():
+    a, b, c = [1.0, 2.0], [1.0, 3.0], [0.0, 2.0]
+    X = np.array(
+        [[[a, b, a, c, b, a], [c, c, b, a, a, c]], [[a, b, c, a, b, c], [b, a, b, b, c, b]]]
+    )
+    expected = [[[0, 1, 0, 3, 1, 0], [0, 0, 2, 3, 3, 0]], [[0, 1, 2, 0, 1, 2], [0, 1, 0, 0, 4, 0]]]
+    np.testing.assert_array_equal(coordinates.first_equal(X), expected)

@@ -114,12 +114,12 @@ def point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem by NGD with half of the longest step of its opt tokens' law."""
     of = dict(axis=axis, value=value, seed=seed)
     try:
-        small = coordinates.minimal(AXES[axis](seed, value)).tokens
-        longest = margin_law(small, token_svm(small)).longest_step()[0]
+        problem = coordinates.minimal(AXES[axis](seed, value))
+        longest = margin_law(problem.tokens, token_svm(problem.tokens)).longest_step()[0]
     except (PremiseFails, Infeasible, RuntimeError) as refused:
         return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {refused}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    one = compare(LawSetting(axis, small, ngd(step)), min(steps, ENOUGH.get(axis, steps)))[0]
+    one = compare(LawSetting(axis, problem, ngd(step)), min(steps, ENOUGH.get(axis, steps)))[0]
     if one.refusal:
         return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {one.refusal}")
     return Point(**of, refusal="", comparison=one)

@@ -31,7 +31,7 @@ class LawSetting:
     """A problem, a rule and a loss, one run per data set; start: W_0, default zero."""
 
     name: str
-    tokens: TokenSet
+    tokens: TokenSet | coordinates.Minimal
     rule: GradientRule
     loss: str = "exponential"
     start: Start | None = None
@@ -110,7 +110,11 @@ def late_records(steps: int) -> np.ndarray:
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
-    problem = coordinates.minimal(setting.tokens)
+    problem = setting.tokens
+    if isinstance(problem, coordinates.Minimal):
+        setting = replace(setting, tokens=problem.tokens)  # its bases are large, and nobody's
+    else:
+        problem = coordinates.minimal(problem)
     start = setting.start or zero_start(problem)
     history = train(
         problem, setting.rule, steps, late_records(steps), start=start, loss=setting.loss
