@@ -27,14 +27,21 @@ from dataclasses import replace as _replace
 from lib.training.studies import demo as _demo
 for _name, _study in _demo.DEMO.items():
     _rates = {_rule: _values[:1] for _rule, _values in _study.rates.items()}
-    _demo.DEMO[_name] = _replace(_study, horizon=20, window=5, evaluations=2, rates=_rates)
+    _demo.DEMO[_name] = _replace(_study, horizon=8, window=4, evaluations=1, rates=_rates)
 """
 # Parameters under nbval of the longest pages; what their compared outputs say holds there too.
 SHORTER = {
+    "10_fixed_decoder": "seeds = 10",
     "11_long_horizon": "steps, timed_steps = 100_000, 2000",
     "13_assumptions_broken": "seeds = 10",
+    "19_theory_ledger": "seeds, draws, steps = 10, 100, 5000",
+    "20_preconditioned_regression": "batch = 128",
+    "22_other_optimisers": "steps, batch = 1000, 128",
     "29_preconditioning_ledger": "draws, oracle_draws, softmax_draws = 40, 16, 10_000",
-    "43_map_of_the_constant": "map_steps, lp_steps = 5000, [20_000, 100_000]",
+    "39_mirror_ledger": "seeds, path_seeds, draws = 6, 2, 200",
+    "40_law_of_margins": "steps = 400_000",
+    "43_map_of_the_constant": "map_steps, lp_steps = 5000, [20_000, 100_000]\n"
+    "sample_seeds, zero_steps = 8, 200_000",
     "44_atlas": "steps = sweep_steps = 3000",
     "45_atlas_of_networks": "seeds, selection_steps, vit_steps = 1, 500, 20",
 }

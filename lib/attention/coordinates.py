@@ -117,12 +117,13 @@ def _in_order(columns):
     """
     r, rank = len(columns), 0
     turn = np.empty((r, r))
+    length = lambda v: np.sqrt(v @ v)  # of one vector, in a tenth of the time of numpy's norm
     for column in np.hstack([columns, np.eye(r)]).T:
         rest = column
         for _ in range(2):  # the second time takes out the first one's rounding
             rest = rest - turn[:, :rank] @ (turn[:, :rank].T @ rest)
-        distance = np.linalg.norm(rest)
-        if distance > DEPENDENT * np.linalg.norm(column):
+        distance = length(rest)
+        if distance > DEPENDENT * length(column):
             turn[:, rank] = rest / distance
             rank += 1
         if rank == r:

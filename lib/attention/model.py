@@ -44,7 +44,7 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     `losses.LOSSES`, exp(-f) by default.
     """
     s = logits.argmax(-1)[..., None]  # (..., n, 1)
-    b = logits - np.take_along_axis(logits, s, -1)  # relative to the selected token
+    b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, s, -1)
     D = scores - selected_score
     level = D == 0  # the selected token and those with its score, as repeated tokens have
@@ -101,8 +101,8 @@ def log_mean(log_values):
 
 def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """a_{i,t} = x_{i,t}^T W z_i, (runs, n, T); W (runs, d, d_z)."""
-    keys = np.einsum("rde,rne->rnd", W, tokens.z, optimize=True)
-    return np.einsum("rntd,rnd->rnt", tokens.X, keys, optimize=True)
+    keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
+    return np.einsum("rntd,rnd->rnt", tokens.X, keys)  # sums that round equal tokens alike
 
 
 def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
