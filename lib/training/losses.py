@@ -16,7 +16,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def classification(
-    inputs: Tensor, targets: Tensor, transform=None, size: int = 1000, binary: bool = False
+    inputs: Tensor, targets: Tensor, transform=None, size: int = 250, binary: bool = False
 ) -> Evaluate:
     """An `evaluate` for `train`: {"test_loss": mean cross-entropy, "test_accuracy": share correct}.
 

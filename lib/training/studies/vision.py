@@ -28,7 +28,7 @@ def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transf
     """Which of the rows are classified correctly, as `measures.correctness`."""
     hits = [
         model(transform(rows)).argmax(1) == expected
-        for rows, expected in zip(inputs.split(1000), labels.split(1000), strict=True)
+        for rows, expected in zip(inputs.split(250), labels.split(250), strict=True)
     ]
     return correctness(torch.cat(hits))
 
