@@ -39,7 +39,7 @@ ATTENTION = [
         ("log_small + np.log(-mean_D)", "np.log(-mean_D)"),
         ("largest[..., None]) / n)", "largest[..., None]) / (n + 1))"),
         ("- np.log(log_values.shape[-1])", "+ np.log(log_values.shape[-1])"),
-        ('"rde,rne->rnd", W', '"red,rne->rnd", W'),
+        ("tokens.z @ np.swapaxes(W, 1, 2)", "tokens.z @ W"),
         ("return tokens.y[..., None] * np.einsum", "return -tokens.y[..., None] * np.einsum"),
         ("grad_W = -np.exp(at.log_scale)", "grad_W = np.exp(at.log_scale)"),
         ("-np.exp(at.log_push_scale)[:, None] * pushed", "-np.exp(at.log_scale)[:, None] * pushed"),
@@ -228,7 +228,7 @@ DYNAMICS = [
         ("gaps = known[..., :1] - known[..., 1:]", "gaps = known[..., 1:] - known[..., :1]"),
         ("return 1.0 - np.exp(self.log_miss).mean(-1)", "return np.exp(self.log_miss).mean(-1)"),
         ("return (c * toward).sum(-1) / length", "return -(c * toward).sum(-1) / length"),
-        ("coefficients = raw.b[:, part]", "coefficients = -raw.b[:, part]"),
+        ("coefficients = b[:, part]", "coefficients = -b[:, part]"),
     ),
     *_of(
         "dynamics/gradient_descent",
@@ -240,7 +240,7 @@ DYNAMICS = [
     *_of(
         "attention/coordinates",
         "dynamics/test_dynamics",
-        ("distance > DEPENDENT * np.linalg.norm(column)", "distance > 0"),
+        ("distance > DEPENDENT * length(column)", "distance > 0"),
     ),
     *_of(
         "dynamics/recording",
