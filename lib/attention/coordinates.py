@@ -13,6 +13,7 @@ import numpy as np
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Facts
 
+LARGE = 2**18  # entries of runs that are factorised in one call
 BLOCK = 2**12  # coordinates that are orthonormalised at once
 DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this part of its length
 
@@ -92,8 +93,10 @@ def _basis(rows):
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
         basis, upper = np.empty((runs, d, min(d, m))), np.empty((runs, min(d, m), m))
-        for run in range(runs):  # all runs in one call would hold them three times
-            basis[run], upper[run] = np.linalg.qr(columns[run])
+        at_once = max(1, LARGE // (d * m))  # all large runs in one call would be held three times
+        for first in range(0, runs, at_once):
+            part = slice(first, first + at_once)
+            basis[part], upper[part] = np.linalg.qr(columns[part])
     else:
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
     for of, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
