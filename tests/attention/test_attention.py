@@ -72,7 +72,8 @@ def test_bad_shapes_and_losses_are_named():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-2000, 2000), min_size=4, max_size=4),
-    st.lists(st.floats(-5, 5), min_size=4, max_size=4),
+    # Below 1e-280 a weighted mean of scores has no digits left to compare.
+    st.lists(st.floats(-5, 5).filter(lambda g: not 0 < abs(g) < 1e-280), min_size=4, max_size=4),
     st.sampled_from(attention.LOSSES),
 )
 def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
