@@ -53,14 +53,18 @@ class Minimal(Facts):
         return self.token_basis @ inside @ np.swapaxes(self.query_basis, 1, 2)
 
 
-def minimal(tokens: TokenSet) -> Minimal:
+def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
+
+    What is in minimal coordinates is returned as it is.
 
     By Gram-Schmidt in the order given, so that the bases, and a start drawn in them, move with the
     tokens and not with rounding: r = min(nT, d), q = min(n, d_z). Where a span is smaller, tokens
     have no part in the last vectors of its basis. Raises ValueError for sizes whose squares leave
     float64.
     """
+    if isinstance(tokens, Minimal):
+        return tokens
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
     token_basis, X = _basis(tokens.X.reshape(runs, n * T, d))

@@ -188,13 +188,14 @@ def judged(
 
 
 class Table(tuple):
-    """Claims as a table: HTML in a notebook, aligned text elsewhere."""
+    """Claims as a table, what fails with its reason: HTML in a notebook, aligned text elsewhere."""
 
     _columns = ("id", "kind", "statement", "source", "measured", "theory", "holds")
 
     def _rows(self):
         for c in self:
             verdict = c.verdict or ("yes" if c.holds else "NO")
+            verdict += f": {c.remark}" if c.remark and not c.holds else ""
             yield c.id, c.kind, c.statement, c.source, shown(c), c.bound, verdict
 
     def __repr__(self) -> str:

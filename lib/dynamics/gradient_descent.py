@@ -87,7 +87,7 @@ def train(
     "diverged"; the history says which and when. Raises ValueError for records, starts or
     targets of the wrong shape or order, and TypeError for rules that are none.
     """
-    problem = tokens if isinstance(tokens, coordinates.Minimal) else coordinates.minimal(tokens)
+    problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
     check_head(head)
     times = record_times(record, steps)

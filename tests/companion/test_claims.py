@@ -129,3 +129,12 @@ def test_only_a_claim_that_fails_is_remarked():
     holds, fails = (claims.at_most("x", "x", "ours", value, 1.0) for value in (0.5, 2.0))
     assert claims.remarked(holds, "why") == holds
     assert claims.remarked(fails, "why").remark == "why" and not fails.remark
+
+
+def test_a_table_says_why_a_claim_fails_and_not_why_one_holds():
+    fails = replace(claims.at_most("a", "b", "c", 2.0, 1.0), remark="the horizon is <short>")
+    holds = replace(claims.at_most("d", "e", "f", 0.0, 1.0), remark="no small world shows it")
+    table = claims.Table([fails, holds])
+    assert "NO: the horizon is <short>" in repr(table) and "no small" not in repr(table)
+    page = table._repr_html_()
+    assert "NO: the horizon is &lt;short&gt;" in page and "no small" not in page

@@ -110,11 +110,8 @@ def late_records(steps: int) -> np.ndarray:
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
-    problem = setting.tokens
-    if isinstance(problem, coordinates.Minimal):
-        setting = replace(setting, tokens=problem.tokens)  # its bases are large, and nobody's
-    else:
-        problem = coordinates.minimal(problem)
+    problem = coordinates.minimal(setting.tokens)
+    setting = replace(setting, tokens=problem.tokens)  # the bases are large, and nobody's
     start = setting.start or zero_start(problem)
     history = train(
         problem, setting.rule, steps, late_records(steps), start=start, loss=setting.loss
