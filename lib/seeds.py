@@ -22,6 +22,8 @@ ROLES = (
     "problems",
     "resamples",
     "outside",
+    "buckets",
+    "crops",
 )
 
 
@@ -37,6 +39,15 @@ def stream(seed: int, role: str) -> np.random.Generator:
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),)))
+
+
+def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
+    """The random stream of `role` under `seed` at `place`, for example an epoch or a step.
+
+    Streams of different places are independent, and none needs those before it, so that a run goes
+    on from any step. Raises ValueError like `stream`.
+    """
+    return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
 
 def gaussian(seeds: Sequence[int], shape: Sequence[int], std: float = 1.0) -> np.ndarray:

@@ -62,10 +62,7 @@ class AugmentedBatches(Batches):
 
     def _draw(self, step: int) -> list[np.ndarray]:
         """Top, left and mirrored for this part's rows, drawn for the whole batch for every part."""
-        key = int(seeds.stream(self.seed, "batches").integers(2**63))
-        # Three numbers, where the order of an epoch has two: no two draws share a stream. A role of
-        # its own would change the stored studies.
-        rng = np.random.default_rng([key, step, 1])
+        rng = seeds.stream_at(self.seed, "crops", step)
         top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
         k, n = self.part
         return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,5 +79,4 @@ class Batches:
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, rows: int) -> Tensor:
-    key = int(seeds.stream(seed, "batches").integers(2**63))
-    return torch.from_numpy(np.random.default_rng([key, epoch]).permutation(rows))
+    return torch.from_numpy(seeds.stream_at(seed, "batches", epoch).permutation(rows))

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lib import seeds
 from lib.networks.bert import Classifier, Tokens
 from lib.training.batches import Batches
 
@@ -38,8 +39,7 @@ class Bucketed(Batches):
         pool = torch.cat([super(Bucketed, whole).rows(start + k) for k in range(count)])
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
-        # Of the bare seed, not of a role of its own: the stored studies were drawn so.
-        order = np.random.default_rng([self.seed, epoch, first]).permutation(count)
+        order = seeds.stream_at(self.seed, "buckets", epoch, first).permutation(count)
         k, n = self.part
         # (size,) -> (n, size / n) -> (size / n,)
         return dealt[order[place - first]].reshape(n, -1)[k]
