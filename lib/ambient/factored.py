@@ -17,7 +17,7 @@ from lib.ambient import update as o
 from lib.ambient.update import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.compiled import status
+from lib.compiled import apart, status
 from lib.dynamics.recording import record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
@@ -120,8 +120,8 @@ def _trained(problems, rule, times, K, Q):
     for run, problem in enumerate(problems):
         factors = [np.ascontiguousarray(part[run], float).copy() for part in (K, Q)]
         records = factored_loop.Records(raw["K"][run], raw["Q"][run], raw["logs"][run])
-        raw["status"][run], raw["ended"][run] = factored_loop.run_job(
-            problem, rule.numbers(), times, *factors, records
+        raw["status"][run], raw["ended"][run] = apart.call(
+            factored_loop.run_job, problem, rule.numbers(), times, *factors, records
         )
     return FactoredPath(
         optimiser=rule,

@@ -8,6 +8,7 @@ import numpy as np
 from lib.ambient import kernel
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
+from lib.compiled import apart
 from lib.compiled.status import COMPLETED
 from lib.dynamics import recording
 
@@ -70,7 +71,8 @@ def run_compiled(
     ]
     A, signed = (_token_first(part, problem.n) for part in (problem.A, problem.signed))
     raw = _empty(runs * kinds, k, W.shape[1], v.shape[1])
-    raw["status"], raw["ended"], raw["rise"] = kernel.run_jobs(
+    raw["status"], raw["ended"], raw["rise"] = apart.call(
+        kernel.run_jobs,
         kernel.RowsProblem(A, signed, problem.n, problem.logistic, problem.joint),
         np.array([rule.numbers() for rule in rules]),
         padded,

@@ -12,7 +12,7 @@ from lib.ambient import gradients, loop
 from lib.ambient.optimisers import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.compiled import status
+from lib.compiled import apart, status
 from lib.dynamics.recording import checked_start, record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
@@ -101,14 +101,18 @@ def _run_all(problem, optimisers, times, order, W, raw):
     kinds = len(optimisers)
     numbers = [one.numbers() for one in optimisers]
 
-    def work(job):
+    def of(job):
         run, kind = job // kinds, job % kinds
         delta, z, scores, logistic = problem
         own = gradients.Problem(delta[run], z[run], scores[run], logistic)
         records = loop.Records(raw["path"][job], raw["logs"][job])
-        return loop.run_job(own, numbers[kind], times, order[kind, run], W[job], records)
+        return own, numbers[kind], times, order[kind, run], W[job], records
 
-    first = [work(0)]  # compiles
+    def work(job):
+        return loop.run_job(*of(job))
+
+    apart.prepare(loop.run_job, *of(0))
+    first = [work(0)]  # compiles what is not prepared
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop lets go of the interpreter
         ended = first + list(pool.map(work, range(1, len(W))))
     raw["status"], raw["ended"] = (np.array(part) for part in zip(*ended, strict=True))

@@ -62,6 +62,53 @@ def test_a_changed_rule_is_not_answered_from_the_cache(tmp_path):
     assert run() == (8.0,)
 
 
+APART = """
+import os, subprocess, sys
+from lib.compiled import apart
+from lib.loops import loop
+if sys.argv[1:] == ["no interpreter"]:
+    sys.executable = "missing"
+if sys.argv[1:] == ["no path"]:
+    sys.path[:] = [one for one in sys.path if os.path.realpath(one) != os.getcwd()]
+started, real = [], subprocess.run
+subprocess.run = lambda *a, **k: (started.append(1), real(*a, **k))
+found = [apart.call(loop.run, 1.0) for _ in range(2)]
+hits, misses = loop.run.stats.cache_hits, loop.run.stats.cache_misses
+print(*found, len(started), sum(hits.values()), sum(misses.values()))
+"""
+
+
+@pytest.fixture
+def compiled_apart(tmp_path):
+    loops = tmp_path / "lib" / "loops"
+    left = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left)
+    loops.mkdir()
+    (loops / "loop.py").write_text(LOOP)
+    (loops / "rule.py").write_text(RULE)
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(*words):
+        command = [sys.executable, "-c", APART, *words]
+        return tuple(map(float, subprocess.check_output(command, cwd=tmp_path, env=env).split()))
+
+    return run, loops
+
+
+def test_another_process_compiles_and_the_cache_hands_over(compiled_apart):
+    run, loops = compiled_apart
+    assert run() == (2.0, 2.0, 1, 1, 0)  # one process started, one hit, nothing compiled here
+    assert run() == (2.0, 2.0, 0, 1, 0)  # and none where the cache has it
+    (loops / "rule.py").write_text(RULE.replace("1.0", "7.0"))
+    assert run() == (8.0, 8.0, 0, 0, 1)  # a stale entry: compiled here
+
+
+@pytest.mark.parametrize("broken", ["no interpreter", "no path"])
+def test_where_no_other_process_can_compile_the_call_does(compiled_apart, broken):
+    run, _ = compiled_apart
+    assert run(broken) == (2.0, 2.0, 1, 0, 1)
+
+
 def test_every_kept_function_is_stamped_by_all_that_it_can_call():
     assert {path.parent.name for path, _ in ENTRIES} >= {"ambient", "dynamics", "regression"}
     for path, function in ENTRIES:

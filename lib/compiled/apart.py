@@ -1,0 +1,54 @@
+"""Compilation in a process of its own: LLVM never gives back what compiling took.
+
+The two loops of `lib.ambient` took 450 MB of a notebook that needs 775 without them, that of
+`lib.dynamics` takes 145.
+"""
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import numba
+
+
+def call(function, *values):
+    """`function(*values)`, compiled by another process where numba's cache does not hold it yet."""
+    prepare(function, *values)
+    return function(*values)
+
+
+def prepare(function, *values) -> None:
+    """Have another process compile `function` for arguments like `values`, into numba's cache.
+
+    function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done where it was
+    compiled here or its cache has an entry. Where that entry is stale, or the other process fails,
+    the call that follows compiles it here.
+    """
+    if function.signatures or _kept(function):
+        return
+    task = function.__module__, function.__name__, _types(function, values)
+    seen = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    # -P: a folder `lib` where the caller works is not this one
+    command = [sys.executable, "-P", "-m", "lib.compiled.apart"]
+    with suppress(OSError):
+        subprocess.run(command, input=pickle.dumps(task), env=seen, capture_output=True)
+
+
+def _kept(function) -> bool:
+    return any(Path(function.stats.cache_path).glob(f"*.{function.__name__}-*.nbi"))
+
+
+def _types(function, values):
+    """The signature that numba gives to a call with `values`: a default has a type of its own."""
+    defaults = list(inspect.signature(function.py_func).parameters.values())[len(values) :]
+    return (*map(numba.typeof, values), *(numba.types.Omitted(one.default) for one in defaults))
+
+
+if __name__ == "__main__":
+    module, name, types = pickle.load(sys.stdin.buffer)
+    getattr(import_module(module), name).compile(types)
