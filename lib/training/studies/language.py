@@ -92,8 +92,8 @@ MULTI_NLI = Study(
 MULTI_NLI_AGAIN = replace(
     MULTI_NLI,
     name="multi_nli_again",
-    rates={"SGD": (0.1,), "Adam": (1e-4,), "SPS": (3.0,), "SNGD": (0.2,)},
-    cap=3.0,
+    rates={"SGD": (0.03,), "Adam": (1e-4,), "SPS": (0.1,), "SNGD": (0.1,)},
+    cap=0.1,
     horizon=480,
     seeds=6,
     first_seed=10,
