@@ -87,7 +87,7 @@ def differing(found: Mapping, usual: Mapping) -> dict:
 
 
 @dataclass(frozen=True)
-class Source:
+class ParameterSource:
     """Where the parameters of a run come from.
 
     text: the notebook as it was at the start; variables: its `globals()`, which any cell may change

@@ -96,7 +96,7 @@ class Run:
     parameters: Mapping
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
-    source: parameters.Source | None = field(default=None, repr=False, compare=False)
+    source: parameters.ParameterSource | None = field(default=None, repr=False, compare=False)
     counted: str = "seeds"
     begun: _Begun | None = field(default=None, repr=False, compare=False)
 
@@ -229,7 +229,7 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
             + f"there is no {path}, whose parameters cell says what this run's parameters are; "
             "set NOTEBOOKS_DIR to the folder of the notebooks' .py files"
         )
-    source = parameters.Source(notebook, path.read_text(encoding="utf-8"), variables)
+    source = parameters.ParameterSource(notebook, path.read_text(encoding="utf-8"), variables)
     found, changes = source.now()
     many = found[counted]
     if isinstance(many, bool) or not isinstance(many, int) or many < 1:

@@ -132,7 +132,7 @@ class Runner:
         return model, history
 
     def end(self, run: RunId, model: nn.Module, history: TrainingHistory) -> dict[str, np.ndarray]:
-        """What is measured once, when a run has ended: arrays by name, as `Problem.finish` says.
+        """What is measured once, when a run has ended: arrays by name, by `StudyProblem.finish`.
 
         For SPS also "capped", the share of its steps that the cap held; a trial has nothing else.
         """

@@ -21,7 +21,7 @@ JUDGED = 4  # last evaluations whose mean held-out accuracy judges a trial
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudyProblem:
     """Network and data of a study, loaded.
 
     `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
@@ -51,7 +51,7 @@ class Study:
     """
 
     name: str
-    problem: Callable[[], Problem]
+    problem: Callable[[], StudyProblem]
     rates: Mapping[str, tuple[float, ...]]
     horizon: int
     batch: int

@@ -234,7 +234,7 @@ def test_the_direction_is_that_of_a_mean_of_gradients(rule):
 
 def test_how_far_weights_moved_is_relative():
     K, Q = np.random.default_rng(0).standard_normal((2, 2, 2, 3, 4))
-    before, after = (network.Reading(None, None, None, size * K, Q) for size in (5.0, 15.0))
+    before, after = (network.MarginReading(None, None, None, size * K, Q) for size in (5.0, 15.0))
     assert network.moved(before, after) == pytest.approx(2, rel=1e-12)
 
 
@@ -265,7 +265,8 @@ def readings(level):
     random = np.random.default_rng(0)
     noise = 0.01 * random.standard_normal((3, 2, 2, len(NORMS)))
     return [
-        network.Reading(np.exp(level + own), *(np.ones((2, 2)),) * 2, None, None) for own in noise
+        network.MarginReading(np.exp(level + own), *(np.ones((2, 2)),) * 2, None, None)
+        for own in noise
     ]
 
 
@@ -305,7 +306,7 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
         levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
         found = {
             rule: [
-                network.Reading(np.full((2, 2, len(NORMS)), np.exp(one)), *(None,) * 4)
+                network.MarginReading(np.full((2, 2, len(NORMS)), np.exp(one)), *(None,) * 4)
                 for one in own
             ]
             for rule, own in levels.items()

@@ -18,7 +18,7 @@ from lib.training import commands, compilation, study_command
 from lib.training.batches import Batches
 from lib.training.curves import load
 from lib.training.runner import OutOfTime, Runner
-from lib.training.study import Problem, Study
+from lib.training.study import Study, StudyProblem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def problem():
             "test_accuracy": float((model(inputs).argmax(1) == targets).double().mean())
         }
 
-    return Problem(
+    return StudyProblem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, 8, seed),
         evaluate=evaluate,

@@ -140,7 +140,7 @@ def setting(sizes: Sizes, name: str, world: World, loss: str = "exponential") ->
 
 
 @dataclass(frozen=True)
-class JointRuns:
+class TrainedHead:
     """Joint training: data in minimal coordinates, the head's end point, histories by decay p."""
 
     data: token_sets.TokenSet
@@ -148,7 +148,7 @@ class JointRuns:
     by_decay: dict[float, History]
 
 
-def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 0.0) -> JointRuns:
+def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 0.0) -> TrainedHead:
     """Eq. 13 with steps eta (t+1)^-p from zero, or from u and W Gaussian of entry size u_std."""
     problem, each = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
@@ -171,4 +171,4 @@ def joint_training_run(data, sizes: Sizes, world: World, decays, u_std: float = 
         head_targets=around("u_mm", true_head),
     )
     found = {p: world.history(history) for p, history in histories.items()}
-    return JointRuns(problem.tokens, world.target(true_head), found)
+    return TrainedHead(problem.tokens, world.target(true_head), found)

@@ -98,7 +98,7 @@ def joint_claims(found: Joint) -> list[Claim]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class LawReading:
     """What the class token's attention in the last block shows.
 
     loss: of the network. weight: median over images of the largest attention weight. least_margin:
@@ -171,8 +171,8 @@ def attended(network: VisionTransformer, pictures, labels):
     return x, W, logits, loss.item(), slope
 
 
-def read(network: VisionTransformer, pictures, labels) -> tuple[Reading, np.ndarray]:
-    """The `Reading` of a network's last block, and its W (d, d)."""
+def read(network: VisionTransformer, pictures, labels) -> tuple[LawReading, np.ndarray]:
+    """The `LawReading` of a network's last block, and its W (d, d)."""
     x, W, logits, loss, slope = attended(network, pictures, labels)
     selected, z = logits.argmax(-1), x[:, 0]
     place = coordinates.others(selected[None], logits.shape[-1])[0]
@@ -187,7 +187,7 @@ def read(network: VisionTransformer, pictures, labels) -> tuple[Reading, np.ndar
     if not refusal and least < SATURATED:
         refusal = f"the smallest margin is {least:.2g}, the law needs {SATURATED:g}"
     largest = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)).max(-1)
-    reading = Reading(
+    reading = LawReading(
         loss=loss,
         weight=float(np.median(largest)),
         least_margin=float(least),

@@ -151,7 +151,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 
 @dataclass(frozen=True)
-class Reading:
+class MarginReading:
     """Of every layer and head: ratio (layers, heads, NORMS), quantile and least margin (layers,
     heads), factors K and Q (layers, heads, d_h, d)."""
 
@@ -199,8 +199,8 @@ def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
-def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> Reading:
-    """The `Reading` of a network on standardised pictures (b, channels, s, s)."""
+def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
+    """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
     K, Q = factors(network)
     W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
     low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
@@ -213,10 +213,10 @@ def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTIL
             leads = logits[..., -1] - logits[..., -2]
             low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
     ratio = (low / scale)[..., None] / norms(K, Q)
-    return Reading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+    return MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
 
 
-def moved(before: Reading, after: Reading) -> float:
+def moved(before: MarginReading, after: MarginReading) -> float:
     """Median over layers and heads of ||W - W_0||_F / ||W_0||_F."""
     size = np.linalg.norm(before.W, axis=(-2, -1))
     return float(np.median(np.linalg.norm(after.W - before.W, axis=(-2, -1)) / size))

@@ -10,7 +10,7 @@ import numpy as np
 from lib.companion.claims import Claim, at_least, at_most, judged, remarked
 from lib.papers.beyond.atlas_claims import word as plain
 from lib.papers.beyond.factor_norms import NORMS, SIGN
-from lib.papers.beyond.network_margins import Reading
+from lib.papers.beyond.network_margins import MarginReading
 from lib.training import verdicts
 from lib.training.verdicts import Interval
 
@@ -56,12 +56,14 @@ def selection_claims(
     return [*claims, at_most("select.adam", text, SOURCE, gap, -STRICT)]
 
 
-def level(readings: Sequence[Reading]) -> np.ndarray:
+def level(readings: Sequence[MarginReading]) -> np.ndarray:
     """A rule's numbers: median over layers and heads of log ratio, (seeds, norms)."""
     return np.array([np.median(np.log(one.ratio), (0, 1)) for one in readings])
 
 
-def leads(found: Mapping[str, Sequence[Reading]], rule: str, norm: str) -> dict[str, np.ndarray]:
+def leads(
+    found: Mapping[str, Sequence[MarginReading]], rule: str, norm: str
+) -> dict[str, np.ndarray]:
     """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
     k = NORMS.index(norm)
     own = level(found[rule])[:, k]
@@ -69,7 +71,7 @@ def leads(found: Mapping[str, Sequence[Reading]], rule: str, norm: str) -> dict[
 
 
 def first(
-    found: Mapping[str, Sequence[Reading]], rule: str, norm: str
+    found: Mapping[str, Sequence[MarginReading]], rule: str, norm: str
 ) -> tuple[str, str, Interval]:
     """(verdict, nearest rival, its paired interval) on "`rule` has the largest ratio in `norm`"."""
     ahead = leads(found, rule, norm)
@@ -86,7 +88,7 @@ def first(
     return word, rival, intervals[rival]
 
 
-def ranking_claims(found: Mapping[str, Sequence[Reading]]) -> list[Claim]:
+def ranking_claims(found: Mapping[str, Sequence[MarginReading]]) -> list[Claim]:
     """Part 3: who has the largest ratio in four norms."""
     claims = []
     for norm, rule in FIRST.items():
@@ -98,7 +100,7 @@ def ranking_claims(found: Mapping[str, Sequence[Reading]]) -> list[Claim]:
     return claims
 
 
-def counted(found: Mapping[str, Sequence[Reading]]) -> np.ndarray:
+def counted(found: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
     """The share of layers, heads and seeds in which each rule's ratio is the largest, (rules,
     norms)."""
     ratios = np.array([[one.ratio for one in runs] for runs in found.values()])

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from lib.companion import plots
 from lib.papers.beyond.atlas_figures import LABELS, LOWEST
 from lib.papers.beyond.factored_atlas import NORMS, Ends, FactorRow
-from lib.papers.beyond.network_margins import Reading
+from lib.papers.beyond.network_margins import MarginReading
 from lib.papers.beyond.networks_claims import FIRST, Disputes, counted, level, won
 
 INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
@@ -80,7 +80,7 @@ def selections(
     return figure
 
 
-def ranking(found: Mapping[str, Sequence[Reading]]) -> Figure:
+def ranking(found: Mapping[str, Sequence[MarginReading]]) -> Figure:
     """Left each rule's ratio over the rules' mean, by norm; right where it is the largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
     levels = {rule: level(runs) for rule, runs in found.items()}  # (seeds, norms)

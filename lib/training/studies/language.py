@@ -11,14 +11,14 @@ from lib.networks import bert, pretrained
 from lib.seeds import stream
 from lib.training import bert_evaluation
 from lib.training.studies.measures import correctness
-from lib.training.study import Problem, Study, until_loss
+from lib.training.study import Study, StudyProblem, until_loss
 
 SHOWN = 200  # test rows at the points of a run; its end takes them all
 
 
 def classify(
     name: str, length: int, batch: int, layers: int | None, rows: int | None = None
-) -> Problem:
+) -> StudyProblem:
     """A BERT classifier trained on `rows` texts of `name` that have at most `length` tokens.
 
     Test texts are cut to 4 `length` tokens. The classifier has the lowest `layers` layers of the
@@ -54,7 +54,7 @@ def classify(
         classes = torch.cat([model(batch).argmax(1) for batch in batches])
         return correctness((classes == test.labels[order])[order.argsort()])
 
-    return Problem(
+    return StudyProblem(
         build=build,
         batches=lambda seed, tuning: bert_evaluation.batches(train, batch, seed),
         evaluate=lambda seed, tuning: shown,

@@ -16,7 +16,7 @@ from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.losses import Evaluate, classification
 from lib.training.studies.measures import binned, correctness, renamed
-from lib.training.study import Problem, Study
+from lib.training.study import Study, StudyProblem
 
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 LEVELS = (0.5, 0.9)  # quantiles of a part's magnitudes at the start that serve as thresholds
@@ -137,7 +137,7 @@ class Reviews:
 
 def reviews(
     length: int, words: int, shape: Mapping[str, int], batch: int, held: int, demo: bool = False
-) -> Problem:
+) -> StudyProblem:
     """The encoder of `shape` on all IMDb reviews, cut to `length` words.
 
     Rates are judged on `held` training reviews, which trials do not train on.
@@ -162,7 +162,7 @@ def reviews(
         return Batches(data.ids[part], data.labels[part], batch, seed)
 
     size, width, hidden = (shape[name] for name in ("size", "width", "hidden"))
-    return Problem(
+    return StudyProblem(
         build=build,
         batches=batches,
         evaluate=evaluate,

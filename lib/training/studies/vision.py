@@ -15,7 +15,7 @@ from lib.training.augmentation import AugmentedBatches, Resize
 from lib.training.batches import Batches
 from lib.training.losses import classification
 from lib.training.studies.measures import binned, correctness, renamed
-from lib.training.study import Problem, Study, until_loss
+from lib.training.study import Study, StudyProblem, until_loss
 
 SHOWN = 2_000  # test images at the points of a run; its end takes them all
 SMOKE_ROWS = 500  # test images of a smoke run: as many as the stand-ins have
@@ -35,7 +35,7 @@ def correct(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, transf
 
 def classify(
     name: str, rows: int, grid: int, shape: dict, batch: int, demo: bool = False
-) -> Problem:
+) -> StudyProblem:
     """The ViT for small data sets on the first `rows` training images of `name`, no augmentation.
 
     An image is cut into `grid` x `grid` patches. A `demo` is tested on SMOKE_ROWS at most.
@@ -46,7 +46,7 @@ def classify(
     channels, size = train.images.shape[1:3]
     patch = size // grid
     judge = classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
-    return Problem(
+    return StudyProblem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape),
         batches=lambda seed, tuning: Batches(train.images, train.labels, batch, seed, standardise),
         evaluate=lambda seed, tuning: judge,
@@ -62,7 +62,7 @@ def classify(
 
 def augmented(
     rows: int, held_out: int, size: int, patch: int, shape: dict, batch: int, demo: bool = False
-) -> Problem:
+) -> StudyProblem:
     """The plain ViT on CIFAR-10, crop and flip; rates are judged on `held_out` further images.
 
     A `demo` is tested on SMOKE_ROWS at most.
@@ -87,7 +87,7 @@ def augmented(
         weights = {"histogram": binned(matrices(model).values())}
         return correct(model, test.images, test.labels, transform) | weights
 
-    return Problem(
+    return StudyProblem(
         build=lambda: VisionTransformer(size, patch, 3, train.classes, **shape, **PLAIN),
         batches=lambda seed, tuning: AugmentedBatches(
             train.images, train.labels, batch, seed, transform
