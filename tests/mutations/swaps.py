@@ -512,7 +512,7 @@ TRAINING = [
     *_of(
         "training/batches",
         "training/test_loop",
-        ("default_rng([key, epoch]).permutation", "default_rng([key]).permutation"),
+        ('seeds.stream_at(seed, "batches", epoch)', 'seeds.stream_at(seed, "batches", 0)'),
         ("return len(self.inputs) // self.size", "return len(self.inputs) // self.size + 1"),
     ),
     *_of(
