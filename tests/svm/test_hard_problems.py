@@ -106,6 +106,14 @@ def test_no_scale_hides_that_there_is_no_solution(scale):
     np.testing.assert_allclose(caught.value.certificate[0], [0.5, 0, 0.5], atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_tokens_below_the_normal_floats_are_refused_without_noise(norm, recwarn):
+    X, z = drawn(2)
+    with pytest.raises(ValueError, match="would have norm 1e3(09|1).*That is only a scale"):
+        svm.token_svm(token_set(1e-310 * X, z), norm=norm)
+    assert not recwarn.list
+
+
 def test_differences_that_overflow_are_named():
     X, z = drawn(0)
     X[0, :2, 0] = 1.5e308, -1.5e308
