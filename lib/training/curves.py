@@ -5,8 +5,6 @@ digest inside.
 """
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 from lib import files
 from lib.training.checkpoints import differences, flat
 from lib.training.history import (
+    DAMAGE,
     TrainingHistory,
     flattened,
     grouped,
@@ -28,7 +27,6 @@ from lib.training.rules import STEP_SIZED
 
 SCHEMA = 1
 LARGEST = 2_000_000  # bytes of a curve file
-DAMAGE = (zipfile.BadZipFile, zlib.error)  # what reading a damaged file raises, beside OSError
 GROUPS = ("metrics", "weight_norms", "walked", "end")
 STEPWISE = ("loss", "step_size", "gradient_norm")
 
@@ -189,7 +187,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
         if schema == SCHEMA:
             curves = tuple(_curves(head["curves"], arrays))
             found = Curves(head["name"], head["configuration"], curves)
-    except (OSError, ValueError, LookupError, TypeError, EOFError, *DAMAGE) as error:
+    except (OSError, *DAMAGE) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"

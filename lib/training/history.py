@@ -2,6 +2,8 @@
 
 import io
 import json
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,8 @@ import numpy as np
 
 from lib import files
 
+# What reading a damaged .npz raises, beside OSError.
+DAMAGE = (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
 GROUPS = ("metrics", "weight_norms", "walked")
 
@@ -56,10 +60,21 @@ class TrainingHistory:
 
 
 def load(path: Path) -> tuple[TrainingHistory, dict]:
-    """The history that `TrainingHistory.save` wrote, and its `about`."""
-    head, arrays = unpacked(path)
-    values = grouped(arrays, GROUPS)
-    return TrainingHistory(**values, status=head["status"], device=head["device"]), head["about"]
+    """The history that `TrainingHistory.save` wrote, and its `about`.
+
+    Raises FileNotFoundError where there is none, ValueError for a file that is truncated or holds
+    no history.
+    """
+    try:
+        head, arrays = unpacked(path)
+        values = grouped(arrays, GROUPS)
+        history = TrainingHistory(**values, status=head["status"], device=head["device"])
+        return history, head["about"]
+    except DAMAGE as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{path} is not a training history that can be read ({what}); train again"
+        ) from error
 
 
 def flattened(run, names: Iterable[str], groups: Iterable[str]) -> dict[str, np.ndarray]:
