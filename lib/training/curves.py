@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lib import files
+from lib.representation import Shapes
 from lib.training.checkpoints import differences, flat
 from lib.training.history import (
     DAMAGE,
@@ -31,8 +32,8 @@ GROUPS = ("metrics", "weight_norms", "walked", "end")
 STEPWISE = ("loss", "step_size", "gradient_norm")
 
 
-@dataclass(frozen=True)
-class Curve:
+@dataclass(frozen=True, repr=False)
+class Curve(Shapes):
     """One run: who ran, what it did step by step, and what it ended with.
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged. `loss`,

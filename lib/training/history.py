@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from lib import files
+from lib.representation import Facts, span
 
 # What reading a damaged .npz raises, beside OSError.
 DAMAGE = (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -18,8 +19,8 @@ STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
 GROUPS = ("metrics", "weight_norms", "walked")
 
 
-@dataclass(frozen=True)
-class TrainingHistory:
+@dataclass(frozen=True, repr=False)
+class TrainingHistory(Facts):
     """What a run did, as arrays; after a divergence or an early stop every entry is NaN.
 
     `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the
@@ -48,6 +49,20 @@ class TrainingHistory:
     def paused(self) -> bool:
         """Whether the run was left where it can go on."""
         return self.status.startswith("paused")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """How it ended and where, the first and the last loss, and the last of each metric."""
+        seen = self.loss[np.isfinite(self.loss)]
+        ends = f"{seen[0]:.4g} to {seen[-1]:.4g}" if seen.size else "none"
+        last = {name: np.asarray(values)[-1:] for name, values in self.metrics.items()}
+        return [
+            ("status", self.status),
+            ("device", self.device),
+            ("steps", f"{seen.size} of {self.loss.size}"),
+            ("loss", ends),
+            ("evaluations", str(len(self.evaluated_at))),
+            *((name, span(value, ".4g")) for name, value in last.items()),
+        ]
 
     def save(self, path: Path, about: Mapping) -> None:
         """Write the history to an .npz, atomically.
