@@ -131,6 +131,12 @@ def _restore(path: Path, content: bytes | None) -> None:
         write(path, content)
 
 
+def sentence(error: Exception) -> str:
+    """An error without its number: what the system said, and of which file."""
+    place = f": {error.filename}" if getattr(error, "filename", None) else ""
+    return f"{getattr(error, 'strerror', None) or error}{place}"
+
+
 class Quiet(type(Path())):
     """A path that prints nothing as the last value of a notebook's cell."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lib.companion import ledger, reproduction
 from lib.companion.claims import Claim
-from lib.files import dumps, folder, write
+from lib.files import dumps, folder, sentence, write
 from lib.papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
@@ -133,4 +133,7 @@ def main(papers: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(named())
+    try:
+        main(named())
+    except OSError as error:  # of the disk that takes the results
+        raise SystemExit(f"lib.papers.falsify: {sentence(error)}") from None

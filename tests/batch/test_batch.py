@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -459,6 +460,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--scale", "paper"], ["no section for scale paper"]),
         (["--workers", "0"], ["--workers must be at least 1"]),
         (["--timeout", "-1"], ["--timeout must be positive"]),
+        (["--timeout", "nan"], ["--timeout must be positive and finite"]),
         (["--store", "--scale", "desk"], ["--store keeps the demo scale"]),
         (["--notebooks", "nowhere"], ["there is no notebook in"]),
     ],
@@ -788,6 +790,18 @@ def test_parameters_are_literals(cell, words):
     with pytest.raises(ValueError, match="is not name = literal") as error:
         parameters.literals(f'# %% tags=["parameters"]\n{cell}\n\n# %%\npass\n')
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["n=.nan", "n=1e400", "n=1j", "n=None", "n=[]", "n={1}", "n=true", "n='3'", "on=1"]
+)
+def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
+    known = {"n": 20, "on": True, "rates": (1, 2), "cap": None}
+    plan._check({"n": 2.5, "on": False, "rates": [3], "cap": 1.0}, known)  # these may be
+    key, value = command.setting(text)
+    needed = "true or false" if key == "on" else "a number such as 20"
+    with pytest.raises(ValueError, match=re.escape(f"{key} is {needed}, not {value!r}")):
+        plan._check({key: value}, known)
 
 
 def test_parameters_cell_is_found_once():
