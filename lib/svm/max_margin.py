@@ -144,20 +144,21 @@ def _frobenius_norm(units: Scaled, solved):
     duals, margins = (np.stack([run[part] for run in solved]) for part in (0, 1))  # (runs, m)
     square = np.einsum("rm,rm->r", duals, margins)
     found = {
-        "solver": tuple(name for *_, name in solved),
+        "solver": tuple(name for _, _, name, _ in solved),
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
-    return found, partial(_weights, units, duals)
+    return found, partial(_weights, units, duals, [W for *_, W in solved])
 
 
-def _weights(units, duals):
-    """W (runs, d, d_z), as the margins were measured on it."""
-    runs = zip(duals, units.delta, units.z, units.exponent, strict=True)
-    return np.stack([np.ldexp(frobenius.weights(*run), -exponent) for *run, exponent in runs])
+def _weights(units, duals, solved):
+    """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
+    runs = zip(duals, units.delta, units.z, strict=True)
+    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs, strict=True)]
+    return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
 def _other_norms(problem, units: Scaled, norm, solved):

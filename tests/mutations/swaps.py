@@ -327,6 +327,19 @@ SVM = [
         ),
     ),
     *_of(
+        "svm/frobenius",
+        "svm/test_hard_problems",
+        ("solution[1] / (length * shortest)", "solution[1] / length"),
+        ("beta = solution[0] / shortest,", "beta = solution[0] / length.max(),"),
+        ("apart <= ACCURACY *", "apart >= ACCURACY *"),
+    ),
+    *_of(
+        "svm/least_distance",
+        "svm/test_hard_problems",
+        ("asked[on] - rows[on] @ w", "asked[on] + rows[on] @ w"),
+        ("np.linalg.lstsq(rows[on].T, w, rcond", "np.linalg.lstsq(rows[on].T, 2 * w, rcond"),
+    ),
+    *_of(
         "svm/scaling",
         "svm/test_hard_problems",
         ("MORE = 1e-11", "MORE = 1e-6"),
