@@ -62,12 +62,19 @@ def dumps(value) -> str:
 
 def read_object(path: Path) -> dict:
     """The JSON object in a file; ValueError, with the file's name, where it holds anything else."""
+    return parse_object(path.read_bytes(), path)
+
+
+def parse_object(content: bytes, name: object) -> dict:
+    """The JSON object in the `content` of the file `name`; ValueError as `read_object`."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(content.decode("utf-8"))
     except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path} is damaged: {error}") from None
+        raise ValueError(f"{name} is damaged: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{name} is damaged: its brackets are nested too deep") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{path} is damaged: it holds no JSON object")
+        raise ValueError(f"{name} is damaged: it holds no JSON object")
     return value
 
 
@@ -122,6 +129,12 @@ def _restore(path: Path, content: bytes | None) -> None:
         path.unlink(missing_ok=True)
     elif path.read_bytes() != content:
         write(path, content)
+
+
+def sentence(error: Exception) -> str:
+    """An error without its number: what the system said, and of which file."""
+    place = f": {error.filename}" if getattr(error, "filename", None) else ""
+    return f"{getattr(error, 'strerror', None) or error}{place}"
 
 
 class Quiet(type(Path())):

@@ -56,7 +56,9 @@ def git(*arguments: str) -> str | None:
         return None
     command = ["git", "-C", str(ROOT), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+        # A committed file may hold any bytes.
+        how = {"encoding": "utf-8", "errors": "surrogateescape"}
+        done = subprocess.run(command, capture_output=True, **how)
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None

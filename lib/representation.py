@@ -1,7 +1,10 @@
 """How a record of arrays shows itself: sizes and a few numbers, in a line or a notebook's table."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
 from html import escape
+from numbers import Real
 
 import numpy as np
 
@@ -26,6 +29,33 @@ class Facts(ABC):
             for what, value in self.facts()
         )
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+class Shapes(Facts):
+    """A record that shows arrays by their shapes, rows of floats by their ends, the rest in words.
+
+    For records without numbers that matter more than others.
+    """
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The fields in their order."""
+        return [(field.name, _size(getattr(self, field.name))) for field in fields(self)]
+
+
+def _size(value) -> str:
+    shape = getattr(value, "shape", ())
+    if (
+        isinstance(value, float | np.ndarray)
+        and len(shape) < 2
+        and np.asarray(value).dtype == float
+    ):
+        return span(value)
+    if shape:
+        return " x ".join(map(str, shape))
+    if isinstance(value, Mapping):
+        return ", ".join(map(str, value)) or "none"
+    plain = isinstance(value, Real | str | tuple | type(None))
+    return str(value) if plain else type(value).__name__
 
 
 def span(values: np.ndarray, form: str = ".3g") -> str:

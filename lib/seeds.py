@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lib.whole_numbers import whole_number
+
 # Appended to, never reordered: a role's place in the list is its stream.
 ROLES = (
     "data",
@@ -32,10 +34,9 @@ def stream(seed: int, role: str) -> np.random.Generator:
 
     It is child number ROLES.index(role) of `SeedSequence(seed)`. Streams of different roles or
     seeds are independent, so that for example two starts can share one data set. Raises ValueError
-    for an unknown role.
+    for an unknown role and for a seed that is no whole number.
     """
-    if seed != int(seed) or seed < 0:
-        raise ValueError(f"seed = {seed!r}; it must be a whole number, zero or more")
+    seed = whole_number("seed", seed)
     if role not in ROLES:
         raise ValueError(f"role must be one of {ROLES}, not {role!r}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(ROLES.index(role),)))

@@ -12,10 +12,11 @@ import numpy as np
 
 from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
 from lib.attention.token_sets import TokenSet
+from lib.representation import Shapes
 
 
-@dataclass(frozen=True)
-class Slopes:
+@dataclass(frozen=True, repr=False)
+class Slopes(Shapes):
     """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
 
     log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and

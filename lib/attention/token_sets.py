@@ -18,9 +18,9 @@ class TokenSet(Facts):
     where it is still to be trained; opt (runs, n) the index of each sample's opt token. Tokens and
     queries may live in different coordinates (d and d_z).
 
-    Raises ValueError, naming the argument, for wrong shapes, an empty set, values that are not
-    finite real numbers or whose squares leave the range of float64, labels other than -1 or +1,
-    fewer than two tokens, or an opt index out of range.
+    Numbers of another type are held as float64. Raises ValueError, naming the argument, for wrong
+    shapes, an empty set, values that are masked or not finite real numbers, labels other than -1 or
+    +1, fewer than two tokens, or an opt index out of range.
     """
 
     X: np.ndarray
@@ -30,8 +30,10 @@ class TokenSet(Facts):
     opt: np.ndarray
 
     def __post_init__(self):
-        if self.X.ndim != 4:
-            raise ValueError(f"X has shape {self.X.shape}; it needs (n, T, d) or (runs, n, T, d)")
+        for name in ("X", "y", "z", "u"):  # in small integers differences would wrap around
+            object.__setattr__(self, name, _real(name, getattr(self, name)))
+        object.__setattr__(self, "opt", _array("opt", self.opt))
+        _check_axes(self.X, 4)
         runs, n, T, d = self.X.shape
         if self.X.size == 0:
             raise ValueError(f"X has shape {self.X.shape}; no axis (runs, n, T, d) may be empty")
@@ -39,17 +41,14 @@ class TokenSet(Facts):
             raise ValueError(
                 f"X has T = {T} token per sample; attention needs at least 2 to choose between"
             )
-        wanted = {
-            "y": (runs, n),
-            "z": (runs, n, self.z.shape[-1]),
-            "u": (runs, d),
-            "opt": (runs, n),
-        }
+        d_z = self.z.shape[-1] if self.z.ndim == 3 else d
+        if d_z == 0:
+            raise ValueError(f"z has shape {self.z.shape}; a query needs at least one entry")
+        wanted = {"y": (runs, n), "z": (runs, n, d_z), "u": (runs, d), "opt": (runs, n)}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}; it needs {shape}")
         for name in ("X", "z", "u"):
-            _check_real(name, getattr(self, name))
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
@@ -89,30 +88,44 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must
     be unique: a tie raises ValueError naming the sample.
     """
-    X, y, z, u = (_real(name, a) for name, a in (("X", X), ("y", y), ("z", z), ("u", u)))
+    X, y = _real("X", X), _real("y", y)
+    z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
+    opt = None if opt is None else _array("opt", opt)
+    _check_axes(X, 3, 4)
     if X.ndim == 3:
-        X, y, z, u = (None if a is None else a[None] for a in (X, y, z, u))
-        opt = None if opt is None else np.asarray(opt)[None]
+        X, y, z, u, opt = (None if a is None else a[None] for a in (X, y, z, u, opt))
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z
     head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
     first = np.zeros(X.shape[:2], int)
-    tokens = TokenSet(X, y, z, head, first if opt is None else np.asarray(opt))
+    tokens = TokenSet(X, y, z, head, first if opt is None else opt)
     return tokens if opt is not None else replace(tokens, opt=_opt_tokens(tokens))
 
 
+def _check_axes(X, *allowed):
+    if X.ndim not in allowed:
+        raise ValueError(f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)")
+
+
 def _real(name, value):
-    if value is None:
-        return None
-    value = np.asarray(value)
-    _check_real(name, value)
-    return value.astype(float)
-
-
-def _check_real(name, value):
+    """`value` as an array of float64; no copy where it is one."""
+    value = _array(name, value)
     if value.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {value.dtype} values; it needs real numbers")
+    with np.errstate(over="ignore"):  # of wider floats: infinite, and said as such
+        return value.astype(float, copy=False)
+
+
+def _array(name, value):
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries; give each of them a value")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} holds sequences of different lengths; it needs an array of numbers"
+        ) from None
 
 
 def check_sizes(tokens: TokenSet) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from lib.attention.token_sets import TokenSet, token_set
 from lib.seeds import stream
+from lib.whole_numbers import whole_number
 
 
 def class_mean_tokens(
@@ -26,7 +27,7 @@ def class_mean_tokens(
     3, and for `signal` or `noise` that is not positive.
     """
     _positive(signal=signal, noise=noise)
-    _sizes(n=n, T=T, d=d)
+    n, T, d = _sizes(n, T, d)
     if d < 3:
         raise ValueError(f"d = {d}; two class means and noise off their span need d >= 3")
 
@@ -59,7 +60,7 @@ def gaussian_tokens(
     One data set a seed. Raises ValueError for n T > d, where no such u exists, and for bad sizes,
     `signal` or `noise` as `class_mean_tokens` does.
     """
-    _sizes(n=n, T=T, d=d)
+    n, T, d = _sizes(n, T, d)
     if n * T > d:
         raise ValueError(
             f"n T = {n * T} exceeds d = {d}: equal scores of the other tokens need n T <= d"
@@ -91,7 +92,7 @@ def two_token_gaussian(
     token stands last, the query is the first token (the additional one). `noise` defaults to
     1/sqrt(d).
     """
-    _sizes(n=n, T=T, d=d)
+    n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)
 
@@ -112,7 +113,7 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
     The labels are random. Scores are all different, so Assumption 2 fails; the queries are
     independent of the tokens.
     """
-    _sizes(n=n, T=T, d=d)
+    n, T, d = _sizes(n, T, d)
 
     def draw(data, labels):
         X, z, head = (_unit(data.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
@@ -136,7 +137,7 @@ def _unit(a):
 
 
 def _stack(seeds, draw):
-    seeds = [seeds] if np.isscalar(seeds) else list(seeds)
+    seeds = list(seeds) if np.iterable(seeds) and not isinstance(seeds, str) else [seeds]
     if not seeds:
         raise ValueError("seeds is empty; give at least one, a number or a list of numbers")
     draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
@@ -151,9 +152,7 @@ def _stack(seeds, draw):
 
 
 def _sizes(n, T, d):
-    for name, value, least in (("n", n, 1), ("T", T, 2), ("d", d, 1)):
-        if value != int(value) or value < least:
-            raise ValueError(f"{name} = {value}; it must be a whole number, at least {least}")
+    return whole_number("n", n, 1), whole_number("T", T, 2), whole_number("d", d, 1)
 
 
 def _positive(**values):

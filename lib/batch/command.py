@@ -7,6 +7,7 @@ staged there too and reach figures/<scale>/ only when their notebook has succeed
 
 import argparse
 import ast
+import math
 import os
 import signal
 import sys
@@ -81,8 +82,8 @@ def options(argv: list[str] | None) -> argparse.Namespace:
         )
     if asked.workers is not None and asked.workers < 1:
         parser.error("--workers must be at least 1")
-    if asked.timeout is not None and asked.timeout <= 0:
-        parser.error("--timeout must be positive")
+    if asked.timeout is not None and not 0 < asked.timeout < math.inf:
+        parser.error("--timeout must be positive and finite")
     return asked
 
 

@@ -1,6 +1,5 @@
 """New numbers against the committed ones, and which notebooks do not reproduce."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +23,8 @@ class RecordComparison:
 def committed(scale: str, running: Iterable[str]) -> Committed:
     """The committed records of a scale by slug; without git, what `running` made before."""
     if provenance.git("rev-parse", "--git-dir") is None:
-        present = {
-            path.stem: _read(path.read_text(encoding="utf-8"))
-            for path in (folder("figures") / scale).glob("*.json")
-        }
+        places = [path for path in (folder("figures") / scale).glob("*.json") if path.is_file()]
+        present = {path.stem: _read(path.read_bytes()) for path in places}
         return {
             slug: saved
             for slug, saved in present.items()
@@ -35,7 +32,8 @@ def committed(scale: str, running: Iterable[str]) -> Committed:
         }
     listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/") or ""
     names = [name for name in listing.split() if name.endswith(".json")]
-    return {Path(name).stem: _read(provenance.git("show", f"HEAD:./{name}")) for name in names}
+    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") or "" for name in names}
+    return {slug: _read(text.encode("utf-8", "surrogateescape")) for slug, text in texts.items()}
 
 
 def compare(jobs: Iterable[Job], old: Committed) -> RecordComparison:
@@ -92,11 +90,9 @@ def _kinds(saved: Mapping) -> list[tuple[str, bool]]:
     return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
 
-def _read(text: str | None) -> Mapping | None:
-    """A record, or None where the text is none."""
+def _read(content: bytes) -> Mapping | None:
+    """A record, or None where the content is none."""
     try:
-        saved = json.loads(text or "")
+        return reproduction.checked(files.parse_object(content, "the record"), "the record")
     except ValueError:
         return None
-    needed = {"notebook", "parameters", "data", "numbers", "claims"}
-    return saved if isinstance(saved, dict) and needed <= saved.keys() else None

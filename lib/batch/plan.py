@@ -1,6 +1,7 @@
 """What to run: the notebooks asked for, their parameters at a scale, why they must run again."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -123,8 +124,15 @@ def _check(changes: Mapping, known: Mapping) -> None:
             f"there is no parameter {', '.join(unknown)}; there are {', '.join(known)}"
         )
     for key, value in changes.items():
-        if isinstance(known[key], int | float) and isinstance(value, str):
-            raise ValueError(f"{key} is a number such as {known[key]}, not {value!r}")
+        if isinstance(known[key], bool):
+            right, what = isinstance(value, bool), "true or false"
+        elif isinstance(known[key], int | float):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            right, what = number and math.isfinite(value), f"a number such as {known[key]}"
+        else:
+            continue
+        if not right:
+            raise ValueError(f"{key} is {what}, not {value!r}")
 
 
 def _why(job: Job, force: bool, store: bool) -> str | None:

@@ -54,7 +54,7 @@ def _stand_in(outcome: Outcome) -> bool:
     as up to date.
     """
     rows = [
-        row for path in outcome.staged.glob("*.json") for row in files.read_object(path)["data"]
+        row for path in outcome.staged.glob("*.json") for row in reproduction.read(path)["data"]
     ]
     return outcome.job.scale != "demo" and any(row["source"] == "demo" for row in rows)
 
@@ -69,14 +69,14 @@ def _move(outcome: Outcome) -> list[str]:
     for path in sorted(staged, key=lambda p: (p.stem, p.suffix == ".json", p.suffix)):
         content[job.figures / path.name] = path.read_bytes()
         if path.suffix == ".json":
-            saved = files.read_object(path)
+            saved = reproduction.read(path)
             data += [row for row in saved["data"] if row not in data]
             made[path.stem] = saved["provenance"]
     kept = {
         slug
         for slug in made
         if reproduction.reproduces(
-            files.read_object(outcome.staged / f"{slug}.json"), job.figures / f"{slug}.json"
+            reproduction.read(outcome.staged / f"{slug}.json"), job.figures / f"{slug}.json"
         )
     }
     written = {

@@ -3,7 +3,6 @@
 A row is a `Claim` with the number of its statement, a setting and the wrong worlds it must fail in.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, legend, number, shown
 from lib.companion.record import Number
-from lib.files import ROOT, write
+from lib.files import ROOT, read_object, write
 
 COLUMNS = (
     *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
@@ -107,9 +106,12 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     """
     ledger = list(ledger)
     path = power_path(slug)
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    caught = {id: tuple(of["catches"]) for id, of in known.items() if of["holds"]}
-    weak = {id for id in caught if not known[id]["small"]}
+    known = read_object(path) if path.exists() else {}
+    try:
+        caught = {id: tuple(of["catches"]) for id, of in known.items() if of["holds"]}
+        weak = {id for id in caught if not known[id]["small"]}
+    except (KeyError, TypeError):
+        raise ValueError(f"{path} is damaged; `make falsify` writes it anew") from None
     if silent := [row.id for row in ledger if row.id in weak and row.holds and not row.remark]:
         said = "catches no small wrong world: give it one, or say why not in its remark"
         raise ValueError(f"{', '.join(silent)}: {said}")

@@ -1,5 +1,6 @@
 """When a rerun reproduces a record: its numbers within tolerance, all that is fixed the same."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +8,53 @@ from pathlib import Path
 
 from lib import files
 from lib.companion import drawn_data
+
+
+def read(path: Path) -> dict:
+    """The record in a file; ValueError, with the file's name, where it holds anything else."""
+    return checked(files.read_object(path), path)
+
+
+def checked(record: Mapping, name: object) -> dict:
+    """The record of the file `name`; ValueError where a part that is compared is of another kind.
+
+    A record may have been edited by hand, cut off, or come from a merge that went wrong.
+    """
+    wrong = [key for key, kind in _KINDS.items() if not isinstance(record.get(key), kind)]
+    for key, of_row in (("data", _is_data), ("claims", _is_claim)):
+        wrong += (
+            [] if key in wrong else [f"a row of {key}" for row in record[key] if not of_row(row)]
+        )
+    if "numbers" not in wrong:
+        wrong += [f"number {key}" for key, row in record["numbers"].items() if not _is_number(row)]
+    if wrong:
+        raise ValueError(f"{name} is damaged: it lacks {', '.join(dict.fromkeys(wrong))}")
+    return dict(record)
+
+
+_KINDS = dict(notebook=str, parameters=dict, data=list, claims=list, numbers=dict, provenance=dict)
+
+
+def _is_data(row) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("name"), str) and "source" in row
+
+
+def _is_claim(row) -> bool:
+    return (
+        isinstance(row, dict)
+        and isinstance(row.get("id"), str)
+        and isinstance(row.get("holds"), bool)
+    )
+
+
+def _is_number(row) -> bool:
+    if not isinstance(row, dict) or "value" not in row:
+        return False
+    value = 0.0 if row["value"] is None else row["value"]
+    return all(
+        isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+        for x in (value, row.get("tolerance"))
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +94,7 @@ def reproduces(new: Mapping, place: Path) -> bool:
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
         return False
     try:
-        old = files.read_object(place)
+        old = read(place)
         return (
             all(new[key] == old.get(key) for key in _FIXED)
             and _tolerances(new) == _tolerances(old)

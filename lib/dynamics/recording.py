@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lib.whole_numbers import whole_number
+
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     """About `count` iterations to record out of 0 ... steps, ascending, evenly spaced in log(t)."""
@@ -16,8 +18,7 @@ def record_times(record: Sequence[int] | None, steps: int) -> np.ndarray:
 
     Raises ValueError where steps or records are not whole numbers, or out of order or range.
     """
-    if int(steps) != steps or steps < 0:
-        raise ValueError(f"steps = {steps}; it must be a whole number, zero or more")
+    steps = whole_number("steps", steps)
     times = log_spaced(steps) if record is None else np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
         raise ValueError("record must be a list of whole numbers, at least one")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lib.networks.pretrained import Weights
 from lib.networks.pretrained import weights as weights
+from lib.representation import Shapes
 
 if TYPE_CHECKING:
     from lib.data.texts import TextSet
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 CHUNK = 4096  # texts that are tokenised at a time
 
 
-@dataclass(frozen=True)
-class Tokens:
+@dataclass(frozen=True, repr=False)
+class Tokens(Shapes):
     """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
 
     `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each row,

@@ -6,13 +6,13 @@ files only; no code that comes with a model is run.
 """
 
 import contextlib
-import json
 import os
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from lib import files
 from lib.data import hub
 
 REPOSITORY = "google-bert/bert-base-uncased"
@@ -90,12 +90,16 @@ def _described(folder: Path, name: str, source: str) -> Weights:
         raise FileNotFoundError(
             f"{folder} lacks {', '.join(missing)}; a model folder has {', '.join(FILES)}"
         )
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = files.read_object(folder / "config.json")
     if config.get("model_type") != "bert":
         raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'")
-    vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    words = vocabulary.get("model", {}).get("vocab", {})
-    theirs, size, pad = words.get("[PAD]"), config["vocab_size"], config.get("pad_token_id", 0)
+    vocabulary = files.read_object(folder / "tokenizer.json")
+    try:
+        words, layers = vocabulary["model"]["vocab"], config["num_hidden_layers"]
+        theirs, size, pad = words.get("[PAD]"), config["vocab_size"], config.get("pad_token_id", 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        why = f"there is no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder}: config.json and tokenizer.json are no BERT's: {why}") from None
     if len(words) != size or theirs != pad:
         raise ValueError(
             f"{folder}: tokenizer and model do not match: {len(words)} words with padding {theirs}"
@@ -105,4 +109,4 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     if source == "package":
         with contextlib.suppress(PackageNotFoundError):
             revision = f"{PACKAGE} {version(PACKAGE)}, {revision}"
-    return Weights(folder, name, source, revision, config["num_hidden_layers"])
+    return Weights(folder, name, source, revision, layers)

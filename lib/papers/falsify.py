@@ -9,7 +9,6 @@ committed records, and why.
 
 import argparse
 import importlib
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +16,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import numpy as np
 
-from lib.companion import ledger
+from lib.companion import ledger, reproduction
 from lib.companion.claims import Claim
-from lib.files import dumps, folder, write
+from lib.files import dumps, folder, sentence, write
 from lib.papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
@@ -87,7 +86,7 @@ def write_failures() -> None:
     """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    records = [reproduction.read(path) for path in paths]
     write(base / "failures.md", ledger.failures(records).encode())
 
 
@@ -134,4 +133,7 @@ def main(papers: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(named())
+    try:
+        main(named())
+    except OSError as error:  # of the disk that takes the results
+        raise SystemExit(f"lib.papers.falsify: {sentence(error)}") from None

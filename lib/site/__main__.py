@@ -1,15 +1,16 @@
 """The command `python -m lib.site`."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from lib import files
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, the Markdown tables or the moving picture of figures/.
+    """Write the pages, the Markdown tables or the moving picture of figures/; the exit status.
 
-    Troubles are printed and stop nothing.
+    Troubles are printed and stop nothing, except a disk that takes no file.
     """
     about = "Write the site of figures and notebooks, the tables of README and REPRODUCING, or the"
     about += " moving picture of figures/."
@@ -20,22 +21,31 @@ def main(argv: list[str] | None = None) -> int:
     text = "where the pages go; default: runs/site, which is replaced"
     parser.add_argument("--out", type=Path, metavar="DIR", help=text)
     asked = parser.parse_args(argv)
+    folder = asked.out or files.folder("runs") / "site"
+    ours = not folder.exists() or (folder / "index.html").exists()
+    if asked.what == "pages" and not ours and (not folder.is_dir() or any(folder.iterdir())):
+        parser.error(f"{folder} holds something else than a site; choose another folder")
+    try:
+        _write(asked.what, folder)
+    except OSError as error:
+        print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write(what: str, folder: Path) -> None:
     # What draws and converts takes seconds to import: only what was asked for, and after a mistake
     # in the command line has been said.
-    if asked.what == "tables":
+    if what == "tables":
         from lib.site import tables
 
         tables.renew()
-        return 0
-    if asked.what == "animation":
+        return
+    if what == "animation":
         from lib.papers.a import turning
 
         turning.animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")
-        return 0
-    folder = asked.out or files.folder("runs") / "site"
-    ours = not folder.exists() or (folder / "index.html").exists()
-    if not ours and (not folder.is_dir() or any(folder.iterdir())):
-        parser.error(f"{folder} holds something else than a site; choose another folder")
+        return
     from lib.site.build import build
 
     for trouble in build(folder):
@@ -43,7 +53,6 @@ def main(argv: list[str] | None = None) -> int:
     found = [path for path in folder.rglob("*") if path.is_file()]
     megabytes = sum(path.stat().st_size for path in found) / 1e6
     print(f"{len(found)} files, {megabytes:.1f} MB; open {folder / 'index.html'}")
-    return 0
 
 
 if __name__ == "__main__":

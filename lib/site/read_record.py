@@ -31,7 +31,7 @@ def read(path: Path) -> tuple[dict, list[str]]:
         return empty, [f"There is no record {name}; running its notebook makes it."]
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return empty, [f"The record {name} cannot be read: {type(error).__name__}."]
     if not isinstance(held, dict):
         return empty, [f"The record {name} is not a record."]

@@ -6,7 +6,6 @@ conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constr
 that set, solve, exchange what is wrong.
 """
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
 from lib.attention.coordinates import constraint_rows
+from lib.svm.least_distance import least_distance, least_norm
 
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
 DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
@@ -68,11 +68,14 @@ class Constraints:
         return Infeasible(self.problem, self.run, certificate, residual)
 
 
-def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str]:
-    """The dual solution beta (m,) of one run, the margins (m,) of its W, and the method's name.
+def solve(
+    K: np.ndarray, constraints: Constraints
+) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
+    """The dual solution beta (m,) of one run, the margins (m,) of its W, the method's name, and W.
 
-    K (m, m) is the Gram matrix of the constraints. Raises Infeasible with a Farkas certificate, and
-    RuntimeError where neither a solution within ACCURACY nor a proof that there is none was found.
+    W (d, d_z) is None where the `weights` of beta are as exact. K (m, m) is the Gram matrix of the
+    constraints. Raises Infeasible with a Farkas certificate, and RuntimeError where neither a
+    solution within ACCURACY nor a proof that there is none was found.
     """
     delta, z = constraints.delta, constraints.z
     length = np.sqrt(np.diag(K))  # ||a_m||
@@ -82,18 +85,17 @@ def solve(K: np.ndarray, constraints: Constraints) -> tuple[np.ndarray, np.ndarr
     if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
         beta = block_pivoting(K)
         if _accurate(K, beta, constraints):
-            return beta, _margins(K, beta, constraints), "block principal pivoting"
+            return beta, _margins(K, beta, constraints), "block principal pivoting", None
     beta, guess = _proximal(K, length, constraints)
     if beta is not None:
-        return beta, _margins(K, beta, constraints), "proximal block principal pivoting"
+        return beta, _margins(K, beta, constraints), "proximal block principal pivoting", None
     unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
-    for find in (lambda: guess, lambda: _least_distance(unit_rows)):
+    for find in (lambda: guess, lambda: least_distance(unit_rows, np.ones(len(K)))):
         x, residual = _null_combination(unit_rows, find())
         if residual < DEPENDENT:
             raise constraints.infeasible(x / length, residual)
-    beta = block_pivoting(K, support=x > 0)
-    if _accurate(K, beta, constraints):
-        return beta, _margins(K, beta, constraints), "least distance, block principal pivoting"
+    if (found := _on_rows(unit_rows, length, constraints)) is not None:
+        return found
     raise RuntimeError(
         f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and "
         "no proof that there is none. Its constraints have norms within a factor "
@@ -163,9 +165,10 @@ def _margins(K, beta, constraints):
 
 def _accurate(K, beta, constraints):
     """Whether beta (m,) proves itself: margins at least 1, and a gap, within ACCURACY."""
-    if beta is None:
-        return False
-    margins = _margins(K, beta, constraints)
+    return beta is not None and _proved(beta, _margins(K, beta, constraints), constraints)
+
+
+def _proved(beta, margins, constraints):
     value = beta @ margins
     if not (np.isfinite(value) and value > 0):
         return False
@@ -203,6 +206,22 @@ def _proximal(K, length, constraints):
     return (beta if _accurate(K, beta, constraints) else None), x
 
 
+def _on_rows(unit_rows, length, constraints):
+    """What `solve` returns, by the rows, or None; unit_rows (m, D) are those of `thin`."""
+    shortest = length.min()
+    solution = least_norm(unit_rows, shortest / length)
+    if solution is None:
+        return None
+    w, beta = solution[0] / shortest, solution[1] / (length * shortest)
+    delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
+    W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
+    margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
+    apart = np.linalg.norm(weights(beta, constraints.delta, constraints.z) - W)
+    if apart <= ACCURACY * np.linalg.norm(W) and _proved(beta, margins, constraints):
+        return beta, margins, "least distance on the rows", W
+    return None
+
+
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     """delta (n, S, r), z (n, q) in orthonormal bases of their spans, (d, r) and (d_z, q).
 
@@ -212,17 +231,6 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
     query_basis, queries = np.linalg.qr(z.T)
     return flat.T.reshape(n, S, -1), queries.T, token_basis, query_basis
-
-
-def _least_distance(unit_rows):
-    """x >= 0 of the least ||sum x_m rows_m||^2 + (1^T x - 1)^2, by exchanges on the rows (m, D).
-
-    Slower than `_proximal`, and exact to rounding where the Gram matrix has lost half the digits.
-    """
-    rows = np.vstack([unit_rows.T, np.ones(len(unit_rows))])
-    with contextlib.suppress(RuntimeError):  # no end within maxiter
-        return nnls(rows, np.eye(len(rows))[-1], maxiter=30 * len(unit_rows))[0]
-    return np.zeros(len(unit_rows))
 
 
 def _null_combination(unit_rows, x):

@@ -18,6 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
+from lib.representation import Shapes
 from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, checked_selection
 
@@ -26,8 +27,8 @@ INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, 
 SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and those of its duals
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarginLaw:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MarginLaw(Shapes):
     """The law for one or more runs, pairs m = (i, t) as in `MaxMargin.duals`.
 
     offsets       (runs, n, T-1) log(kappa_m / beta_m) less its beta-weighted mean, the limit of

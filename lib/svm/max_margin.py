@@ -71,10 +71,17 @@ def _known(norm, name, words):
     """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the exponent 2."""
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
-    if not isinstance(norm, Real) or not norm >= 1:
+    if isinstance(norm, bool) or not isinstance(norm, Real) or not _exponent(norm) >= 1:
         listed = "".join(f"{word!r}, " for word in words)
         raise ValueError(f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf")
-    return float(norm)
+    return _exponent(norm)
+
+
+def _exponent(number):
+    try:
+        return float(number)
+    except OverflowError:  # of a whole number beyond the floats
+        return np.inf if number > 0 else -np.inf
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
@@ -137,20 +144,21 @@ def _frobenius_norm(units: Scaled, solved):
     duals, margins = (np.stack([run[part] for run in solved]) for part in (0, 1))  # (runs, m)
     square = np.einsum("rm,rm->r", duals, margins)
     found = {
-        "solver": tuple(name for *_, name in solved),
+        "solver": tuple(name for _, _, name, _ in solved),
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
-    return found, partial(_weights, units, duals)
+    return found, partial(_weights, units, duals, [W for *_, W in solved])
 
 
-def _weights(units, duals):
-    """W (runs, d, d_z), as the margins were measured on it."""
-    runs = zip(duals, units.delta, units.z, units.exponent, strict=True)
-    return np.stack([np.ldexp(frobenius.weights(*run), -exponent) for *run, exponent in runs])
+def _weights(units, duals, solved):
+    """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
+    runs = zip(duals, units.delta, units.z, strict=True)
+    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs, strict=True)]
+    return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
 def _other_norms(problem, units: Scaled, norm, solved):
@@ -158,8 +166,8 @@ def _other_norms(problem, units: Scaled, norm, solved):
     runs = [_other_norm(problem, run, units, norm, beta) for run, (beta, *_) in enumerate(solved)]
     found = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
     name = "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps"
-    W = np.ldexp(found.pop("W"), -units.exponent[:, None, None])
-    return found | {"solver": (name,) * len(runs)}, partial(np.asarray, W)
+    W = partial(np.ldexp, found.pop("W"), -units.exponent[:, None, None])
+    return found | {"solver": (name,) * len(runs)}, W  # asked for once its size is known to fit
 
 
 def _other_norm(problem, run, units: Scaled, norm, beta):

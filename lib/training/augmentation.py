@@ -41,7 +41,7 @@ class Resize:
         return F.interpolate(images, size=size, mode="bilinear", align_corners=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AugmentedBatches(Batches):
     """`batches.Batches` of images cropped out of a padded border and mirrored at random.
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from lib import seeds
+from lib.representation import Shapes
 
 
-@dataclass(frozen=True)
-class Batches:
+@dataclass(frozen=True, repr=False)
+class Batches(Shapes):
     """Shuffled mini-batches of data on one device: batch k is a function of (seed, k) alone.
 
     Every epoch has its own order, drawn from the stream "batches" of `seed`; an

@@ -6,6 +6,7 @@ It writes the history as <out>.npz, which `history.load` reads, and the checkpoi
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -136,6 +137,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         chosen.rate = rates[chosen.rule]
     elif chosen.rule == "sps":
         parser.error("sps takes no --rate; its step size is bounded by --cap")
+    for name in ("rate", "cap"):  # seen here, not after the training, when its record is written
+        value = getattr(chosen, name)
+        if value is not None and not 0 < value < math.inf:
+            parser.error(f"--{name} must be positive and finite, got {value:g}")
     if chosen.evaluations < 0:
         parser.error(f"--evaluations must be 0 or more, got {chosen.evaluations}")
     on_gpu = torch.cuda.is_available() and not chosen.cpu
@@ -216,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(_ending(chosen, history))
         return 3 if history.paused else 0
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {sentence(error)}", file=sys.stderr)
+        print(f"error: {files.sentence(error)}", file=sys.stderr)
         return 1
     finally:
         if torch.distributed.is_initialized():
@@ -228,9 +233,3 @@ def _ending(chosen: argparse.Namespace, history: TrainingHistory) -> str:
         return f"{history.status} of {chosen.steps}; the same command goes on from there"
     last = ", ".join(f"{name} {values[-1]:.4f}" for name, values in history.metrics.items())
     return f"{history.status}; {last}; written to {beside(chosen.out, '.npz')}"
-
-
-def sentence(error: Exception) -> str:
-    """An error without its number: what the system said, and of which file."""
-    place = f": {error.filename}" if getattr(error, "filename", None) else ""
-    return f"{getattr(error, 'strerror', None) or error}{place}"

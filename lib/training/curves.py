@@ -5,8 +5,6 @@ digest inside.
 """
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from lib import files
+from lib.representation import Shapes
 from lib.training.checkpoints import differences, flat
 from lib.training.history import (
+    DAMAGE,
     TrainingHistory,
     flattened,
     grouped,
@@ -28,13 +28,12 @@ from lib.training.rules import STEP_SIZED
 
 SCHEMA = 1
 LARGEST = 2_000_000  # bytes of a curve file
-DAMAGE = (zipfile.BadZipFile, zlib.error)  # what reading a damaged file raises, beside OSError
 GROUPS = ("metrics", "weight_norms", "walked", "end")
 STEPWISE = ("loss", "step_size", "gradient_norm")
 
 
-@dataclass(frozen=True)
-class Curve:
+@dataclass(frozen=True, repr=False)
+class Curve(Shapes):
     """One run: who ran, what it did step by step, and what it ended with.
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged. `loss`,
@@ -189,7 +188,7 @@ def load(path: Path, configuration: Mapping | None = None) -> Curves:
         if schema == SCHEMA:
             curves = tuple(_curves(head["curves"], arrays))
             found = Curves(head["name"], head["configuration"], curves)
-    except (OSError, ValueError, LookupError, TypeError, EOFError, *DAMAGE) as error:
+    except (OSError, *DAMAGE) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"

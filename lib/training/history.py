@@ -2,6 +2,8 @@
 
 import io
 import json
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from lib import files
+from lib.representation import Facts, span
 
+# What reading a damaged .npz raises, beside OSError.
+DAMAGE = (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 STEPWISE = ("loss", "step_size", "gradient_norm", "seconds")
 GROUPS = ("metrics", "weight_norms", "walked")
 
 
-@dataclass(frozen=True)
-class TrainingHistory:
+@dataclass(frozen=True, repr=False)
+class TrainingHistory(Facts):
     """What a run did, as arrays; after a divergence or an early stop every entry is NaN.
 
     `loss`, `step_size`, `gradient_norm`, `seconds` (steps,): mini-batch loss before the step, the
@@ -45,6 +50,20 @@ class TrainingHistory:
         """Whether the run was left where it can go on."""
         return self.status.startswith("paused")
 
+    def facts(self) -> list[tuple[str, str]]:
+        """How it ended and where, the first and the last loss, and the last of each metric."""
+        seen = self.loss[np.isfinite(self.loss)]
+        ends = f"{seen[0]:.4g} to {seen[-1]:.4g}" if seen.size else "none"
+        last = {name: np.asarray(values)[-1:] for name, values in self.metrics.items()}
+        return [
+            ("status", self.status),
+            ("device", self.device),
+            ("steps", f"{seen.size} of {self.loss.size}"),
+            ("loss", ends),
+            ("evaluations", str(len(self.evaluated_at))),
+            *((name, span(value, ".4g")) for name, value in last.items()),
+        ]
+
     def save(self, path: Path, about: Mapping) -> None:
         """Write the history to an .npz, atomically.
 
@@ -56,10 +75,21 @@ class TrainingHistory:
 
 
 def load(path: Path) -> tuple[TrainingHistory, dict]:
-    """The history that `TrainingHistory.save` wrote, and its `about`."""
-    head, arrays = unpacked(path)
-    values = grouped(arrays, GROUPS)
-    return TrainingHistory(**values, status=head["status"], device=head["device"]), head["about"]
+    """The history that `TrainingHistory.save` wrote, and its `about`.
+
+    Raises FileNotFoundError where there is none, ValueError for a file that is truncated or holds
+    no history.
+    """
+    try:
+        head, arrays = unpacked(path)
+        values = grouped(arrays, GROUPS)
+        history = TrainingHistory(**values, status=head["status"], device=head["device"])
+        return history, head["about"]
+    except DAMAGE as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{path} is not a training history that can be read ({what}); train again"
+        ) from error
 
 
 def flattened(run, names: Iterable[str], groups: Iterable[str]) -> dict[str, np.ndarray]:

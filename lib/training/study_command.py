@@ -7,7 +7,6 @@ from pathlib import Path
 from lib import files
 from lib.budget import Budget, minutes
 from lib.training import threads
-from lib.training.commands import sentence
 from lib.training.curves import Curves, load
 from lib.training.runner import OutOfTime, Runner
 from lib.training.studies import STUDIES
@@ -72,6 +71,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"the minutes are used up: {rest}; the same command goes on from here")
         return 3
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {sentence(error)}", file=sys.stderr)
+        print(f"error: {files.sentence(error)}", file=sys.stderr)
         return 1
     return 0

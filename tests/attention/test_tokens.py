@@ -137,6 +137,17 @@ def with_entry(value):
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
         (dict(X=X + 1j), "X holds complex128 values; it needs real numbers"),
         (dict(X=X.astype(str)), "X holds <U.* values; it needs real numbers"),
+        (dict(X=3.0), r"X has shape \(\); it needs"),
+        (dict(X=[1.0, 2.0]), r"X has shape \(2,\); it needs"),
+        (dict(X=None), "X holds object values"),
+        (dict(X=[[[1, 2], [3]]]), "X holds sequences of different lengths"),
+        (dict(X=X * np.longdouble("1e400")), "X holds NaN or infinite"),
+        (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
+        (dict(y=None), "y holds object values"),
+        (dict(z=3.0), r"z has shape \(1,\); it needs \(1, 3, 5\)"),
+        (dict(X=X[None], y=y[None], u=u[None], z=3.0), r"z has shape \(\); it needs \(1, 3, 5\)"),
+        (dict(z=np.ones((3, 0))), r"z has shape \(1, 3, 0\); a query needs"),
+        (dict(opt=[[1], [2, 3], [4]]), "opt holds sequences of different lengths"),
     ],
 )
 def test_bad_input_is_named(change, message):
@@ -178,6 +189,15 @@ IMPOSSIBLE = {
     "seeds is empty": lambda: tokens.unit_tokens([]),
     "seed = -1": lambda: tokens.unit_tokens(-1),
     "seed = 0.5": lambda: tokens.unit_tokens(0.5),
+    "seed = None": lambda: tokens.unit_tokens(None),
+    "seed = 1j": lambda: tokens.unit_tokens([0, 1j]),
+    "seed = '12'": lambda: tokens.unit_tokens("12"),
+    "seed = nan": lambda: tokens.unit_tokens(np.nan),
+    "n = nan; it must be a whole number, at least 1": lambda: tokens.unit_tokens(0, n=np.nan),
+    "n = None": lambda: tokens.unit_tokens(0, n=None),
+    "n = True": lambda: tokens.class_mean_tokens(0, n=True),
+    "d = inf": lambda: tokens.gaussian_tokens(0, d=np.inf),
+    "T = '3'": lambda: tokens.two_token_gaussian(0, T="3"),
 }
 
 
@@ -195,8 +215,29 @@ def test_repr_of_huge_and_tiny_tokens_has_their_norm(scale):
 
 def test_a_set_built_directly_needs_real_numbers():
     data = tokens.unit_tokens(0)
-    with pytest.raises(ValueError, match="z holds complex128 values; it needs real numbers"):
-        dataclasses.replace(data, z=data.z + 0j)
+    for name in ("z", "y"):
+        with pytest.raises(ValueError, match=f"{name} holds complex128 values; it needs real"):
+            dataclasses.replace(data, **{name: getattr(data, name) + 0j})
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.float16, bool, np.longdouble])
+def test_tokens_of_any_type_are_held_in_doubles(kind):
+    data = tokens.unit_tokens(0)
+    X, z = (
+        np.clip(100 * a, 0 if kind == np.uint8 else -100, 100).astype(kind)
+        for a in (data.X, data.z)
+    )
+    direct = token_sets.TokenSet(X, data.y.astype(int), z, data.u, data.opt)
+    plain = token_sets.token_set(X.astype(float), data.y, z.astype(float), data.u, data.opt)
+    for name in ("X", "y", "z", "u"):
+        assert getattr(direct, name).dtype == np.float64
+        np.testing.assert_array_equal(getattr(direct, name), getattr(plain, name))
+
+
+def test_a_whole_number_may_come_in_any_type():
+    plain = tokens.unit_tokens([2], n=3)
+    for seeds, n in ((np.array(2), np.int64(3)), ([2.0], 3.0), ({2}, np.array(3))):
+        np.testing.assert_array_equal(tokens.unit_tokens(seeds, n=n).X, plain.X)
 
 
 def test_weights_are_the_softmax_of_the_logits_at_any_size():

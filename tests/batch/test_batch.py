@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -459,6 +460,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--scale", "paper"], ["no section for scale paper"]),
         (["--workers", "0"], ["--workers must be at least 1"]),
         (["--timeout", "-1"], ["--timeout must be positive"]),
+        (["--timeout", "nan"], ["--timeout must be positive and finite"]),
         (["--store", "--scale", "desk"], ["--store keeps the demo scale"]),
         (["--notebooks", "nowhere"], ["there is no notebook in"]),
     ],
@@ -605,11 +607,11 @@ def test_a_damaged_marker_is_named_and_mended_by_a_run(repository, first, text):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-@pytest.mark.parametrize("text", ["", '{"numbers": ', "[]", "null", "{}"])
+@pytest.mark.parametrize("text", ["", '{"numbers": ', "[]", "\udcff"])
 def test_a_damaged_committed_record_is_named(repository, first, text):
     path = repository.demo / "01_good.json"
     true = path.read_bytes()
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     repository.git("add", "figures")
     repository.git("commit", "--quiet", "--allow-empty", "-m", "record")
     path.write_bytes(true)
@@ -675,13 +677,48 @@ def test_a_full_disk_is_a_failed_line_and_leaves_what_was_there(repository, firs
     assert repository.files("figures") == before
 
 
+RECORD = {
+    "notebook": "01_good",
+    "parameters": {},
+    "data": [],
+    "claims": [{"id": "lemma", "holds": True}],
+    "numbers": {"loss": {"value": 1.0, "tolerance": 0.1}},
+    "provenance": {},
+}
+ODD = (None, [], {}, "", 0, True, [1], {"loss": 1}, [{}], [None], {"loss": {"value": "1"}})
+
+
+def test_a_record_of_odd_parts_is_damaged_and_never_a_traceback():
+    assert compare._read(json.dumps(RECORD).encode()) == RECORD
+    seen = 0
+    for key in RECORD:
+        for odd in ODD:
+            read = compare._read(json.dumps(RECORD | {key: odd}).encode())
+            seen += read is None
+            if read is not None:  # what is accepted can be compared, either way round
+                assert compare._reproduced(RECORD, read) and compare._reproduced(read, RECORD)
+    assert seen > 45
+    odd = {"loss": {"value": 1.0, "tolerance": None}}
+    for content in (b"\xff\xfe", b"[" * 10**5, json.dumps(RECORD | {"numbers": odd}).encode()):
+        assert compare._read(content) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"3", b"{}", b'{"data": 3}', b"\xff", b"[" * 10**5])
+def test_a_staged_record_that_is_none_fails_its_notebook_alone(job, content):
+    outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
+    outcome.staged.mkdir(parents=True)
+    (outcome.staged / "one.json").write_bytes(content)
+    said = publish.publish(outcome).line
+    assert said.startswith("FAIL 01_good  1.0 s: not published, ValueError: ")
+    assert "one.json is damaged: " in said
+
+
 def test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds(job, monkeypatch):
     monkeypatch.setenv("FIGURES_DIR", str(job.runs_folder / "figures"))
     job = dataclasses.replace(job, figures_folder=job.runs_folder / "figures")
     outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
     outcome.staged.mkdir(parents=True)
-    saved = {"data": [], "provenance": {}}
-    (outcome.staged / "one.json").write_text(json.dumps(saved))
+    (outcome.staged / "one.json").write_text(json.dumps(RECORD))
     (outcome.staged / "one.png").write_bytes(b"new")
     job.figures.mkdir(parents=True)
     (job.figures / "one.png").write_bytes(b"old")
@@ -755,6 +792,18 @@ def test_parameters_are_literals(cell, words):
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["n=.nan", "n=1e400", "n=1j", "n=None", "n=[]", "n={1}", "n=true", "n='3'", "on=1"]
+)
+def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
+    known = {"n": 20, "on": True, "rates": (1, 2), "cap": None}
+    plan._check({"n": 2.5, "on": False, "rates": [3], "cap": 1.0}, known)  # these may be
+    key, value = command.setting(text)
+    needed = "true or false" if key == "on" else "a number such as 20"
+    with pytest.raises(ValueError, match=re.escape(f"{key} is {needed}, not {value!r}")):
+        plan._check({key: value}, known)
+
+
 def test_parameters_cell_is_found_once():
     with pytest.raises(ValueError, match="exactly one cell tagged parameters, has 0"):
         parameters.literals("# %%\nseeds = 5\n")
@@ -774,8 +823,8 @@ def test_embedded_data_never_take_the_place_of_real_ones(job, scale, source, exp
     outcome = jobs.Outcome(job, 1.0, work=job.home / "run-1")
     outcome.staged.mkdir(parents=True)
     for beside in ([], [{"name": "line", "source": "synthetic"}]):  # one such row is enough
-        saved = json.dumps({"data": [{"name": "digits", "source": source}, *beside]})
-        (outcome.staged / "one.json").write_text(saved)
+        saved = RECORD | {"data": [{"name": "digits", "source": source}, *beside]}
+        (outcome.staged / "one.json").write_text(json.dumps(saved))
         assert publish._stand_in(outcome) is expected
 
 

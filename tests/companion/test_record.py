@@ -257,6 +257,15 @@ def test_a_drawing_that_hardly_moves_stays():
     assert stamped(path) == before
 
 
+@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "drawn", "seeds"])
+@pytest.mark.parametrize("odd", [None, 3, "", [3], {"final": 3}, [{"id": 1}]], ids=repr)
+def test_a_record_of_odd_parts_is_written_anew(key, odd):
+    path = save()
+    true = path.read_text()
+    path.write_text(json.dumps(json.loads(true) | {key: odd}))
+    assert json.loads(save().read_text())[key] == json.loads(true)[key]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])
 def test_damaged_or_missing_files_are_written_anew(text):
     path = save()

@@ -327,6 +327,19 @@ SVM = [
         ),
     ),
     *_of(
+        "svm/frobenius",
+        "svm/test_hard_problems",
+        ("solution[1] / (length * shortest)", "solution[1] / length"),
+        ("beta = solution[0] / shortest,", "beta = solution[0] / length.max(),"),
+        ("apart <= ACCURACY *", "apart >= ACCURACY *"),
+    ),
+    *_of(
+        "svm/least_distance",
+        "svm/test_hard_problems",
+        ("asked[on] - rows[on] @ w", "asked[on] + rows[on] @ w"),
+        ("np.linalg.lstsq(rows[on].T, w, rcond", "np.linalg.lstsq(rows[on].T, 2 * w, rcond"),
+    ),
+    *_of(
         "svm/scaling",
         "svm/test_hard_problems",
         ("MORE = 1e-11", "MORE = 1e-6"),
@@ -512,7 +525,7 @@ TRAINING = [
     *_of(
         "training/batches",
         "training/test_loop",
-        ("default_rng([key, epoch]).permutation", "default_rng([key]).permutation"),
+        ('seeds.stream_at(seed, "batches", epoch)', 'seeds.stream_at(seed, "batches", 0)'),
         ("return len(self.inputs) // self.size", "return len(self.inputs) // self.size + 1"),
     ),
     *_of(
@@ -652,6 +665,44 @@ DATA = [
         "files",
         "companion/test_record",
         ("os.chmod(temporary, 0o644)", "os.chmod(temporary, 0o600)"),
+    ),
+    *_of(
+        "data/hub",
+        "data/test_locate",
+        (
+            "            heard[0] = time.monotonic()\n            return super()",
+            "            return super()",
+        ),
+        ("_ANSWERS[_endpoint()] = time.monotonic(), False", "pass"),
+    ),
+    *_of("data/parquet", "data/test_locate", ("if None in numbers:", "if False:")),
+    *_of(
+        "files",
+        "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
+        ("            _restore(path, content)\n", "            pass\n"),
+    ),
+    *_of(
+        "batch/publish",
+        "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
+        ("except (OSError, ValueError) as error:", "except ValueError as error:"),
+    ),
+    *_of(
+        "companion/reproduction",
+        "batch/test_batch.py::test_a_record_of_odd_parts_is_damaged_and_never_a_traceback",
+        ('isinstance(row.get("holds"), bool)', "True"),
+        ("x in (value, row.get", "x in (0.0, row.get"),
+    ),
+    *_of(
+        "training/commands",
+        "training/test_commands",
+        ("    if not first_process():\n        return nullcontext()", "    return nullcontext()"),
+    ),
+    *_of("training/threads", "training/test_threads", ("if parameters < SMALL:", "if False:")),
+    *_of(
+        "whole_numbers",
+        "attention/test_tokens",
+        ("number != value or number < least", "number < least"),
+        ("bool | np.bool_ | str | bytes", "str | bytes"),
     ),
     *_of(
         "provenance",

@@ -1,9 +1,11 @@
 """The site from small figures and notebooks: what it shows, and says about damaged ones."""
 
+import errno
 import json
 import re
 import subprocess
 import sys
+import tempfile
 
 import bs4
 import nbformat
@@ -337,6 +339,17 @@ def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
     ).read_text() == "years of work" and "something else" in capsys.readouterr().err
     assert main(["--out", str(place / "site")]) == 0 and main(["--out", str(place / "site")]) == 0
     assert not list(place.glob(".site-*")) and "open " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["pages", "tables"])
+def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", "somewhere")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert main([what, "--out", str(place / "site")]) == 1
+    assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
 
 
 def test_a_mistake_in_the_command_line_is_said_before_anything_heavy_is_loaded():

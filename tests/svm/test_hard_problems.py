@@ -106,6 +106,14 @@ def test_no_scale_hides_that_there_is_no_solution(scale):
     np.testing.assert_allclose(caught.value.certificate[0], [0.5, 0, 0.5], atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_tokens_below_the_normal_floats_are_refused_without_noise(norm, recwarn):
+    X, z = drawn(2)
+    with pytest.raises(ValueError, match="would have norm 1e3(09|1).*That is only a scale"):
+        svm.token_svm(token_set(1e-310 * X, z), norm=norm)
+    assert not recwarn.list
+
+
 def test_differences_that_overflow_are_named():
     X, z = drawn(0)
     X[0, :2, 0] = 1.5e308, -1.5e308
@@ -120,14 +128,39 @@ def nearly_between(distance, seed=0):
     return token_set(X, z)
 
 
-@pytest.mark.parametrize("distance", [1e-2, 1e-3])
-def test_a_small_margin_is_a_solution_and_never_a_proof(distance, monkeypatch):
-    data = nearly_between(distance)
+@pytest.mark.parametrize("distance", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_margin_is_reached_although_the_duals_cancel(distance, seed):
+    data = nearly_between(distance, seed)
     solution = svm.token_svm(data)
     check_in_80_bits(data, solution)
     assert 0.1 / distance < solution.objective[0] < 10 / distance
+    assert distance > 1e-4 or solution.solver == ("least distance on the rows",)
+
+
+def test_w_below_the_digits_of_floats_is_refused_with_its_margin():
+    with pytest.raises(RuntimeError, match=r"leave no W of norm 1 a margin above [1-9]e-09"):
+        svm.token_svm(nearly_between(1e-8))
+
+
+def test_runs_solved_by_their_rows_and_by_their_duals_stay_apart():
+    both = [nearly_between(1e-2), nearly_between(1e-5)]
+    stacked = token_sets.TokenSet(
+        *(np.concatenate([getattr(data, name) for data in both]) for name in "X y z u opt".split())
+    )
+    solution = svm.token_svm(stacked)
+    for run, data in enumerate(both):
+        alone = svm.token_svm(data)
+        np.testing.assert_allclose(solution.W[run], alone.W[0], rtol=1e-9)
+        np.testing.assert_allclose(solution.duals[run], alone.duals[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("distance", [1e-2, 1e-3])
+def test_a_small_margin_is_never_a_proof(distance, monkeypatch):
+    data = nearly_between(distance)
     # With the solvers gone, nothing may take a combination of size ~ distance for zero.
-    monkeypatch.setattr(frobenius, "block_pivoting", lambda *_, **__: None)
+    for solver in ("block_pivoting", "least_norm"):
+        monkeypatch.setattr(frobenius, solver, lambda *_, **__: None)
     with pytest.raises(RuntimeError, match="no proof that there is none"):
         svm.token_svm(data)
 

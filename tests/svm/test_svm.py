@@ -326,7 +326,7 @@ def test_head_infeasible_with_a_proof():
     assert np.abs(proof @ (data.y[0, :, None] * data.X[0, :, 0])).max() < 1e-12
 
 
-@pytest.mark.parametrize("norm", [0.5, -2.0, np.nan, "fro", None, (2,)])
+@pytest.mark.parametrize("norm", [0.5, -2.0, np.nan, "fro", None, (2,), True, -(10**400)])
 def test_unknown_norm(norm):
     data = tokens.unit_tokens(0)
     with pytest.raises(ValueError, match=r"norm = .*exponent p >= 1"):
@@ -360,7 +360,8 @@ def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
 
 
 def test_undecided_feasibility_raises_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(frobenius, "block_pivoting", lambda *_, **__: None)
+    for solver in ("block_pivoting", "least_norm"):
+        monkeypatch.setattr(frobenius, solver, lambda *_, **__: None)
     with pytest.raises(
         RuntimeError, match=r"token SVM of run 0: no solution within 1e-09.*Rescale the tokens"
     ):

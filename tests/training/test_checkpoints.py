@@ -185,6 +185,20 @@ def test_another_configuration_is_refused_and_named(tmp_path):
             run(path, **{"data": {"name": "digits", "rows": 30}} | change)
 
 
+@pytest.mark.parametrize("keep", [0, 10, 400, -30])
+def test_a_history_that_is_cut_off_is_one_sentence(tmp_path, keep):
+    path = tmp_path / "history.npz"
+    steps = np.zeros(3)
+    history.TrainingHistory(*[steps] * 4, np.array([0, 3]), {}, "finished", "cpu").save(path, {})
+    assert history.load(path)[0].status == "finished"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="history.npz is not a training history that can be read"):
+        history.load(path)
+    np.savez(path, loss=steps, json=np.array("[]"))
+    with pytest.raises(ValueError, match="is not a training history that can be read"):
+        history.load(path)
+
+
 def test_what_is_no_checkpoint_is_refused(tmp_path):
     path, touched = tmp_path / "a.pt", tmp_path / "touched"
 

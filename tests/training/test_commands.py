@@ -53,6 +53,14 @@ def test_the_other_processes_of_a_training_do_not_lock(tmp_path, monkeypatch):
             pass
 
 
+@pytest.mark.parametrize("option", ["--rate", "--cap"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
+def test_a_rate_that_is_none_is_refused_before_the_training(option, value, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        commands.options(["digits", "sngd", option, value])
+    assert f"{option} must be positive and finite, got {value}" in capsys.readouterr().err
+
+
 def test_a_negative_number_of_evaluations_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         commands.options(["digits", "sgd", "--evaluations", "-1"])
