@@ -698,6 +698,11 @@ def test_a_record_of_odd_parts_is_damaged_and_never_a_traceback():
             if read is not None:  # what is accepted can be compared, either way round
                 assert compare._reproduced(RECORD, read) and compare._reproduced(read, RECORD)
     assert seen > 45
+    for value in ("1", True, [1.0], float("nan")):
+        numbers = {"loss": {"value": value, "tolerance": 0.1}}
+        assert compare._read(json.dumps(RECORD | {"numbers": numbers}).encode()) is None
+    claim = {"id": "lemma", "holds": "no"}  # a truth value it would pass for
+    assert compare._read(json.dumps(RECORD | {"claims": [claim]}).encode()) is None
     odd = {"loss": {"value": 1.0, "tolerance": None}}
     for content in (b"\xff\xfe", b"[" * 10**5, json.dumps(RECORD | {"numbers": odd}).encode()):
         assert compare._read(content) is None
