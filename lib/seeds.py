@@ -25,7 +25,6 @@ ROLES = (
     "resamples",
     "outside",
     "buckets",
-    "crops",
 )
 
 
@@ -46,8 +45,8 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     """The random stream of `role` under `seed` at `place`, for example an epoch or a step.
 
     Streams of different places are independent, and none needs those before it, so that a run goes
-    on from any step. A role's places all have as many numbers: numpy pads with zeros, so that (1,)
-    and (1, 0) are one place. Raises ValueError like `stream`.
+    on from any step. numpy pads a place with zeros, so that (1,) and (1, 0) are one. Raises
+    ValueError like `stream`.
     """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
