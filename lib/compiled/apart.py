@@ -40,7 +40,8 @@ def prepare(function, *values) -> None:
 
 
 def _kept(function) -> bool:
-    return any(Path(function.stats.cache_path).glob(f"*.{function.__name__}-*.nbi"))
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"  # as numba names it
+    return any(Path(function.stats.cache_path).glob(f"{name}-*.nbi"))
 
 
 def _types(function, values):

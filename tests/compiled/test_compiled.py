@@ -8,11 +8,12 @@ import subprocess
 import sys
 from inspect import ismodule
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lib import files
-from lib.compiled import cache
+from lib.compiled import apart, cache
 
 ENTRIES = [
     (path, node)
@@ -101,6 +102,18 @@ def test_another_process_compiles_and_the_cache_hands_over(compiled_apart):
     assert run() == (2.0, 2.0, 0, 1, 0)  # and none where the cache has it
     (loops / "rule.py").write_text(RULE.replace("1.0", "7.0"))
     assert run() == (8.0, 8.0, 0, 0, 1)  # a stale entry: compiled here
+
+
+def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
+    stats = SimpleNamespace(cache_path=tmp_path)
+    function = SimpleNamespace(__module__="lib.room.loop", __name__="run", stats=stats)
+    for file, kept in (
+        ("other_loop.run-7.nbi", False),
+        ("loop.runs-7.nbi", False),
+        ("loop.run-7.nbi", True),
+    ):
+        (tmp_path / file).touch()
+        assert apart._kept(function) is kept
 
 
 @pytest.mark.parametrize("broken", ["no interpreter", "no path"])
