@@ -25,6 +25,7 @@ ROLES = (
     "resamples",
     "outside",
     "buckets",
+    "crops",
 )
 
 

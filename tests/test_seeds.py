@@ -53,14 +53,12 @@ def test_no_generator_is_made_elsewhere():
     assert found == {"lib/seeds.py", "lib/training/loop.py"}
 
 
-def test_no_role_of_a_training_is_drawn_twice_but_for_crops():
+def test_no_role_of_a_training_is_drawn_twice():
     used = [
         (match, path.name)
         for path in (files.ROOT / "lib" / "training").rglob("*.py")
         for match in re.findall(r"stream(?:_at)?\([^\"]*\"(\w+)\"", path.read_text("utf-8"))
     ]
     roles = [role for role, _ in used]
-    assert sorted(set(roles)) == ["batches", "buckets", "dropout", "start", "subset"]
-    # crops share the role of the batches: (step, 1) there, (epoch,) for the order
-    assert len(roles) == len(set(roles)) + 1, used
-    assert ("batches", "augmentation.py") in used
+    assert sorted(set(roles)) == ["batches", "buckets", "crops", "dropout", "start", "subset"]
+    assert len(roles) == len(set(roles)), used

@@ -62,9 +62,7 @@ class AugmentedBatches(Batches):
 
     def _draw(self, step: int) -> list[np.ndarray]:
         """Top, left and mirrored for this part's rows, drawn for the whole batch for every part."""
-        # Three numbers, where the order of an epoch has two: no two draws are alike. A role of its
-        # own would change the stored study, which would have to be run anew.
-        rng = seeds.stream_at(self.seed, "batches", step, 1)
+        rng = seeds.stream_at(self.seed, "crops", step)
         top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
         k, n = self.part
         return [values.reshape(n, -1)[k] for values in (top, left, rng.random(self.size) < 0.5)]
