@@ -110,6 +110,32 @@ def _write(r, record, work, alpha, b, head_fixed, records):
         softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
 
 
+@numba.njit(forceinline=True)
+def _begin(work, margins, scores, head_fixed, g, gamma):
+    """Margins and scores of the start, into the lanes and into each run's own row."""
+    count, n = margins.shape[:2]
+    for r in range(count):
+        for i in range(n):
+            work.margins[:, r * n + i] = margins[r, i]
+            work.scores[:, r * n + i] = scores[r, i]
+        softmax.gather(r, n, work.margins, g[r])
+        if not head_fixed:
+            softmax.gather(r, n, work.scores, gamma[r])
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _gradient(r, n, lanes, K, number, log_scale, c, k):
+    """Log norm of run r's gradient; fills its coefficients c (m,) and k = K c.
+
+    That product with Gram matrix `number` is the floor of an iteration's cost.
+    """
+    softmax.gather(r, n, lanes, c)
+    gram.multiply(K, number, c, k)
+    square = gram.dot(c, k)
+    # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the run.
+    return -math.inf if square <= 0.0 else log_scale + 0.5 * math.log(square)
+
+
 @numba.njit(error_model="numpy")
 def _train_group(jobs, times, records, status, ended):
     """Train `jobs` side by side; fills their records, status and the iteration at which each ended.
@@ -128,13 +154,7 @@ def _train_group(jobs, times, records, status, ended):
     # Taken out of their tuples here: inside the loop numba would count a reference every time.
     margins_now, scores_now, c, push = work.margins, work.scores, work.c, work.push
     g, gamma = flat_g[VALUE], flat_gamma[VALUE]
-    for r in range(count):
-        for i in range(n):
-            work.margins[:, r * n + i] = margins[r, i]
-            work.scores[:, r * n + i] = scores[r, i]
-        softmax.gather(r, n, work.margins, flat_g[VALUE, r])
-        if not head_fixed:
-            softmax.gather(r, n, work.scores, flat_gamma[VALUE, r])
+    _begin(work, margins, scores, head_fixed, g, gamma)
     alive, living, record = np.ones(count, np.bool_), count, 0
     for t in range(times[-1] + 1):
         # One softmax for all runs of the group, then the rest run by run.
@@ -149,16 +169,10 @@ def _train_group(jobs, times, records, status, ended):
             log_gap = math.nan
             if recording or kind == update_rules.POLYAK:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
-            # The product with the Gram matrix: the floor of an iteration's cost.
-            softmax.gather(r, n, c, flat_c)
-            gram.multiply(K, data[r], flat_c, k)
-            square = gram.dot(flat_c, k)
-            log_norm = scales[0, r] + 0.5 * math.log(square) if square > 0.0 else -math.inf
+            log_norm = _gradient(r, n, c, K, data[r], scales[0, r], flat_c, k)
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                softmax.gather(r, n, push, flat_push)
-                gram.multiply(G, data[r], flat_push, k_u)
-                log_norm_u = scales[1, r] + 0.5 * math.log(gram.dot(flat_push, k_u))
+                log_norm_u = _gradient(r, n, push, G, data[r], scales[1, r], flat_push, k_u)
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
             size = log_both if together else log_norm
             log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, size)
