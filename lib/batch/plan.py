@@ -109,7 +109,7 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         _check(overrides, literals)
         found = {**literals, **overrides}
         parts = provenance.fingerprint(notebook, found)
-        changes = parameters.changed(notebook, text, found)
+        changes = parameters.changed(notebook, parameters.reference(notebook, text), found)
     except (ValueError, SyntaxError) as error:
         raise UsageError(f"{notebook}: {error}") from None
     return Job(notebook, scale, overrides, text, parts=parts, changes=changes)

@@ -71,6 +71,19 @@ def names_now() -> dict[str, list[str]]:
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+def reference(notebook: str, text: str) -> str:
+    """The notebook as it was last committed; `text`, as it is now, where no commit has it.
+
+    JupyterLab saves by itself what a reader changes in a cell, into the paired .py as well: values
+    that nobody committed are the reader's own.
+    """
+    path = files.folder("notebooks") / f"{notebook}.py"
+    if not path.is_relative_to(files.ROOT):
+        return text
+    name = path.relative_to(files.ROOT).as_posix()
+    return provenance.git("show", f"HEAD:./{name}") or text
+
+
 def changed(notebook: str, text: str, found: Mapping) -> dict:
     """Those of the parameters `found` that differ from their values at the scale `found["scale"]`.
 
@@ -90,12 +103,13 @@ def differing(found: Mapping, usual: Mapping) -> dict:
 class ParameterSource:
     """Where the parameters of a run come from.
 
-    text: the notebook as it was at the start; variables: its `globals()`, which any cell may change
-    later.
+    text: the notebook as it was at the start; reference: as it was last committed by then, whose
+    values are the scale's own; variables: its `globals()`, which any cell may change later.
     """
 
     notebook: str
     text: str
+    reference: str
     variables: Mapping
 
     def now(self, start: Mapping | None = None) -> tuple[dict, dict]:
@@ -105,7 +119,7 @@ class ParameterSource:
         """
         found = values(self.text, self.variables)
         moved = {} if start is None else differing(found, start)
-        return found, moved | changed(self.notebook, self.text, found)
+        return found, moved | changed(self.notebook, self.reference, found)
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:

@@ -217,9 +217,9 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
     cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
-    its seeds 0 ... k - 1. With other values than the scale's own, whatever is saved goes below
-    runs/custom/. Raises ValueError for a name that is not there and for a number of seeds that is
-    none, FileNotFoundError where there is no such notebook.
+    its seeds 0 ... k - 1. With other values than the scale's own, as last committed, whatever is
+    saved goes below runs/custom/. Raises ValueError for a name that is not there and for a number
+    of seeds that is none, FileNotFoundError where there is no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
@@ -229,7 +229,9 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
             + f"there is no {path}, whose parameters cell says what this run's parameters are; "
             "set NOTEBOOKS_DIR to the folder of the notebooks' .py files"
         )
-    source = parameters.ParameterSource(notebook, path.read_text(encoding="utf-8"), variables)
+    text = path.read_text(encoding="utf-8")
+    reference = parameters.reference(notebook, text)
+    source = parameters.ParameterSource(notebook, text, reference, variables)
     found, changes = source.now()
     many = found[counted]
     if isinstance(many, bool) or not isinstance(many, int) or many < 1:

@@ -636,6 +636,19 @@ def test_a_run_that_reproduces_everything_leaves_git_status_empty(repository, fi
     assert again["commit"] != made["commit"]  # how the last run went is in runs/
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_a_parameter_that_nobody_committed_is_a_readers_own(repository, first):
+    repository.git("add", "notebooks/01_good.py")
+    repository.git("commit", "--quiet", "--allow-empty", "-m", "notebook")
+    path = repository.notebooks / "01_good.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("seeds = 5", "seeds = 4"), encoding="utf-8")
+    try:
+        assert repository.why() == "custom parameters"
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
 def test_two_batches_at_once_do_not_take_each_others_figures(repository, first):
     one, wake = repository.start("03_hangs"), repository.notebooks / "wake"
     holder = repository.root / "runs" / "locks" / "demo" / "03_hangs.holder"

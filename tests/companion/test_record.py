@@ -334,6 +334,19 @@ def test_parameters_edited_back_after_the_start_never_touch_the_figures(notebook
     assert "Changed since record.start: seeds" in capsys.readouterr().out
 
 
+def test_what_jupyterlab_saved_into_the_paired_file_is_a_readers_own(
+    notebooks, figures, tmp_path, monkeypatch, capsys
+):
+    committed = {("show", "HEAD:./notebooks/01_x.py"): CELL}
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "git", lambda *arguments: committed.get(arguments))
+    (tmp_path / "notebooks" / "01_x.py").write_text(CELL.replace("seeds = 5", "seeds = 3"))
+    path, found, _ = one(record.start("01_x", "A", OWN | {"seeds": 3}))
+    assert found["seeds"] == 3 and "(seeds = 3); saved in" in capsys.readouterr().out
+    assert path.match("runs/custom/01_x-*/figures/demo/one.json") and not figures.exists()
+    assert one(record.start("01_x", "A", OWN))[0] == figures / "demo" / "one.json"
+
+
 def test_a_list_edited_in_place_after_the_start_is_seen(notebooks, figures):
     variables = OWN | {"rates": [1, 2]}
     run = record.start("01_x", "A", variables)
