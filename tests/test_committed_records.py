@@ -1,10 +1,18 @@
-"""Every committed record can be traced: it came from a clean tree, at a commit of this history."""
+"""Every committed record can be traced: it came from a clean tree, at a commit of this history.
 
+What it came from is computed again from that commit, and its picture names the same run.
+"""
+
+import io
 import json
+import re
+import subprocess
+import tarfile
 
 import pytest
+from PIL import Image
 
-from lib import files, provenance
+from lib import files, import_closure, provenance
 from lib.companion import parameters
 
 FILES = (provenance.git("ls-files", "figures/*.json") or "").split()
@@ -33,7 +41,59 @@ def test_record_comes_from_a_commit_of_this_history(name):
     commit = json.loads((files.ROOT / name).read_text(encoding="utf-8"))["provenance"]["commit"]
     again = "make it again from committed code"
     assert commit and not commit.endswith("-dirty"), f"{commit} is no clean tree: {again}"
+    # A name such as HEAD is of this history whatever the record came from.
+    assert re.fullmatch("[0-9a-f]{12}", commit), f"{commit} is no commit's own name: {again}"
     known = provenance.git("cat-file", "-e", f"{commit}^{{commit}}") is not None
     assert known, f"there is no commit {commit}: {again}"
     before = provenance.git("merge-base", "--is-ancestor", commit, "HEAD") is not None
     assert before, f"{commit} is no commit before this one: {again}"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_picture_is_of_the_run_of_its_record(name):
+    record = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    with Image.open((files.ROOT / name).with_suffix(".png")) as picture:
+        stamp = json.loads(picture.info["Description"])
+    made = {key: record["provenance"][key] for key in ("commit", "fingerprint")}
+    assert stamp == {"slug": record["slug"]} | made, "record and picture come from two runs"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The folder of what a commit's notebooks read, unpacked once for each commit."""
+    unpacked = {}
+
+    def of(commit):
+        if commit not in unpacked:
+            unpacked[commit] = tmp_path_factory.mktemp(commit).resolve()
+            listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
+            kept = [name for name in listed if name.startswith(("figures/desk/", "figures/power/"))]
+            kept = [name for name in kept if name.endswith(".npz") or "/power/" in name]
+            archive = ["git", "archive", commit, "lib", "notebooks", *kept]
+            packed = subprocess.run(archive, cwd=files.ROOT, capture_output=True, check=True).stdout
+            with tarfile.open(fileobj=io.BytesIO(packed)) as files_then:
+                files_then.extractall(unpacked[commit], filter="data")
+        return unpacked[commit]
+
+    return of
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
+    record = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    made, today = record["provenance"], record["notebook"]
+    if provenance.git("cat-file", "-e", f"{made['commit']}^{{commit}}") is None:
+        pytest.skip("the commit is not here; another test says so where it should be")
+    once = [old for old, now in parameters.names_now().items() if today in now]
+    then = sources(made["commit"])
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
+    for module in (files, import_closure, provenance):
+        monkeypatch.setattr(module, "ROOT", then)
+    found = set()
+    for page in (today, *once):
+        if (then / "notebooks" / f"{page}.py").exists():
+            parts = provenance.fingerprint(page, record["parameters"]) | {"data": record["data"]}
+            # A record from before kept results counted has none in its fingerprint.
+            before = {key: part for key, part in parts.items() if key != "kept"}
+            found |= {provenance.digest(parts), provenance.digest(before)}
+    assert made["fingerprint"] in found, f"{made['commit']} has other code, parameters or data"
