@@ -47,7 +47,8 @@ def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store
     """
     known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
     if not known:
-        raise UsageError(f"there is no notebook in {folder('notebooks')}")
+        place = folder("notebooks")
+        raise UsageError(f"there is no notebook in {place}; name their folder by --notebooks DIR")
     if "scale" in settings:
         raise UsageError("choose the scale with --scale, not with --set")
     names, renamed = _by_todays_names(names, known)

@@ -462,7 +462,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--timeout", "-1"], ["--timeout must be positive"]),
         (["--timeout", "nan"], ["--timeout must be positive and finite"]),
         (["--store", "--scale", "desk"], ["--store keeps the demo scale"]),
-        (["--notebooks", "nowhere"], ["there is no notebook in"]),
+        (["--notebooks", "nowhere"], ["there is no notebook in", "--notebooks DIR"]),
     ],
 )
 def test_usage_error_is_one_sentence_and_runs_nothing(repository, first, arguments, words):
