@@ -124,8 +124,8 @@ def _begin(work, margins, scores, head_fixed, g, gamma):
 
 
 @numba.njit(forceinline=True, error_model="numpy")
-def _gradient(r, n, lanes, K, number, log_scale, c, k):
-    """Log norm of run r's gradient; fills its coefficients c (m,) and k = K c.
+def _gradient(r, n, lanes, K, number, c, k):
+    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k = K c.
 
     That product with Gram matrix `number` is the floor of an iteration's cost.
     """
@@ -133,7 +133,7 @@ def _gradient(r, n, lanes, K, number, log_scale, c, k):
     gram.multiply(K, number, c, k)
     square = gram.dot(c, k)
     # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the run.
-    return -math.inf if square <= 0.0 else log_scale + 0.5 * math.log(square)
+    return -math.inf if square <= 0.0 else 0.5 * math.log(square)
 
 
 @numba.njit(error_model="numpy")
@@ -169,10 +169,10 @@ def _train_group(jobs, times, records, status, ended):
             log_gap = math.nan
             if recording or kind == update_rules.POLYAK:
                 log_gap = softmax.log_gap(r * n, n, work, logistic, head_fixed)
-            log_norm = _gradient(r, n, c, K, data[r], scales[0, r], flat_c, k)
+            log_norm = scales[0, r] + _gradient(r, n, c, K, data[r], flat_c, k)
             log_norm_u, log_both = -math.inf, log_norm
             if not head_fixed:
-                log_norm_u = _gradient(r, n, push, G, data[r], scales[1, r], flat_push, k_u)
+                log_norm_u = scales[1, r] + _gradient(r, n, push, G, data[r], flat_push, k_u)
                 log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)
             size = log_both if together else log_norm
             log_eta = _log_step(kind, log_size, log_cap, decay, t, log_gap, size)

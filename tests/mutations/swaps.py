@@ -198,7 +198,7 @@ DYNAMICS = [
             "log_both = 0.5 * exponentials.add_logs(2.0 * log_norm, 2.0 * log_norm_u)",
             "log_both = exponentials.add_logs(log_norm, log_norm_u)",
         ),
-        ("else log_scale + 0.5 * math.log(square)", "else log_scale + math.log(square)"),
+        ("else 0.5 * math.log(square)", "else math.log(square)"),
         (
             "eta_u = math.exp(log_eta_u + scales[1, r])",
             "eta_u = math.exp(log_eta_u + scales[0, r])",
