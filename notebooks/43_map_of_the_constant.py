@@ -57,7 +57,7 @@ from lib.papers.beyond import (
     lp_law,
     margin_law_runs,
     outside_span,
-    zero_dual,
+    single_zero_dual,
     zero_duals,
 )
 from lib.papers.beyond import margin_law_worlds as worlds
@@ -236,7 +236,7 @@ for name, broken in {"a dual at zero": corner, "repeated tokens": repeated}.item
 # support and $\langle A_k,D\rangle\ge1$ on the idle pairs: a second SVM. Its duals $y_k$, over $a_t$, stand where the first SVM's are zero.
 
 # %%
-idle, refused_idle = zero_dual.unit_runs(every, 0.5, zero_steps)
+idle, refused_idle = single_zero_dual.unit_runs(every, 0.5, zero_steps)
 print(f"{len(idle)} of {seeds} runs with a dual at zero", *refused_idle.values(), sep="\n")
 several, some = [], range(max(seeds, 3))  # where idle pairs meet
 for count in (2, 3):
@@ -261,7 +261,7 @@ whole = [one for one in begun if one.law.support.all()]
 print(f"starts: {len(whole)} of {seeds} runs settled with all constraints on the support")
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
 said = "Gaussian W_0: error over its prediction, less 1, worst run"
-starts = claims.close("start.outside", said, zero_dual.OURS, start_off, 0.0, 1e-4)
+starts = claims.close("start.outside", said, single_zero_dual.OURS, start_off, 0.0, 1e-4)
 left = [one for name in outside_span.PROBLEMS for one in outside_span.study(name, every, 50_000)[0]]
 print(f"outside the span: {len(left)} of {2 * seeds} problems")
 ratio = np.array([one.first / one.measured[-1] for one in left])
@@ -298,7 +298,7 @@ for p in (1.5, 1.75):
     print(f"p = {p:g}, t^(p-2): {len(found)} of {seeds} problems", *refused.values(), sep="\n  ")
 
 # %%
-bent_claims = [*zero_dual.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
+bent_claims = [*single_zero_dual.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
 bent_claims += [*outside_span.left_claims(left), *lp_claims.lp_claims(powers), *onset]
 bent_table = claims.Table(bent_claims + lp_decay.steps_claims(settled))
 claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
@@ -326,7 +326,7 @@ parts = [
     (points, constant_claims.map_claims, constant_claims.WORLDS),
     (onsets, correlated.onset_claims, correlated.ONSET_WORLDS),
     (merged, lambda of: correlated.end_claims(stay, of), correlated.WORLDS),
-    (idle, zero_dual.zero_claims, zero_dual.WORLDS),
+    (idle, single_zero_dual.zero_claims, single_zero_dual.WORLDS),
     (several, zero_duals.zeros_claims, zero_duals.WORLDS),
     (left, outside_span.left_claims, outside_span.WORLDS),
     (powers, lp_claims.lp_claims, lp_claims.WORLDS),

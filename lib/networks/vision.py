@@ -113,7 +113,7 @@ class LocalityAttention(nn.Module):
         return self.merge(out.reshape(b, T, d))
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
 
     The MLP has GELU; `dropout` acts on what attention and MLP add.
@@ -179,7 +179,7 @@ class VisionTransformer(nn.Module):
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
         options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout)
-        self.blocks = nn.Sequential(*(Block(*options) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(EncoderBlock(*options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:

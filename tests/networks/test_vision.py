@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from lib.networks.vision import (
-    Block,
+    EncoderBlock,
     LocalityAttention,
     ShiftedPatches,
     VisionTransformer,
@@ -140,7 +140,7 @@ def test_the_class_token_stands_first_and_alone_is_read():
 
 
 def test_block_is_pre_norm_and_residual():
-    block = Block(8, 2, 16)
+    block = EncoderBlock(8, 2, 16)
     for part in (block.attention.merge, block.mlp[-1]):
         torch.nn.init.zeros_(part.weight)
         torch.nn.init.zeros_(part.bias)

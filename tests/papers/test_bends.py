@@ -27,8 +27,8 @@ from lib.papers.beyond import (
     lp_law,
     outside_bound,
     outside_span,
+    single_zero_dual,
     thresholds,
-    zero_dual,
     zero_duals,
 )
 from lib.papers.beyond import margin_law_worlds as worlds
@@ -299,7 +299,7 @@ def test_half_is_where_half_of_the_seeds_are():
 
 def test_claims_without_a_run_do_not_hold(heads):
     none = [replace(runs, refusals=dict.fromkeys(range(2), "")) for runs in heads]
-    claims = [*head_claims.head_claims(*none), *zero_dual.zero_claims([])]
+    claims = [*head_claims.head_claims(*none), *single_zero_dual.zero_claims([])]
     claims += [*outside_span.left_claims([]), constant_claims.noise_power([])]
     claims += lp_claims.onset_claims(1.5, np.array([]))
     assert not any(claim.holds for claim in claims)
@@ -330,10 +330,10 @@ def test_drift_is_the_growth_of_the_residual():
 
 
 def test_zero_dual_claims_hold_and_notice_wrong_worlds():
-    kept, refused = zero_dual.unit_runs([101, 102, 104], 0.5, 400_000)
+    kept, refused = single_zero_dual.unit_runs([101, 102, 104], 0.5, 400_000)
     assert len(kept) == 2
     assert "seed 104: premise 'selection made' fails: the smallest margin is -" in refused[104]
-    assert amiss(kept, zero_dual.zero_claims, zero_dual) == []
+    assert amiss(kept, single_zero_dual.zero_claims, single_zero_dual) == []
 
 
 def test_zero_dual_refuses_by_name():
