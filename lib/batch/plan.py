@@ -127,7 +127,10 @@ def _check(changes: Mapping, known: Mapping) -> None:
     for key, value in changes.items():
         if isinstance(known[key], bool):
             right, what = isinstance(value, bool), "true or false"
-        elif isinstance(known[key], int | float):
+        elif isinstance(known[key], int):
+            right = isinstance(value, int) and not isinstance(value, bool)
+            what = f"a whole number such as {known[key]}"
+        elif isinstance(known[key], float):
             number = isinstance(value, int | float) and not isinstance(value, bool)
             right, what = number and math.isfinite(value), f"a number such as {known[key]}"
         else:

@@ -453,7 +453,8 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
             ["--set", "sed=7"],
             ["01_good", "there is no parameter sed; there are scale, seeds, n, step"],
         ),
-        (["--set", "seeds=many"], ["seeds is a number such as 5, not 'many'"]),
+        (["--set", "seeds=many"], ["seeds is a whole number such as 5, not 'many'"]),
+        (["--set", "seeds=5.0"], ["seeds is a whole number such as 5, not 5.0"]),
         (["--set", "seeds"], ["'seeds' is not of the form parameter=value"]),
         (["--set", "scale=desk"], ["--scale"]),
         (["02_bad", "--scale", "desk"], ["02_bad: no section for scale desk in scales.toml"]),
@@ -811,14 +812,20 @@ def test_parameters_are_literals(cell, words):
 
 
 @pytest.mark.parametrize(
-    "text", ["n=.nan", "n=1e400", "n=1j", "n=None", "n=[]", "n={1}", "n=true", "n='3'", "on=1"]
+    "text",
+    ["rate=.nan", "rate=1e400", "rate=1j", "rate=None", "rate=[]", "rate={1}", "rate=true"]
+    + ["n='3'", "n=true", "n=2.5", "n=20.0", "on=1"],
 )
 def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
-    known = {"n": 20, "on": True, "rates": (1, 2), "cap": None}
-    plan._check({"n": 2.5, "on": False, "rates": [3], "cap": 1.0}, known)  # these may be
+    known = {"n": 20, "rate": 0.5, "on": True, "rates": (1, 2), "cap": None}
+    plan._check({"n": 2, "rate": 1, "on": False, "rates": [3], "cap": 1.0}, known)  # these may be
     key, value = command.setting(text)
-    needed = "true or false" if key == "on" else "a number such as 20"
-    with pytest.raises(ValueError, match=re.escape(f"{key} is {needed}, not {value!r}")):
+    needed = {
+        "n": "a whole number such as 20",
+        "rate": "a number such as 0.5",
+        "on": "true or false",
+    }
+    with pytest.raises(ValueError, match=re.escape(f"{key} is {needed[key]}, not {value!r}")):
         plan._check({key: value}, known)
 
 
