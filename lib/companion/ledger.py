@@ -4,7 +4,7 @@ A row is a `Claim` with the number of its statement, a setting and the wrong wor
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, legend, number, shown
 from lib.companion.record import Number
+from lib.companion.statements import Statement
 from lib.files import ROOT, read_object, write
 
 COLUMNS = (
@@ -26,18 +27,6 @@ NO_REMARK = {
     "undecided": " Undecided: an interval that the protocol asks for does not tell the two apart.",
     "not reproduced": " Not reproduced by the protocol of the studies; cause not found.",
 }
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A numbered statement: its topic, what it says (LaTeX between dollars, hypotheses included).
-
-    `why` tells why no computation can check it; empty where rows do.
-    """
-
-    topic: str
-    says: str
-    why: str = ""
 
 
 def rows(

@@ -6,12 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib.companion import claims, ledger
+from lib.companion import claims, ledger, statements
 
 PAPER = {
     "Theorem 1": ledger.Statement("rate", r"$|W| \to \infty$"),
     "Remark 2": ledger.Statement("proofs", "It compares proofs.", "No number says so."),
 }
+
+
+def test_a_page_quotes_a_statement_word_for_word():
+    text = statements.quoted("A", PAPER, "Theorem 1").data
+    assert text == r"> **Paper A, Theorem 1** (rate). $|W| \to \infty$"
+    with pytest.raises(ValueError, match="'Theorem 2' is no statement of paper A"):
+        statements.quoted("A", PAPER, "Theorem 2")
+    with pytest.raises(ValueError, match="Lemma 3 of paper A has no text"):
+        statements.quoted("A", {"Lemma 3": ledger.Statement("gap", "")}, "Lemma 3")
 
 
 def row(id="a", measured=0.5, **about):

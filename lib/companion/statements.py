@@ -1,0 +1,33 @@
+"""A numbered statement of a paper, written once and printed from there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from IPython.display import Markdown
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A numbered statement: its topic, what it says (LaTeX between dollars, hypotheses included).
+
+    `why` tells why no computation can check it; empty where rows do.
+    """
+
+    topic: str
+    says: str
+    why: str = ""
+
+
+def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Markdown:
+    """The statements of these names as a notebook shows them, word for word as the ledger has them.
+
+    Raises ValueError for a name that is no statement of the paper, and for one without a text.
+    """
+    for name in names:
+        if name not in statements:
+            raise ValueError(f"{name!r} is no statement of paper {paper}: {', '.join(statements)}")
+        if not statements[name].says:
+            raise ValueError(f"{name} of paper {paper} has no text; write what it says")
+    text = "> **Paper {}, {}** ({}). {}".format
+    quotes = [text(paper, name, statements[name].topic, statements[name].says) for name in names]
+    return Markdown("\n\n".join(quotes))
