@@ -25,8 +25,17 @@ from lib.svm import margin_law
 from lib.training import augmentation
 from lib.training import history as history_file
 from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
-from tests.benchmarks import memory, plain
-from tests.benchmarks.measure import Entry, Times, gate, in_turns, seconds, threads
+from tests.benchmarks import memory, peers, plain
+from tests.benchmarks.measure import (
+    REPEATS,
+    Entry,
+    Times,
+    duration,
+    gate,
+    in_turns,
+    seconds,
+    threads,
+)
 
 # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any horizon
 EVERY = 100
@@ -342,6 +351,83 @@ def svm_vectorised() -> Entry:
     return _token_svm("svm_vectorised", 60, data, lambda: plain.svm_vectorised(data))
 
 
+def _svm_peers(name, bar, n, T, d):
+    """A token SVM over the fastest QP solver on its dual: processor time of one thread."""
+    data = tokens.unit_tokens(0, n=n, T=T, d=d)
+    gram_matrix = lambda: coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
+    solution = svm.token_svm(data)
+    taken = {}
+    with threads(1):
+        for peer, solve in peers.SOLVERS.items():
+            gate(f"{name}: {peer}", solve(gram_matrix()).sum(), solution.objective[0] ** 2, 1e-6)
+            taken[peer] = [_spent(lambda: solve(gram_matrix())) for _ in range(REPEATS)]  # noqa: B023
+        ours = [_spent(lambda: svm.token_svm(data)) for _ in range(REPEATS)]
+    best = min(taken, key=lambda peer: median(taken[peer]))
+    others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
+    note = f"processor time, {n * (T - 1)} constraints; the fastest is {best}: {others}"
+    return Times(ours, taken[best], (1, 1)).entry(name, bar, note)
+
+
+def svm_peers_small() -> Entry:
+    """Token SVM of 42 constraints over the fastest QP solver on the same dual."""
+    return _svm_peers("svm_peers_small", 0.67, 6, 8, 10)
+
+
+def svm_peers_medium() -> Entry:
+    """The same with 380 constraints."""
+    return _svm_peers("svm_peers_medium", 2, 20, 20, 30)
+
+
+def svm_peers_large() -> Entry:
+    """The same with 950 constraints."""
+    return _svm_peers("svm_peers_large", 2, 50, 20, 40)
+
+
+def _jax(name, bar, data, step_size, steps):
+    """NGD over the same closed form by JAX in minimal coordinates: processor time a run and step.
+
+    The gate compares 100 steps: later the weights missing are lost to rounding in plain float64.
+    """
+    problem, W_mm, _ = _problem(data)
+    runs = len(data.y)
+    ours = lambda count: _ours(problem, W_mm, step_size, count, every=count)
+    reference = peers.jax_ngd(problem.tokens, step_size, 100)
+    gate(f"{name}: norm of W", ours(100).norm[:, -1], reference(), AGREE)
+    reference = peers.jax_ngd(problem.tokens, step_size, steps)
+    reference()  # compiles
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        with threads(1):
+            ours(steps)
+            turns = [(_spent(lambda: ours(steps)), _spent(reference)) for _ in range(REPEATS)]
+    finally:
+        numba.set_num_threads(before)
+    mine, other = zip(*turns, strict=True)
+    each = [[value / steps / runs for value in side] for side in (mine, other)]
+    return Times(*each, (1, 1)).entry(name, bar, f"processor time, {steps} steps x {runs} runs")
+
+
+def jax_single() -> Entry:
+    """The run of `ngd_single` over JAX with `jit` and `scan`."""
+    data = tokens.class_mean_tokens(0, n=20, T=10, d=300)
+    return _jax("jax_single", 2, data, 0.05, 10_000)
+
+
+def jax_runs() -> Entry:
+    """The runs of `ngd_runs` over JAX with `vmap`, `jit` and `scan`."""
+    return _jax("jax_runs", 1, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000)
+
+
+def _spent(work, at_least=0.2):
+    """Processor seconds per call of `work`, called as often as it takes to fill `at_least`."""
+    calls, began = 0, time.process_time()
+    while (taken := time.process_time() - began) < at_least:
+        work()
+        calls += 1
+    return taken / calls
+
+
 def svm_lp_low() -> Entry:
     """Token SVM of n=6, T=8, d=10 in the norm p = 1.75 against one cvxpy constraint per pair."""
     return _lp("svm_lp_low", 1.75)
@@ -588,9 +674,10 @@ ENTRIES = {
     entry.__name__: entry
     for entry in (
         dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
-        products_single, products_runs, products_joint,
-        mirror_runs, entrywise_runs, spectral_runs, svm_per_constraint, svm_vectorised, svm_lp_low,
-        svm_lp_high, dimension, long_horizon, minibatch_gradient, normalized_step, polyak_step,
-        normalized_loop, polyak_loop, image_loader, two_trainings,
+        products_single, products_runs, products_joint, mirror_runs, entrywise_runs, spectral_runs,
+        jax_single, jax_runs, svm_peers_small, svm_peers_medium, svm_peers_large,
+        svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension, long_horizon,
+        minibatch_gradient, normalized_step, polyak_step, normalized_loop, polyak_loop,
+        image_loader, two_trainings,
     )
 }  # fmt: skip

@@ -1,0 +1,65 @@
+"""The strongest peers: good solvers on the same dual, and the same closed form compiled by JAX.
+
+The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram matrix of its
+constraints; every solver here is given K. They return no certificate; ours does.
+"""
+
+import daqp
+import numpy as np
+import piqp
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from lib.attention.token_sets import TokenSet
+
+
+def by_daqp(K: np.ndarray) -> np.ndarray:
+    """The duals (m,) by DAQP's active-set method."""
+    m = len(K)
+    ones, free = np.ones(m), np.full(m, 1e30)
+    return daqp.solve(K, -ones, np.zeros((0, m)), free, np.zeros(m), np.zeros(m, np.int32))[0]
+
+
+def by_piqp(K: np.ndarray) -> np.ndarray:
+    """The duals (m,) by PIQP's interior-point method, at its own tolerance of 1e-8."""
+    solver, m = piqp.DenseSolver(), len(K)
+    solver.setup(K, -np.ones(m), x_l=np.zeros(m), x_u=np.full(m, np.inf))
+    solver.solve()
+    return solver.result.x
+
+
+def by_nnls(K: np.ndarray) -> np.ndarray:
+    """The duals (m,) by scipy's non-negative least squares on the Cholesky factor of K."""
+    L = cholesky(K, lower=True)
+    return nnls(L.T, solve_triangular(L, np.ones(len(K)), lower=True))[0]
+
+
+SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
+
+
+def jax_ngd(tokens: TokenSet, step_size: float, steps: int):
+    """NGD on W of all runs by `vmap`, `scan` and `jit`; the function returned gives ||W|| (runs,).
+
+    Exponential loss, the gradient written out, float64. Raises ImportError without JAX.
+    """
+    import jax
+    from jax import numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+
+    def norm(X, y, z, u):
+        scores = y[:, None] * (X @ u)  # (n, T)
+
+        def step(W, _):
+            p = jax.nn.softmax(jnp.einsum("ntd,de,ne->nt", X, W, z))
+            f = (p * scores).sum(-1, keepdims=True)
+            pull = jnp.exp(-f) * p * (scores - f)  # (n, T)
+            G = jnp.einsum("nt,ntd,ne->de", pull, X, z)
+            return W + step_size * G / jnp.linalg.norm(G), None
+
+        W, _ = jax.lax.scan(step, jnp.zeros((X.shape[-1], z.shape[-1])), None, steps)
+        return jnp.linalg.norm(W)
+
+    train = jax.jit(jax.vmap(norm))
+    arrays = [jnp.asarray(array) for array in (tokens.X, tokens.y, tokens.z, tokens.u)]
+    return lambda: np.asarray(train(*arrays))
