@@ -10,9 +10,18 @@ from lib.ambient import optimisers, training
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import measure, plain
+from tests.benchmarks import measure, peers, plain
 
 RECORD = np.array([0, 3, 10])
+
+
+@pytest.mark.parametrize("peer", peers.SOLVERS)
+def test_peers_solve_the_dual_of_the_token_svm(peer):
+    data = tokens.unit_tokens(0, n=6, T=8, d=10)
+    K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
+    duals = peers.SOLVERS[peer](K)
+    assert duals.min() >= -1e-9
+    assert duals.sum() == pytest.approx(svm.token_svm(data).objective[0] ** 2, rel=1e-8)
 
 
 @pytest.mark.parametrize("head", ["fixed", "joint"])
