@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lib import files, provenance
-from lib.companion import drawn_data, figure_text, parameters, reproduction
+from lib.companion import figure_text, parameters, reproduction
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -86,8 +86,9 @@ class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
-    are not those of the scale. With a `source` of parameters `save` reads them again, without one
-    they stay; `counted` names the one that counts the seeds. An unknown scale raises ValueError.
+    are not those of the scale, and the code that is not the committed one. With a `source` of
+    parameters `save` reads them again, without one they stay; `counted` names the one that counts
+    the seeds. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -157,7 +158,6 @@ class Run:
             "data": data,
             "claims": [claim.as_dict() for claim in claims],
             "numbers": {name: asdict(value) for name, value in numbers.items()},
-            "drawn": drawn_data.summary(figure),
             "provenance": self._provenance(stamp, device, dtype),
         }
         if statements:
@@ -190,11 +190,12 @@ class Run:
         path = self.folder / f"{slug}.json"
         if self.changes:
             names = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
-            print(f"Not the {self.scale} scale's own parameters ({names}); saved in {path.parent}")
+            print(f"Not the {self.scale} scale's own ({names}); saved in {path.parent}")
         else:
             latest = files.folder("runs") / "latest" / self.scale / path.name
             files.write(latest, content[".json"])
-        if not reproduction.reproduces(json.loads(content[".json"]), path):
+        record = json.loads(content[".json"])
+        if not reproduction.reproduces(record, content[".png"], path):
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
         return files.Quiet(path)
 
