@@ -511,3 +511,26 @@ def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):
         other = provenance.fingerprint("10_fixed_decoder", {"seeds": seeds})
         assert (provenance.digest(one) == provenance.digest(other)) == (seeds == 5)
     assert {"companion/claims.py", "companion/record.py", "files.py"} <= one["lib"].keys()
+
+
+@pytest.mark.parametrize(
+    ("caption", "setting", "wrong"),
+    [
+        ("our setting, n=4, d=400, 3 seeds", {}, "n = 4, the setting 6"),
+        ("our setting, n=4, d=400, 3 seeds", {"n": 4}, None),
+        ("our setting, n=6; long: n=20", {}, None),
+        ("40 seeds", {}, "40 seeds, the record 3"),
+        ("40 seeds", {"seeds": 40}, None),
+        ("tokens, seeds [1, 3, 5]", {}, "seed [1, 3, 5], the record 3"),
+        ("tokens, seeds [1, 3, 5]", {"seeds": [1, 3, 5]}, None),
+        ("seed 0 on the left", {"seeds": [0]}, None),
+        ("bands of 2 of 3 seeds; seed 0 dotted", {}, None),
+    ],
+)
+def test_a_caption_that_its_setting_contradicts_is_said(caption, setting, wrong, capsys):
+    run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
+    saved = json.loads(run.save(line(), "one", "Figure 2", caption, setting=setting).read_text())
+    assert len(saved["seeds"]) == (40 if setting.get("seeds") == 40 else len(saved["seeds"]))
+    assert saved["parameters"] == {"n": 6} and saved.get("setting", {}).get("n") == setting.get("n")
+    said = capsys.readouterr().out
+    assert (wrong in said and "save(setting=...)" in said) if wrong else not said
