@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from lib import files, import_closure, provenance
-from lib.companion import parameters
+from lib.companion import parameters, record
 
 FILES = (provenance.git("ls-files", "figures/*.json") or "").split()
 # What a ledger's rows catch stands in figures/power/; the record that quotes it is among these.
@@ -25,13 +25,19 @@ if not RECORDS:
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_record_is_of_a_page_of_today_at_its_scale(name):
-    record = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
-    page = files.ROOT / "notebooks" / f"{record['notebook']}.py"
-    again = f"make figures SCALE={record['scale']} makes {record['slug']} again"
-    assert page.exists(), f"there is no page {record['notebook']}: {again}"
+    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    page = files.ROOT / "notebooks" / f"{found['notebook']}.py"
+    again = f"make figures SCALE={found['scale']} makes {found['slug']} again"
+    assert page.exists(), f"there is no page {found['notebook']}: {again}"
     text = page.read_text(encoding="utf-8")
-    changed = parameters.changed(record["notebook"], text, record["parameters"])
+    changed = parameters.changed(found["notebook"], text, found["parameters"])
     assert not changed, f"the page has other parameters now: {again}"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_caption_and_setting_agree(name):
+    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    assert record.contradictions(found) == []
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -51,11 +57,11 @@ def test_record_comes_from_a_commit_of_this_history(name):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_picture_is_of_the_run_of_its_record(name):
-    record = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
     with Image.open((files.ROOT / name).with_suffix(".png")) as picture:
         stamp = json.loads(picture.info["Description"])
-    made = {key: record["provenance"][key] for key in ("commit", "fingerprint")}
-    assert stamp == {"slug": record["slug"]} | made, "record and picture come from two runs"
+    made = {key: found["provenance"][key] for key in ("commit", "fingerprint")}
+    assert stamp == {"slug": found["slug"]} | made, "record and picture come from two runs"
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +86,8 @@ def sources(tmp_path_factory):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
-    record = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
-    made, today = record["provenance"], record["notebook"]
+    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    made, today = found["provenance"], found["notebook"]
     if provenance.git("cat-file", "-e", f"{made['commit']}^{{commit}}") is None:
         pytest.skip("the commit is not here; another test says so where it should be")
     once = [old for old, now in parameters.names_now().items() if today in now]
@@ -89,11 +95,11 @@ def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
     monkeypatch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
     for module in (files, import_closure, provenance):
         monkeypatch.setattr(module, "ROOT", then)
-    found = set()
+    known = set()
     for page in (today, *once):
         if (then / "notebooks" / f"{page}.py").exists():
-            parts = provenance.fingerprint(page, record["parameters"]) | {"data": record["data"]}
+            parts = provenance.fingerprint(page, found["parameters"]) | {"data": found["data"]}
             # A record from before kept results counted has none in its fingerprint.
             before = {key: part for key, part in parts.items() if key != "kept"}
-            found |= {provenance.digest(parts), provenance.digest(before)}
-    assert made["fingerprint"] in found, f"{made['commit']} has other code, parameters or data"
+            known |= {provenance.digest(parts), provenance.digest(before)}
+    assert made["fingerprint"] in known, f"{made['commit']} has other code, parameters or data"

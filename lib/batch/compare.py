@@ -59,7 +59,7 @@ def _slugs(job: Job) -> list[str]:
 
 def _figure(job: Job, slug: str, old: Committed) -> tuple[str, bool]:
     saved = files.read_object(job.figures / f"{slug}.json")
-    text, same = "custom parameters, not compared", True
+    text, same = "custom, not compared", True
     if not job.custom:
         text, same = _reproduced(saved, old[slug]) if slug in old else ("no committed record", True)
     failed = [claim["id"] for claim in saved["claims"] if not claim["holds"]]

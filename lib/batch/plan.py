@@ -110,7 +110,9 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         _check(overrides, literals)
         found = {**literals, **overrides}
         parts = provenance.fingerprint(notebook, found)
-        changes = parameters.changed(notebook, parameters.reference(notebook, text), found)
+        committed = parameters.reference(notebook, text)
+        changes = parameters.changed(notebook, committed, found)
+        changes |= parameters.own_code(text, committed)
     except (ValueError, SyntaxError) as error:
         raise UsageError(f"{notebook}: {error}") from None
     return Job(notebook, scale, overrides, text, parts=parts, changes=changes)
@@ -141,7 +143,7 @@ def _check(changes: Mapping, known: Mapping) -> None:
 
 def _why(job: Job, force: bool, store: bool) -> str | None:
     if job.custom:
-        return "custom parameters"
+        return "custom code" if "code" in job.changes else "custom parameters"
     if force:
         return "forced"
     why = staleness.reason(job)

@@ -76,7 +76,9 @@ def _move(outcome: Outcome) -> list[str]:
         slug
         for slug in made
         if reproduction.reproduces(
-            reproduction.read(outcome.staged / f"{slug}.json"), job.figures / f"{slug}.json"
+            reproduction.read(outcome.staged / f"{slug}.json"),
+            content.get(job.figures / f"{slug}.png", b""),
+            job.figures / f"{slug}.json",
         )
     }
     written = {

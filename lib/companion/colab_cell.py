@@ -11,10 +11,12 @@ import tomllib
 import nbformat
 
 from lib import files
+from lib.companion.parameters import INSTALLS
 
 TAG = "install"
-CELL = """\
-# Only where the project is not installed, as on Colab, which opens this file alone.
+CELL = (
+    f"{INSTALLS}, as on Colab, which opens this file alone.\n"
+    + """\
 import importlib.util
 
 if importlib.util.find_spec("lib") is None:
@@ -26,6 +28,7 @@ if importlib.util.find_spec("lib") is None:
     %pip install --quiet "attention-dynamics @ git+{repository}"
     %env FIGURES_DIR=figures
     %env RUNS_DIR=runs"""
+)
 
 
 def address() -> str:

@@ -3,6 +3,7 @@
 A row is a `Claim` with the number of its statement, a setting and the wrong worlds it must fail in.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -20,6 +21,9 @@ COLUMNS = (
     *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
     "verdict",
 )
+
+DRIFT = 0.01  # of a row's measured value: so much it may differ on another processor
+ROUNDING = 1e-9  # a measured value below it is rounding
 
 # By a claim's verdict; studies of real data have one, all others None.
 NO_REMARK = {
@@ -195,9 +199,20 @@ def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> 
 
 
 def totals(ledger: Iterable[Claim]) -> dict[str, Number]:
-    """How many rows there are, and how many hold, as the numbers of a record."""
-    held = [bool(row.holds) for row in ledger]
-    return {"claims": Number(len(held), 0), "claims_that_hold": Number(sum(held), 0)}
+    """The numbers of a ledger's record: how many rows, how many hold, and what each measured.
+
+    A measured value may move by `DRIFT` of itself: fits and worst seeds do so on another processor.
+    Below `ROUNDING` there is nothing to reproduce.
+    """
+    ledger = list(ledger)
+    measured = {
+        row.id: Number(row.measured, max(DRIFT * abs(row.measured), ROUNDING))
+        if math.isfinite(row.measured)
+        else Number(None, 0)
+        for row in ledger
+    }
+    held = sum(bool(row.holds) for row in ledger)
+    return {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)} | measured
 
 
 def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:

@@ -4,11 +4,13 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files, provenance
+
+INSTALLS = "# Only where the project is not installed"  # how the installing cell begins
 
 
 def literals(text: str) -> dict:
@@ -16,8 +18,7 @@ def literals(text: str) -> dict:
 
     Raises ValueError when there is no such cell, more than one, or anything but literals in it.
     """
-    cells = [cell.partition("\n") for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]]
-    tagged = [body for header, _, body in cells if re.search(r"""["']parameters["']""", header)]
+    tagged = [body for header, body in _cells(text) if _PARAMETERS.search(header)]
     if len(tagged) != 1:
         raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
     found = {}
@@ -34,6 +35,53 @@ def literals(text: str) -> dict:
                 f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
             ) from None
     return found
+
+
+_PARAMETERS = re.compile(r"""["']parameters["']""")
+
+
+def _cells(text: str) -> list[tuple[str, str]]:
+    """The cells of a percent notebook: what stands behind the mark, and the body."""
+    cells = (cell.partition("\n") for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:])
+    return [(header, body) for header, _, body in cells]
+
+
+def own_code(text: str, committed: str, ran: Sequence[str] = ()) -> dict:
+    """What is a reader's own in the code of a notebook, as a change; empty where nothing is.
+
+    text: the .py as it is now; committed: as it was last committed; ran: the cells that a kernel
+    has run, which need not be saved. Comments, layout and the cells of parameters do not count.
+    """
+    known = _code(committed)
+    if _code(text) != known:
+        return {"code": provenance.digest({"code": _code(text)})[:8]}
+    names = literals(committed).keys()
+    return {"code": "own cells"} if {*map(_read, ran)} - {*known} - _settings(ran, names) else {}
+
+
+def _code(text: str) -> list[str]:
+    cells = [(header, body) for header, body in _cells(text) if "[markdown]" not in header]
+    return [_read(body) for header, body in cells if not _PARAMETERS.search(header)]
+
+
+def _read(cell: str) -> str:
+    """A cell as Python reads it; one that is no Python, as it stands."""
+    try:
+        return ast.dump(ast.parse(cell))
+    except SyntaxError:
+        return cell.strip()
+
+
+def _settings(ran: Iterable[str], names: Collection[str]) -> set[str]:
+    """Those of the cells that set parameters only, do nothing, or install the project."""
+
+    def harmless(cell: str) -> bool:
+        try:
+            return literals(f'# %% "parameters"\n{cell}').keys() <= names
+        except (ValueError, SyntaxError):
+            return cell.startswith(INSTALLS)
+
+    return {_read(cell) for cell in ran if harmless(cell)}
 
 
 def values(text: str, variables: Mapping) -> dict:
@@ -75,7 +123,7 @@ def reference(notebook: str, text: str) -> str:
     """The notebook as it was last committed; `text`, as it is now, where no commit has it.
 
     JupyterLab saves by itself what a reader changes in a cell, into the paired .py as well: values
-    that nobody committed are the reader's own.
+    and code that nobody committed are the reader's own.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_relative_to(files.ROOT):
@@ -113,13 +161,15 @@ class ParameterSource:
     variables: Mapping
 
     def now(self, start: Mapping | None = None) -> tuple[dict, dict]:
-        """The parameters as they are now, and those not of the scale or not those of the `start`.
+        """The parameters as they are now, and what is not the scale's, the start's or committed.
 
         Raises ValueError as `values` does.
         """
         found = values(self.text, self.variables)
         moved = {} if start is None else differing(found, start)
-        return found, moved | changed(self.notebook, self.reference, found)
+        moved |= changed(self.notebook, self.reference, found)
+        # What IPython ran; a page that is no notebook's has none.
+        return found, moved | own_code(self.text, self.reference, self.variables.get("In", ()))
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:

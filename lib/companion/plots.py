@@ -92,10 +92,11 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
 def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0, **line) -> None:
     """Draw the median over runs, and a band that holds the middle `share` of them.
 
-    By default the band goes from smallest to largest. `x` (points,), `runs` (runs, points).
+    By default the band goes from smallest to largest. `x` (points,), `runs` (runs, points). Without
+    a colour the `label` is a rule, and has that rule's.
     """
     runs = np.atleast_2d(runs)
-    colour = colour or COLOURS.get(label)
+    colour = colour or COLOURS[label]
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, color=colour, **line)
     if len(runs) > 1:
         edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lib import files, provenance
-from lib.companion import drawn_data, figure_text, parameters, reproduction
+from lib.companion import figure_text, parameters, reproduction
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
@@ -61,6 +61,29 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
             )
 
 
+_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)"
+
+
+def contradictions(record: Mapping) -> list[str]:
+    """Where the caption of a record names other n, T, d, k or seeds than its setting, in words."""
+    caption, found = record["caption"], []
+    for name, used in {**record["parameters"], **record.get("setting", {})}.items():
+        said = (
+            re.findall(rf"(?<![\w\\]){name}\s*=\s*{_NUMBER}", caption) if name in {*"nTdk"} else []
+        )
+        values = used if isinstance(used, list | tuple) else [used]
+        if said and not {float(text.replace(",", "")) for text in said} & {*map(float, values)}:
+            found.append(f"the caption has {name} = {', '.join(said)}, the setting {used}")
+    seeds, count = list(record["seeds"]), len(record["seeds"])
+    listed = re.findall(r"\bseeds? (\d+|\[[\d, ]+\])", caption)
+    numbers = re.findall(r"(\d+) (?:paired |fresh )*seeds", caption)
+    if numbers and str(count) not in numbers:
+        found.append(f"the caption has {' and '.join(numbers)} seeds, the record {count}")
+    if listed and not numbers and str(seeds) not in [f"[{text.strip('[]')}]" for text in listed]:
+        found.append(f"the caption has seed {', '.join(listed)}, the record {count} of them")
+    return found
+
+
 def _draw(figure, stamp: dict) -> tuple[bytes, bytes]:
     """The figure as PNG and PDF, without a date: the same figure gives the same bytes."""
     figure.draw_without_rendering()  # a constrained layout settles on its first drawing
@@ -86,8 +109,9 @@ class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
-    are not those of the scale. With a `source` of parameters `save` reads them again, without one
-    they stay; `counted` names the one that counts the seeds. An unknown scale raises ValueError.
+    are not those of the scale, and the code that is not the committed one. With a `source` of
+    parameters `save` reads them again, without one they stay; `counted` names the one that counts
+    the seeds. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -125,6 +149,7 @@ class Run:
         numbers: Mapping[str, Number] | None = None,
         data: Sequence[Mapping] = (),
         statements: Mapping[str, Mapping] | None = None,
+        setting: Mapping | None = None,
         device: str = "cpu",
         dtype: str = "float64",
     ) -> Path:
@@ -133,7 +158,9 @@ class Run:
         The parameters are read again: a cell may have been run again since the start. What this run
         reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is the
         figure's number in the paper ("Figure 2"); `data` rows need name and source; `statements`
-        are those of the paper that the claims of a ledger name (`ledger.statements`). Raises
+        are those of the paper that the claims of a ledger name (`ledger.statements`); `setting` has
+        what this figure was made with where the notebook's parameters say otherwise, "seeds" as
+        their list or number among it. Says where caption and setting disagree. Raises
         ValueError for a bad slug, a number that is not finite, a data row without name or source,
         or a parameter that is gone.
         """
@@ -141,6 +168,8 @@ class Run:
         _check(slug, numbers, data)
         data = json.loads(files.dumps([dict(row) for row in data]))
         run = self._now()
+        own = dict(setting or {})
+        seeds = own.pop("seeds", run.seeds)
         stamp = run._stamp(slug, data)
         png, pdf = _draw(figure, stamp)
         record = {
@@ -153,15 +182,20 @@ class Run:
             "notebook": self.notebook,
             "scale": run.scale,
             "parameters": dict(run.parameters),
-            "seeds": list(run.seeds),
+            "seeds": list(range(seeds) if isinstance(seeds, int) else seeds),
             "data": data,
             "claims": [claim.as_dict() for claim in claims],
             "numbers": {name: asdict(value) for name, value in numbers.items()},
-            "drawn": drawn_data.summary(figure),
             "provenance": self._provenance(stamp, device, dtype),
         }
+        if own:
+            record["setting"] = own
         if statements:
             record["statements"] = dict(statements)
+        if wrong := contradictions(record):
+            print(
+                f"{slug}: {'; '.join(wrong)}; name what is this figure's own in save(setting=...)"
+            )
         content = {".png": png, ".pdf": pdf, ".json": files.dumps(record).encode()}
         return run._keep(slug, content)
 
@@ -190,11 +224,12 @@ class Run:
         path = self.folder / f"{slug}.json"
         if self.changes:
             names = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
-            print(f"Not the {self.scale} scale's own parameters ({names}); saved in {path.parent}")
+            print(f"Not the {self.scale} scale's own ({names}); saved in {path.parent}")
         else:
             latest = files.folder("runs") / "latest" / self.scale / path.name
             files.write(latest, content[".json"])
-        if not reproduction.reproduces(json.loads(content[".json"]), path):
+        record = json.loads(content[".json"])
+        if not reproduction.reproduces(record, content[".png"], path):
             files.write_all({path.with_suffix(end): data for end, data in content.items()})
         return files.Quiet(path)
 

@@ -47,7 +47,7 @@ class Entry:
 
 
 def quantities(record: Mapping) -> dict:
-    """What a sentence may quote: numbers, else parameters, else the measured value of a claim.
+    """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
 
     `claims` and `claims_that_hold` count the claims of the record.
     """
@@ -57,6 +57,7 @@ def quantities(record: Mapping) -> dict:
         "claims": len(claims),
         "claims_that_hold": sum(claim["holds"] is True for claim in claims),
         **record["parameters"],
+        **record.get("setting", {}),
         **{name: row["value"] for name, row in record["numbers"].items()},
     }
 

@@ -19,7 +19,11 @@ KINDS = {  # what a record of today's schema holds
     "numbers": dict,
     "provenance": dict,
 }
-OPTIONAL = {"alt": str, "statements": dict}  # statements: of a ledger, {number: {says, why}}
+OPTIONAL = {
+    "alt": str,
+    "setting": dict,
+    "statements": dict,
+}  # statements: of a ledger, {number: {says, why}}
 OF_CLAIM = {"id", "statement", "source", "measured", "bound", "holds"}
 
 

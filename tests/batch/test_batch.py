@@ -394,7 +394,7 @@ def own(repository, first):
 
 
 def test_own_parameters_leave_figures_alone(repository, own):
-    assert "01_good: custom parameters, not compared; held 0 of 1 claims, not few" in own.lines
+    assert "01_good: custom, not compared; held 0 of 1 claims, not few" in own.lines
     assert own.figures_untouched
     (copy,) = (repository.root / "runs" / "custom").glob("01_good-*/01_good.ipynb")
     folder = copy.parent
@@ -643,9 +643,11 @@ def test_a_parameter_that_nobody_committed_is_a_readers_own(repository, first):
     repository.git("commit", "--quiet", "--allow-empty", "-m", "notebook")
     path = repository.notebooks / "01_good.py"
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("seeds = 5", "seeds = 4"), encoding="utf-8")
     try:
+        path.write_text(text.replace("seeds = 5", "seeds = 4"), encoding="utf-8")
         assert repository.why() == "custom parameters"
+        path.write_text(f"{text}\n# %%\nown = 1\n", encoding="utf-8")
+        assert repository.why() == "custom code"
     finally:
         path.write_text(text, encoding="utf-8")
 

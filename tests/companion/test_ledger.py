@@ -1,12 +1,13 @@
 """The ledger refuses rows without a wrong world, and shows what each catches."""
 
 import json
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from lib.companion import claims, ledger, statements
+from lib.companion import claims, ledger, reproduction, statements
 
 PAPER = {
     "Theorem 1": ledger.Statement("rate", r"$|W| \to \infty$"),
@@ -36,6 +37,21 @@ def test_markdown_has_statement_rows_and_reasons(tmp_path):
     assert text.startswith("# Heading") and "## Remark 2: proofs" in text
     assert "largest \\|x\\| | 0.5 | ≤ 1 | not measured |  | yes |" in text
     assert "| 1.00004 | ≤ 1 |" in text and "No number says so." in text
+
+
+def test_no_measured_value_of_a_ledger_can_drift():
+    def record(*values):
+        rows = [claim for k, value in enumerate(values) for claim in row(f"r{k}", value)]
+        numbers = {name: asdict(number) for name, number in ledger.totals(rows).items()}
+        return json.loads(json.dumps({"numbers": numbers}))
+
+    old = record(0.5, 3e-14, math.nan)
+    assert old["numbers"]["claims"]["value"] == 3
+    assert reproduction.compare(record(0.504, 8e-12, math.nan), old) == []
+    for values, moved in (((0.51, 3e-14, math.nan), "r0"), ((0.5, 3e-8, math.nan), "r1")):
+        (drifted,) = reproduction.compare(record(*values), old)
+        assert drifted.name == f"{moved} (ours)"
+    assert [d.name for d in reproduction.compare(record(0.5, 3e-14, 0.1), old)][-1] == "r2 (ours)"
 
 
 def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import files, provenance
-from lib.companion import claims, record, reproduction
+from lib.companion import claims, colab_cell, pictures, record, reproduction
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,6 @@ def test_record_has_the_layout_of_every_figure(figures):
         "data",
         "claims",
         "numbers",
-        "drawn",
         "provenance",
     ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
@@ -257,7 +256,36 @@ def test_a_drawing_that_hardly_moves_stays():
     assert stamped(path) == before
 
 
-@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "drawn", "seeds"])
+def titled(text):
+    figure = line()
+    figure.axes[0].set_axis_on()
+    figure.axes[0].set(title=text, xticks=[], yticks=[])
+    return figure
+
+
+def test_a_number_in_a_title_may_move_where_the_picture_hardly_does(monkeypatch):
+    before = stamped(save(figure=titled("$r^{-1.48}$")))
+    monkeypatch.setattr(pictures, "same", lambda one, other: True)
+    assert stamped(save(figure=titled("$r^{-1.46}$"))) == before
+    assert stamped(save(figure=titled("$s^{-1.48}$"))) != before
+
+
+def test_the_picture_of_a_smoke_run_stays_while_its_numbers_do():
+    data = [{"name": "digits", "source": "demo"}]
+    before = stamped(save(data=data))
+    assert stamped(save(data=data, figure=moved(0.5))) == before
+
+
+@pytest.mark.parametrize("left", [0, 30, 300])
+def test_a_damaged_picture_is_drawn_anew(left):
+    path = save()
+    before = stamped(path)
+    path.with_suffix(".png").write_bytes(before[".png"][:left])
+    save()
+    assert path.with_suffix(".png").read_bytes() == before[".png"]
+
+
+@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "alt", "seeds"])
 @pytest.mark.parametrize("odd", [None, 3, "", [3], {"final": 3}, [{"id": 1}]], ids=repr)
 def test_a_record_of_odd_parts_is_written_anew(key, odd):
     path = save()
@@ -334,17 +362,41 @@ def test_parameters_edited_back_after_the_start_never_touch_the_figures(notebook
     assert "Changed since record.start: seeds" in capsys.readouterr().out
 
 
-def test_what_jupyterlab_saved_into_the_paired_file_is_a_readers_own(
-    notebooks, figures, tmp_path, monkeypatch, capsys
-):
-    committed = {("show", "HEAD:./notebooks/01_x.py"): CELL}
+@pytest.fixture
+def committed(notebooks, tmp_path, monkeypatch):
+    """The notebook as its last commit has it: CELL."""
+    shown = {("show", "HEAD:./notebooks/01_x.py"): CELL}
     monkeypatch.setattr(files, "ROOT", tmp_path)
-    monkeypatch.setattr(provenance, "git", lambda *arguments: committed.get(arguments))
-    (tmp_path / "notebooks" / "01_x.py").write_text(CELL.replace("seeds = 5", "seeds = 3"))
+    monkeypatch.setattr(provenance, "git", lambda *arguments: shown.get(arguments))
+    return tmp_path / "notebooks" / "01_x.py"
+
+
+def test_what_jupyterlab_saved_into_the_paired_file_is_a_readers_own(committed, figures, capsys):
+    committed.write_text(CELL.replace("seeds = 5", "seeds = 3"))
     path, found, _ = one(record.start("01_x", "A", OWN | {"seeds": 3}))
     assert found["seeds"] == 3 and "(seeds = 3); saved in" in capsys.readouterr().out
     assert path.match("runs/custom/01_x-*/figures/demo/one.json") and not figures.exists()
     assert one(record.start("01_x", "A", OWN))[0] == figures / "demo" / "one.json"
+
+
+@pytest.mark.parametrize("own", ["m = 2", "m = 1\n\n# %%\nrules['mine'] = 1"])
+def test_code_that_nobody_committed_never_touches_the_figures(own, committed, figures):
+    committed.write_text(CELL.replace("m = 1", own))
+    assert one(record.start("01_x", "A", OWN))[0].match("runs/custom/01_x-*/figures/demo/one.json")
+    assert not figures.exists()
+    committed.write_text(CELL.replace("m = 1", "m = 1  # a comment"))
+    assert one(record.start("01_x", "A", OWN))[0] == figures / "demo" / "one.json"
+
+
+@pytest.mark.parametrize("own", ["m = 2", "rules['mine'] = 1", "get_ipython().system('ls')"])
+def test_a_cell_that_ran_and_is_not_the_pages_never_touches_the_figures(own, committed, figures):
+    # What papermill, IPython and the installing cell put between the cells of the page is no one's.
+    ran = ["", "# Parameters\nseeds = 5\n", colab_cell.CELL, "m = 1\n", "m  =  1"]
+    variables = OWN | {"In": ran}
+    run = record.start("01_x", "A", variables)
+    assert one(run)[0] == figures / "demo" / "one.json"
+    ran.append(own)
+    assert one(run)[0].match("runs/custom/01_x-*/figures/demo/one.json")
 
 
 def test_a_list_edited_in_place_after_the_start_is_seen(notebooks, figures):
@@ -459,3 +511,26 @@ def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):
         other = provenance.fingerprint("10_fixed_decoder", {"seeds": seeds})
         assert (provenance.digest(one) == provenance.digest(other)) == (seeds == 5)
     assert {"companion/claims.py", "companion/record.py", "files.py"} <= one["lib"].keys()
+
+
+@pytest.mark.parametrize(
+    ("caption", "setting", "wrong"),
+    [
+        ("our setting, n=4, d=400, 3 seeds", {}, "n = 4, the setting 6"),
+        ("our setting, n=4, d=400, 3 seeds", {"n": 4}, None),
+        ("our setting, n=6; long: n=20", {}, None),
+        ("40 seeds", {}, "40 seeds, the record 3"),
+        ("40 seeds", {"seeds": 40}, None),
+        ("tokens, seeds [1, 3, 5]", {}, "seed [1, 3, 5], the record 3"),
+        ("tokens, seeds [1, 3, 5]", {"seeds": [1, 3, 5]}, None),
+        ("seed 0 on the left", {"seeds": [0]}, None),
+        ("bands of 2 of 3 seeds; seed 0 dotted", {}, None),
+    ],
+)
+def test_a_caption_that_its_setting_contradicts_is_said(caption, setting, wrong, capsys):
+    run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
+    saved = json.loads(run.save(line(), "one", "Figure 2", caption, setting=setting).read_text())
+    assert len(saved["seeds"]) == (40 if setting.get("seeds") == 40 else len(saved["seeds"]))
+    assert saved["parameters"] == {"n": 6} and saved.get("setting", {}).get("n") == setting.get("n")
+    said = capsys.readouterr().out
+    assert (wrong in said and "save(setting=...)" in said) if wrong else not said

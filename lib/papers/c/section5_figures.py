@@ -14,9 +14,9 @@ from lib.svm.max_margin import MaxMargin
 DASHES = ((4, 2), (4, 2, 1, 2), (1, 1))  # of the SVMs' rays, in the order of the exponents
 
 
-def colour(p: float) -> str | None:
+def colour(p: float) -> str:
     """The colour of an exponent, the same in every figure."""
-    return plots.COLOURS.get(f"p = {p:g}")
+    return plots.COLOURS[f"p = {p:g}"]
 
 
 def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: str) -> Figure:

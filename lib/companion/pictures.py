@@ -1,0 +1,83 @@
+"""Whether two drawings of a figure show the same, from the pictures themselves.
+
+Rounding on another processor moves a line by a pixel or two and leaves its colour, width and
+dashes. So the amount of each colour, tile by tile, must be nearly the same, and every mark must
+have its like close by.
+"""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+BLOCK = 3  # pixels: places are compared in blocks of this side
+NEAR = 4  # blocks: as far as a mark may move, under a hundredth of a page's width
+FAINT = 0.25  # ink of a block that counts as much as all differences below it
+MISSING = 0.3  # of a block's ink: so much may lack its like nearby
+TILE = 240  # pixels: colours are measured in tiles of about this side
+LEVELS = 4  # of red, green and blue each, between which colours are told apart
+SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may change
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Whether two PNGs show the same figure in the same style, up to what rounding moves.
+
+    OSError or ValueError where one of them is no picture.
+    """
+    one, other = _ink(one), _ink(other)
+    return one.shape == other.shape and _same_colours(one, other) and _same_places(one, other)
+
+
+def _ink(png: bytes) -> np.ndarray:
+    """What a picture has beside white, (height, width, 3), in [0, 1]."""
+    with Image.open(io.BytesIO(png)) as picture:
+        return 1 - np.asarray(picture.convert("RGB"), np.float32) / 255
+
+
+def _same_colours(one: np.ndarray, other: np.ndarray) -> bool:
+    now, before = _amounts(one), _amounts(other)
+    return bool((abs(now - before) <= SHARE * np.maximum(now, before) + SPECKS).all())
+
+
+def _amounts(ink: np.ndarray) -> np.ndarray:
+    """How much there is of each colour in each tile, (tiles, colours).
+
+    A colour is the direction of its ink, which is also that of its blurred edges. Each counts for
+    the levels around it by how near they are, and so nothing jumps where it moves a little.
+    """
+    height, width = ink.shape[:2]
+    rows, columns = (max(1, round(side / TILE)) for side in (height, width))
+    tile = np.add.outer(
+        np.arange(height) * rows // height * columns, np.arange(width) * columns // width
+    )
+    weight = ink.max(-1)
+    drawn = weight > 0
+    tile, weight = tile[drawn], weight[drawn]
+    place = ink[drawn] / weight[:, None] * (LEVELS - 1)  # (pixels, 3)
+    low = np.minimum(place.astype(int), LEVELS - 2)
+    found = np.zeros(rows * columns * LEVELS**3)
+    for corner in np.ndindex(2, 2, 2):
+        near = np.where(corner, place - low, 1 - place + low).prod(-1)
+        colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
+        found += np.bincount(tile * LEVELS**3 + colour, weight * near, found.size)
+    return found.reshape(rows * columns, -1) * rows * columns / (height * width)
+
+
+def _same_places(one: np.ndarray, other: np.ndarray) -> bool:
+    return _has_its_like(one, other) and _has_its_like(other, one)
+
+
+def _has_its_like(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether what is drawn in `one` is drawn in `other`, within NEAR blocks of its place."""
+    from scipy import ndimage  # only where a picture is compared
+
+    here, there = (ndimage.uniform_filter(_blocks(ink), (3, 3, 1)) for ink in (one, other))
+    nearby = ndimage.maximum_filter(there, (2 * NEAR + 1, 2 * NEAR + 1, 1))
+    return bool((here - nearby <= MISSING * (here + FAINT)).all())
+
+
+def _blocks(ink: np.ndarray) -> np.ndarray:
+    """The mean ink of blocks of pixels, (height / BLOCK, width / BLOCK, 3)."""
+    rows, columns = (side - side % BLOCK for side in ink.shape[:2])
+    cut = ink[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK, 3)
+    return cut.mean((1, 3))
