@@ -36,8 +36,9 @@ step_size = 0.02
 import numpy as np
 
 from lib import attention, dynamics, svm
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
+from lib.papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
 plots.set_style()
@@ -160,13 +161,15 @@ for t in [t for t in (0, 10, 100, 1000) if t <= steps]:
 # %% [markdown]
 # ## Where does it go?
 #
-# **Hypotheses.** Theorem 1 of paper A asks for three things. The other tokens of an example have equal
-# scores (Assumption 2): true here, see the printed scores. All tokens are nearly orthogonal
-# (Assumption 1): false here, since six tokens in the plane cannot be. The start is small: false here,
-# so that there is something to see. So the theorem does not promise anything for this page. The
-# direction settles all the same.
-#
-# **Statement.** $W_t / \|W_t\|$ tends to $W_{mm} / \|W_{mm}\|$, where
+# Paper A answers for data that satisfy its assumptions.
+
+# %%
+statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
+
+# %% [markdown]
+# Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
+# orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
+# to see. So the theorem promises nothing for this page. The direction settles all the same: to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
 #

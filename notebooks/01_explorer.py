@@ -34,9 +34,9 @@
 # | $W_{mm}$ | token SVM: smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
 # | $L^*$ | loss of a layer that sees only opt tokens | |
 #
-# **Hypotheses.** Theorems 1 (NGD), 6 (GD) and 7 (Polyak) say that the direction of $W_t$ tends to that of $W_{mm}$ if
-# tokens of different samples are nearly orthogonal (Assumption 1) and the other tokens of a sample have equal scores
-# (Assumption 2). The class means keep Assumption 2. The data model `unit sphere` breaks it: try what happens.
+# The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) are printed below. Class means
+# keep Assumption 2; their samples share opt tokens, so that Assumption 1 as we read it fails. The data model
+# `unit sphere` breaks Assumption 2 as well: try what happens.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -55,12 +55,18 @@ import numpy as np
 from IPython.display import Image, display
 
 from lib import explorer
-from lib.companion import claims, plots
+from lib.companion import claims, plots, statements
 from lib.explorer import panel
+from lib.papers.a.statements import STATEMENTS
 
 plots.set_style()
 names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
 setting = explorer.ExplorerSetting(**{name: globals()[name] for name in names})
+
+# %%
+statements.quoted(
+    "A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6", "Theorem 7"
+)
 
 # %% [markdown]
 # ## The explorer
@@ -75,18 +81,18 @@ panel.Panel(setting)
 # %% [markdown]
 # ## The same without controls
 #
-# Every rule at the setting above, from the same data and start. Our setting, synthetic, one seed. The claims are those
-# of Theorem 1 (NGD), Theorem 6 (GD) and Theorem 7 (Polyak) in the weakest form that one run can show. The sharp ones
-# stand in [10_fixed_decoder](10_fixed_decoder.ipynb) and [19_theory_ledger](19_theory_ledger.ipynb).
+# Every rule at the setting above, from the same data and start. Our setting, synthetic, one seed. The claims are the
+# weakest that one run can show. The sharp ones stand in [10_fixed_decoder](10_fixed_decoder.ipynb) and
+# [19_theory_ledger](19_theory_ledger.ipynb).
 
 # %%
 runs = {name: explorer.explore(replace(setting, rule=name)) for name in explorer.RULES}
-source = {"GD": "paper A, Theorem 6", "Polyak": "paper A, Theorem 7"}
+source = {"GD": "paper A, Theorem 6 (our reading)", "Polyak": "paper A, Theorem 7 (our reading)"}
 claims.Table(
     claims.at_most(
         f"turns.{name}",
         f"{name}: direction error at the end, over that at the start",
-        source.get(name, "paper A, Theorem 1"),
+        source.get(name, "paper A, Theorem 1 (our reading)"),
         shown.direction_error[-1] / shown.direction_error[0],
         1,
     )

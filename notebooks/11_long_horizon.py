@@ -17,8 +17,7 @@
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
 # **Question.** How fast does $W_t/\|W_t\|$ really approach $W_{mm}/\|W_{mm}\|$? Theorem 1 bounds the
-# direction error of normalised gradient descent (NGD) by $\tilde O(t^{-1/2})$. It leaves open whether that
-# is tight.
+# direction error of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
 #
 # **Answer.** It is not tight on this problem. From ten thousand iterations on the error falls like $1/t$,
 # up to a million.
@@ -38,10 +37,8 @@
 # | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | its gap of scores |
 # | $p_m$ | softmax weight of the other token of the pair |
 #
-# **Theorem 1.** *Hypotheses:* nearly orthogonal tokens, equal scores of the other tokens, a small start, a
-# small step. *Conclusion:* $\big\|W_t/\|W_t\| - W_{mm}/\|W_{mm}\|\big\| \le \tilde O(t^{-1/2})$. Notebook 10
-# measures which hypotheses hold for these data: all but near-orthogonality, since the samples of a class
-# share their opt token.
+# The theorem is printed below. Notebook 10 measures which of its hypotheses hold for these data: all but
+# near-orthogonality, since the samples of a class share their opt token.
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -63,13 +60,17 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from lib.papers import fits
 from lib.papers.a import horizon_figure
+from lib.papers.a.statements import STATEMENTS
 
 run = record.start("11_long_horizon", "A", globals())
 plots.set_style()
+
+# %%
+statements.quoted("A", STATEMENTS, "Theorem 1")
 
 # %% [markdown]
 # ## The dimension, set up
@@ -244,8 +245,8 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# The direction error of NGD falls like $1/t$ in the last two decades, so Theorem 1 holds and is not tight
-# here. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
+# The direction error of NGD falls like $1/t$ in the last two decades: faster than Theorem 1 asks, so its
+# bound is not tight here. Ordinary arithmetic hides this: its direction is noise after some thousand steps. An
 # iteration in a hundred thousand dimensions costs what it costs in a thousand.
 #
 # ## Change this

@@ -13,9 +13,9 @@ from lib.whole_numbers import whole_number
 def class_mean_tokens(
     seeds: int | Sequence[int], n=20, T=10, d=300, signal=3.0, noise=0.1, antipodal=False
 ) -> TokenSet:
-    """Paper A, Example 1, in class-mean form.
+    """Class means, our reading of the data of paper A's Figures 2 and 5.
 
-    It is our reading of it; the paper's exact form did not survive.
+    Opt tokens of a class are equal, so that Assumption 1 as we read it fails: not Example 1.
 
     x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- =
     -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per

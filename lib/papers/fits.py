@@ -19,6 +19,15 @@ def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
     return fitted_slope(np.log(x[keep]), np.log(y[:, keep]))
 
 
+def path_sum(iterations, decay: float) -> np.ndarray:
+    """S_t = sum_{s=1}^t s^-decay at the iterations t (k,): what t steps of eta s^-decay add up to.
+
+    It is t for decay 0, and 3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3. Divided by eta.
+    """
+    sums = np.cumsum(np.arange(1.0, np.max(iterations) + 1) ** -decay)
+    return np.concatenate([[0.0], sums])[iterations]
+
+
 def exponent(history: History, target: str, since: float, until: float = np.inf) -> np.ndarray:
     """The a of direction error ~ t^a over iterations since <= t <= until, (runs,)."""
     return log_slope(history.iterations, history.direction_error[target], since, until)

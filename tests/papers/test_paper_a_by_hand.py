@@ -9,6 +9,7 @@ from scipy import stats
 from lib import dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
 from lib.dynamics import rules
+from lib.papers import fits
 from lib.papers.a import data_and_starts, fixed_head, joint_training
 
 SPACE = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
@@ -26,10 +27,24 @@ def test_theorem_5_compares_with_the_root_of_log_t_over_t():
     assert claim.measured == pytest.approx(1.0, rel=1e-12)
 
 
-def test_lemma_7_adds_the_start_once():
+def test_lemma_7_takes_the_growth_and_not_the_start():
     history = replace(RUN, norm=np.broadcast_to(2.0 + 0.1 * TIMES, SHAPE))
-    assert fixed_head.lemma7(history, 0.1)[0].measured == pytest.approx(1.0, rel=1e-12)
-    assert fixed_head.lemma7(history, 0.1)[1].measured == pytest.approx(1.02, rel=1e-12)
+    assert fixed_head.lemma7(history, 0.1).measured == pytest.approx(1.0, rel=1e-12)
+    assert fixed_head.lemma7(history, 0.2).measured == pytest.approx(0.5, rel=1e-12)
+
+
+def test_path_sums_and_exponents_in_them():
+    np.testing.assert_allclose(fits.path_sum(np.array([0, 1, 3]), 2), [0, 1, 1 + 1 / 4 + 1 / 9])
+    np.testing.assert_array_equal(fits.path_sum(TIMES, 0), TIMES)
+    values = np.broadcast_to(fits.path_sum(TIMES, 2 / 3) ** 1.3, SHAPE)
+    found = joint_training.path_exponent(RUN, values, 2 / 3, 10)
+    np.testing.assert_allclose(found, 1.3)
+
+
+@pytest.mark.parametrize("failed, draws", [(0, 29), (3, 50), (29, 29)])
+def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(failed, draws):
+    p = data_and_starts.probability_at_most(np.arange(draws) < failed)
+    assert p == 1 if failed == draws else stats.binom.cdf(failed, draws, p) == pytest.approx(0.05)
 
 
 def test_polyak_ends_with_steps_of_half_the_norm_of_the_solution():
@@ -51,14 +66,14 @@ def test_the_fastest_rule_is_judged_by_its_slowest_run():
 def test_lemmas_12_and_13_follow_the_smallest_gap_and_the_larger_norm():
     data = tokens.two_token_gaussian([0, 1], n=4, d=100)
     known = dynamics.train(data, rules.ngd(0.1, decay=2 / 3), 1000, TIMES, head="joint")
-    third = np.cbrt(TIMES)
-    gaps = np.broadcast_to(9 * TIMES[:, None, None] ** 0.6, known.score_gaps.shape).copy()
-    gaps[:, :, 2, 0] = third
+    third, path = np.cbrt(TIMES), fits.path_sum(TIMES, 2 / 3)
+    gaps = np.broadcast_to(9 * path[:, None, None] ** 1.2, known.score_gaps.shape).copy()
+    gaps[:, :, 2, 0] = path
     norms = np.broadcast_to(3 * 0.1 * third, known.norm.shape)
     history = replace(known, score_gaps=gaps, head_norm=norms, norm=norms / 2)
     assert joint_training.lemma12(history, 0.1).measured == pytest.approx(1.0, rel=1e-12)
     gap, *_ = joint_training.lemma13(history, coordinates.minimal(data).tokens, 10)
-    assert gap.measured == pytest.approx(1 / 3, rel=1e-9)
+    assert gap.measured == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():

@@ -13,7 +13,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, ledger
 from lib.dynamics import rules
 from lib.papers import falsify
-from lib.papers.a import fixed_head
+from lib.papers.a import fixed_head, joint_training
 from lib.papers.wrong_worlds import FAMILIES, World, worlds
 
 PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
@@ -53,6 +53,20 @@ def test_norm_step_label_and_exponent_are_off_as_said():
     history = dynamics.train(PROBLEM, rules.ngd(0.05), 100, [1, 10, 100])
     wrong = World("exponent off", 0.1).history(history)
     np.testing.assert_allclose(wrong.norm / history.norm, [[0.01**0.1, 0.1**0.1, 1]] * 2)
+
+
+@pytest.mark.parametrize("size, holds", [(0.0, True), (0.01, False), (-0.01, False)])
+def test_steps_one_per_cent_off_turn_rows_red(size, holds):
+    """Of NGD by the norm and the weights it reaches, of Eq. 13 by the slope of its loss."""
+    rule = World("step off", size).rule
+    history = dynamics.train(PROBLEM, rule(rules.ngd(0.05)), 3000)
+    found = [fixed_head.lemma7(history, 0.05)]
+    found.append(fixed_head.margin_growth(history, "NGD", 0.05 / SOLUTION.norm, 1000))
+    data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
+    history = dynamics.train(data, rule(rules.ngd(0.3, decay=2 / 3)), 5000, head="joint")
+    head = svm.head_svm(data.tokens)
+    found.append(joint_training.theorem2(history, 0.3, head, 500)[1])
+    assert [claim.holds for claim in found] == 3 * [holds]
 
 
 def test_an_unknown_family_is_refused():

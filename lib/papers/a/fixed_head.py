@@ -16,6 +16,7 @@ from lib.papers.fits import exponent, first_below, fitted_slope, log_slope
 from lib.svm import ACCURACY, MaxMargin
 
 FLOAT = 1e-12  # rounding of a weight near 1
+REGRESSION = "regression test: the bound was set beside the measured value"
 
 
 def bound_on_tokens(tokens: TokenSet) -> np.ndarray:
@@ -43,34 +44,19 @@ def direction(
     ]
 
 
-def still_falls(history: History, rule: str, target: str, since: float, statement: str) -> Claim:
-    """The direction error is still falling at the end: largest ratio of successive errors."""
-    last = history.direction_error[target][:, history.iterations >= since]
-    text = f"{rule}: largest ratio of successive direction errors"
-    growth = (last[:, 1:] / last[:, :-1]).max()
-    return at_most(f"falls.{rule}", text, f"paper A, {statement}", growth, 1.0)
-
-
-def falls_with_norm(
-    history: History, rule: str, target: str, since: float, statement: str
-) -> Claim:
-    """The direction error falls like 1/||W|| (ours): its exponent in ||W||, t >= since."""
-    late = history.iterations >= since
-    pairs = zip(history.norm[:, late], history.direction_error[target][:, late], strict=True)
-    own = np.array([log_slope(r, e[None])[0] for r, e in pairs])
-    text = f"{rule}: exponent of the direction error in ||W||"
-    return every_close(f"falls.{rule}", text, f"ours, beside paper A, {statement}", own, -1.0, 0.1)
-
-
 def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
     """The last -grad L itself points to W_mm: || -grad L/||grad L|| - W_mm/||W_mm|| ||."""
     error = np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1))).max()
     text = f"{rule}: direction error of the last gradient"
-    return at_most(f"gradient.{rule}", text, "paper A, Theorem 6 (our constant)", error, most)
+    form = "paper A, Theorem 6 (our constant)"
+    return at_most(f"gradient.{rule}", text, form, error, most, remark=REGRESSION)
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
-    """p_opt(t) >= p_opt(0) / 2 (our constant), and not yet large (at most 1/2) it does not fall."""
+    """p_opt(t) >= p_opt(0) / 2 (our constant); it does not fall while at most 1/2 (our reading).
+
+    That is, from one record to the next.
+    """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     least = (p_opt / p_opt[:, :1]).min()
     small = p_opt[:, :-1] <= 0.5
@@ -80,22 +66,19 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     rises = f"{rule}: smallest growth factor of a p_opt that is at most 1/2"
     return [
         at_least(f"lemma5.{rule}", own, f"{source} (our constant)", least, 0.5),
-        at_least(f"lemma5.rises.{rule}", rises, source, growth, 1 - FLOAT),
+        at_least(f"lemma5.rises.{rule}", rises, f"{source} (our reading)", growth, 1 - FLOAT),
     ]
 
 
-def lemma7(history: History, step_size: float) -> list[Claim]:
-    """||W_t|| <= eta t + ||W_0||, and in the end it is eta t (ours): c is as large as can be."""
-    travelled, start = step_size * history.iterations, history.norm[:, :1]
-    moved, source = history.iterations > 0, "paper A, Lemma 7"
-    below = (history.norm[:, moved] / (travelled + start)[:, moved]).max()
-    end = furthest(history.norm[:, -1] / travelled[-1], 1.0)
-    upper = "NGD: largest ||W_t|| / (eta t + ||W_0||)"
-    lower, ours = "NGD: last ||W_t|| / (eta t)", f"ours, beside {source}"
-    return [
-        at_most("lemma7.upper", upper, source, below, 1 + FLOAT),
-        close("lemma7.lower", lower, ours, end, 1, 0.02),
-    ]
+def lemma7(history: History, step_size: float) -> Claim:
+    """||W_t|| grows by eta a step over the last decade (ours): c of the lower bound is 1.
+
+    The upper bound, eta t + ||W_0||, is the triangle inequality.
+    """
+    since = history.iterations[-1] / 10
+    grown = fitted_slope(history.iterations, history.norm, since) / step_size
+    text, source = "NGD: slope of ||W_t|| in t, over eta", "ours, beside paper A, Lemma 7"
+    return every_close("lemma7.lower", text, source, grown, 1.0, 0.002)
 
 
 def growth(history: History, rule: str, since: float, statement: str) -> Claim:
@@ -114,7 +97,7 @@ def margin_growth(history: History, rule: str, predicted: np.ndarray, since: flo
     ratio = -fitted_slope(history.iterations, history.log_miss.max(-1), since) / predicted
     text = f"{rule}: slope of log(1 - p_opt), over the predicted one"
     source = "derived from paper A, Lemma 1 (ours)"
-    return every_close(f"sharp.{rule}", text, source, ratio, 1, 0.02)
+    return every_close(f"sharp.{rule}", text, source, ratio, 1, 0.002)
 
 
 def saturation(history: History, since: float) -> Claim:
@@ -142,15 +125,20 @@ def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     return close("theorem7.gap", text, "derived from paper A, Theorem 7 (ours)", worst, 1, 0.02)
 
 
-def fastest_at_first(histories: dict[str, History], rule: str, loss_gap: float) -> Claim:
-    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations."""
+def fastest_at_first(
+    histories: dict[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
+) -> Claim:
+    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations.
+
+    Source: paper A, Section 3.2 with a fixed head, Section 5.1 with a trained one.
+    """
     first = {
         name: first_below(history.iterations, history.log_gap, np.log(loss_gap))
         for name, history in histories.items()
     }
     ratio = (first.pop(rule) / np.min(list(first.values()), axis=0)).max()
     statement = f"iterations of {rule} to L - L* = {loss_gap:g}, over the next best rule's"
-    return at_most(f"fastest.{rule}", statement, "paper A, Section 3.2", ratio, 1.0)
+    return at_most(f"fastest.{rule}", statement, f"paper A, {section}", ratio, 1.0)
 
 
 def theorem5(

@@ -12,6 +12,7 @@ from lib.papers import fits
 from lib.svm import MaxMargin
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
+THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared
 
 
 def panels_of(history: History) -> tuple[tuple[str, np.ndarray, dict], ...]:
@@ -38,14 +39,21 @@ def slope_of(histories: Mapping[str, History]) -> float:
     return float(np.median(fits.exponent(history, "W_mm", since=history.iterations[-1] / 10)))
 
 
-def draw(histories: Mapping[str, History], caption: str) -> Figure:
-    """Figure 2 or 5: medians over runs, bands from the smallest to the largest."""
+def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
+    """Figure 2 or 5: medians over runs, bands from the smallest to the largest.
+
+    With a `crowd`, many draws of NGD, its weights of opt tokens take the place of the alignment.
+    """
     figure, axes = plots.panels(2, 3)
     for rule, history in histories.items():
         line = "--" if "no cap" in rule else "-"
         for axis, (title, values, options) in zip(axes, panels_of(history), strict=True):
             plots.band(axis, history.iterations, values, rule, linestyle=line)
             axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
+    axes[0].axhline(np.log10(THRESHOLD), linestyle=":", color="0.3")
+    axes[0].text(1.2, np.log10(THRESHOLD) - 0.5, f"${THRESHOLD}$", color="0.3", va="top")
+    if crowd is not None:
+        _least_weights(axes[3], crowd)
     steps, slope = histories["NGD"].iterations[-1], slope_of(histories)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
@@ -55,6 +63,19 @@ def draw(histories: Mapping[str, History], caption: str) -> Figure:
     plots.legend(figure, axes[4])
     plots.caption(figure, caption)
     return figure
+
+
+def _least_weights(axis, crowd):
+    """Lemma 5 in every draw: p_opt over its start, of the sample where it is least."""
+    p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
+    least = (p_opt / p_opt[:, :1]).min(-1)
+    axis.clear()
+    axis.plot(crowd.iterations, least.T, color="0.7", linewidth=0.5)
+    worst = least[least.min(1).argmin()]
+    axis.plot(crowd.iterations, worst, color=plots.COLOURS["NGD"])
+    title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, NGD, {len(least)} draws"
+    axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]))
+    axis.axhline(1.0, linestyle=":", color="0.3")
 
 
 def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) -> dict:

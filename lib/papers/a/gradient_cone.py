@@ -1,4 +1,7 @@
-"""Lemmas 2, 6 and 9 of paper A (2402.05738): statements for every W, put to the worst W there is.
+"""Lemmas 2, 6 and 9 of paper A (2402.05738), put to the worst W there is.
+
+Lemma 6 speaks of every W. Lemmas 2 and 9 speak of the iterates, along which Lemmas 4 and 5 keep the
+softmax weights of opt tokens from below; here of every W with such weights, which is more.
 
 A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Under Assumption 2 -grad L is a sum of
 c_m A_m with c >= 0, and depends on W through its margins <A_m, W> alone; of all W with the same

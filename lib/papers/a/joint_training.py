@@ -1,8 +1,9 @@
 """Statements of paper A (2402.05738), Section 4, as checked claims: head u and W trained together.
 
 gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13 steps by eta
-(t+1)^-2/3. Constants that the paper's text lost are ours and marked so; where several runs enter, a
-claim speaks of the worst of them.
+(t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps, S_t = sum_{s<=t}
+s^{-2/3}, whose own exponent in t is still 0.36 after 5000 steps. Constants that the paper's text
+lost are ours and marked so; where several runs enter, a claim speaks of the worst of them.
 """
 
 from dataclasses import replace
@@ -12,10 +13,10 @@ import numpy as np
 from lib import attention
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, every_close
+from lib.companion.claims import Claim, at_least, at_most, every_close, interval
 from lib.dynamics.history import History
-from lib.papers.a.fixed_head import FLOAT
-from lib.papers.fits import exponent, fitted_slope, log_slope
+from lib.papers.a.fixed_head import FLOAT, REGRESSION
+from lib.papers.fits import fitted_slope, log_slope, path_sum
 from lib.svm import MaxMargin
 
 
@@ -43,59 +44,79 @@ def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarr
     return opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
-def growth(history: History, rule: str, power: float, since: float) -> list[Claim]:
-    """-log L, ||W|| and ||u|| are Theta(t^power): their exponents in t over t >= since."""
+def path_exponent(
+    history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
+) -> np.ndarray:
+    """The a of values (runs, k) ~ (S_t - skipped)^a over t >= since, steps (t+1)^-decay; (runs,).
+
+    skipped: how many of the first steps do not count, each of length one.
+    """
+    late = history.iterations >= since
+    return log_slope(path_sum(history.iterations[late], decay) - skipped, values[:, late])
+
+
+def growth(
+    history: History, rule: str, decay: float, since: float, tolerance: float = 0.02
+) -> list[Claim]:
+    """-log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay: their exponents in S_t.
+
+    Over t >= since. W takes no part in the first step, at which the head is zero or random.
+    """
     sources = {"-log L": "Theorem 2", "||W||": "Theorem 9", "||u||": "Lemma 12"}
     series = {"-log L": -history.log_gap, "||W||": history.norm, "||u||": history.head_norm}
     found = []
     for name, values in series.items():
-        own = log_slope(history.iterations, values, since)
-        id, text = f"exponent.{name}.{rule}", f"{rule}: exponent of {name} in t"
-        found.append(every_close(id, text, f"paper A, {sources[name]}", own, power, 0.06))
+        first = int(name == "||W||")
+        own = path_exponent(history, values, decay, since, first)
+        id, steps = f"exponent.{name}.{rule}", "S_t - 1" if first else "S_t"
+        text, source = f"{rule}: exponent of {name} in {steps}", f"paper A, {sources[name]}"
+        found.append(every_close(id, text, source, own, 1.0, tolerance))
     return found
 
 
 def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
     """L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant).
 
-    In the end log L falls by 3 gamma* eta per t^{1/3} (ours): near saturation -log L = gamma* ||u||
-    and ||u|| = 3 eta t^{1/3}.
+    In the end log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma* ||u|| and
+    ||u|| = eta S_t.
     """
     later, unit = history.iterations > 1, 3 * step_size / head.norm
     root = np.cbrt(history.iterations[later])
     first = history.log_gap[:, history.iterations == 1]
     smallest = ((first - history.log_gap[:, later]) / (unit[:, None] * (root - 1))).min()
-    slope = -fitted_slope(np.cbrt(history.iterations), history.log_gap, np.cbrt(since)) / unit
+    late, path = history.iterations >= since, path_sum(history.iterations, 2 / 3)
+    slope = -fitted_slope(path[late], history.log_gap[:, late]) / (unit / 3)
     bound = "Eq. 13: smallest (log L_1 - log L_t) / (3 gamma* eta (t^1/3 - 1))"
-    sharp, source = "Eq. 13: slope of log L in t^1/3, over -3 gamma* eta", "paper A, Theorem 2"
+    sharp, source = "Eq. 13: slope of log L in S_t, over -gamma* eta", "paper A, Theorem 2"
     return [
         at_least("theorem2", bound, f"{source} (our constant)", smallest, 0.25),
-        every_close("theorem2.sharp", sharp, f"derived from {source} (ours)", slope, 1.0, 0.04),
+        every_close("theorem2.sharp", sharp, f"derived from {source} (ours)", slope, 1.0, 0.005),
     ]
 
 
 def theorem3(history: History, target: str, since: float) -> list[Claim]:
-    """The direction error of W falls at least like 1/log t, and like t^{-1/3} (ours).
+    """The direction error of W falls at least like 1/log t, and like 1/S_t (ours): exponents.
 
-    For t >= since: error x log t never exceeds its value at `since` (our constant).
+    Fitted over t >= since, in log t and in S_t.
     """
-    late = history.iterations >= since
-    scaled = history.direction_error[target][:, late] * np.log(history.iterations[late])
-    source, start = "paper A, Theorem 3", history.iterations[late][0]
-    text = f"Eq. 13: largest error x log t, over that at t = {start}"
-    own, sharp = exponent(history, target, since), "Eq. 13: exponent of W's direction error in t"
-    largest = (scaled[:, 1:] / scaled[:, :1]).max()
+    late, error = history.iterations >= since, history.direction_error[target]
+    rate = log_slope(np.log(history.iterations[late]), error[:, late])
+    own, source = path_exponent(history, error, 2 / 3, since), "paper A, Theorem 3"
+    text, ends = "Eq. 13: exponent of W's direction error in {}".format, interval(rate)
+    largest, sharp = text("log t, largest"), f"ours, beside {source}"
     return [
-        at_most("theorem3.rate", text, f"{source} (our constant)", largest, 1.0),
-        every_close("theorem3.sharp", sharp, f"ours, beside {source}", own, -1 / 3, 0.1),
+        at_most("theorem3.rate", largest, source, rate.max(), -1.0, interval=ends),
+        replace(
+            every_close("theorem3.sharp", text("S_t"), sharp, own, -1.0, 0.15), remark=REGRESSION
+        ),
     ]
 
 
 def head_direction(history: History, target: str, since: float) -> Claim:
-    """u_t turns towards u_mm, its direction error falling like t^{-1/3} (ours): exponent in t."""
-    own = log_slope(history.iterations, history.head_direction_error[target], since)
-    text = "Eq. 13: exponent of u's direction error in t"
-    return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1 / 3, 0.1)
+    """u_t turns towards u_mm, its direction error falling like 1/S_t (ours): exponent in S_t."""
+    own = path_exponent(history, history.head_direction_error[target], 2 / 3, since)
+    text = "Eq. 13: exponent of u's direction error in S_t"
+    return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1.0, 0.02)
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
@@ -108,16 +129,22 @@ def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) 
     text = "Eq. 13: {} margin of u_t over gamma*".format
     return [
         at_least("theorem4", text("smallest"), "paper A, Theorem 4 (our constant)", least, 0.25),
-        every_close("theorem10", text("last"), f"ours, beside {source}", last, 1.0, 0.03),
+        replace(
+            every_close("theorem10", text("last"), f"ours, beside {source}", last, 1.0, 0.03),
+            remark=REGRESSION,
+        ),
     ]
 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
-    """With steps (t+1)^-p, -log L grows like t^{1-p}, for attention as for linear predictors."""
-    own = log_slope(history.iterations, -history.log_gap, since)
-    statement = f"{name}: exponent in t of -log L, steps (t+1)^-{decay:.3g}"
+    """Steps (t+1)^-p: -log L grows like their sum, t^{1-p}, for attention as for linear predictors.
+
+    Its exponent in S_t, over t >= since.
+    """
+    own = path_exponent(history, -history.log_gap, decay, since)
+    statement = f"{name}: exponent in S_t of -log L, steps (t+1)^-{decay:.3g}"
     id = f"remark3.{name}.{decay:.3g}"
-    return every_close(id, statement, "paper A, Remark 3", own, 1 - decay, 0.05)
+    return every_close(id, statement, "paper A, Remark 3", own, 1.0, 0.02)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
@@ -137,20 +164,20 @@ def lemma12(history: History, step_size: float) -> Claim:
 
 
 def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 13") -> list[Claim]:
-    """Score gaps grow like t^{1/3}, losses stay of one size, p_opt does not fall (t >= 1).
+    """Score gaps grow at least like S_t, losses stay of one size, p_opt does not fall (t >= 1).
 
-    The largest ratio of two samples' losses is at most 4 (our constant); the bound p_opt >= 1/2 of
-    Eq. 14 follows from the start, 1/T, where p_opt does not fall.
+    The largest ratio of two samples' losses is at most 4 (our constant). Eq. 14, p_opt >= 1/2, is
+    of T = 2 alone: it follows from the start, 1/T, where p_opt does not fall.
     """
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
-        own = log_slope(history.iterations, history.score_gaps.min((2, 3)), since)
-    text, source = f"{rule}: exponent of the smallest score gap in t", "paper A, Lemma 13"
+        own = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
+    text, source = f"{rule}: exponent of the smallest score gap in S_t", "paper A, Lemma 13"
     ratio = f"{rule}: largest ratio of two samples' losses"
     falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]
     largest = loss_ratio(history, tokens).max()
     return [
-        every_close("lemma13.gap", text, source, own, 1 / 3, 0.06),
+        at_least("lemma13.gap", text, source, own.min(), 0.98, interval=interval(own)),
         at_most("lemma13.ratio", ratio, f"{source} (our constant)", largest, 4.0),
         at_least("lemma13.monotone", falls, source, growth.min(), 1.0 - FLOAT),
     ]

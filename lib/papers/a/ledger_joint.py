@@ -7,36 +7,37 @@ import numpy as np
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import ledger
-from lib.companion.claims import Claim, at_most, every_close
+from lib.companion.claims import Claim, every_close
 from lib.companion.ledger import rows
 from lib.dynamics import rules
 from lib.papers.a import curvature, joint_training
 from lib.papers.a.ledger_settings import DIRECTION, Sizes, joint_training_run, tabled
-from lib.papers.fits import exponent, log_slope
+from lib.papers.fits import exponent
 from lib.papers.wrong_worlds import TRUE, World
 from lib.seeds import stream
 
+BEYOND = 0.05  # of exponents in S_t for p = 4/5, T = 4 and a random start, which delay the growth
+
 
 def joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
-    """Theorems 2-4, 8-10; Lemmas 3, 12, 13, 15; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
+    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
     each, late, step = range(sizes.seeds), sizes.joint_steps / 10, sizes.joint_step
     two = tokens.two_token_gaussian(each, sizes.joint_n, 2, sizes.joint_d, sizes.joint_signal)
     run = joint_training_run(two, sizes, world, (0, 1 / 2, 2 / 3, 4 / 5))
     eq13, head, data = run.by_decay[2 / 3], run.head, run.data
-    loss, norm, head_norm = joint_training.growth(eq13, "Eq. 13", 1 / 3, late)
+    loss, norm, head_norm = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
     bound, sharp = joint_training.theorem2(eq13, step, head, late)
-    third = joint_training.theorem3(eq13, "W_mm", late)
+    third, turns = joint_training.theorem3(eq13, "W_mm", late)
     quarter, margin = joint_training.theorem4(eq13, data, head, since=1)
     towards = joint_training.head_direction(eq13, "u_mm", late)
-    gradient, segment, curved = curvature.lemma3(eq13, data, head, since=100)
+    gradient, segment = curvature.lemma3(eq13, data, head)
     rate, sizes_off = ("exponent off",), ("norm off", "step off")
     table = [
         ("Theorem 2", rate, loss),
-        ("Theorem 3", DIRECTION, third[0]),
-        ("Theorem 3", DIRECTION, third[1]),
         ("Theorem 4", ("norm off", "label turned"), quarter),
         ("Theorem 4", DIRECTION, towards),
         ("Theorem 8", sizes_off, sharp),
+        ("Theorem 9", DIRECTION, turns),
         ("Theorem 9", rate, norm),
         ("Theorem 10", ("norm off",), margin),
         ("Lemma 3", ("norm off", "label turned"), gradient),
@@ -53,12 +54,7 @@ def joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     why = ledger.room(bound, "c = 1/4 is ours, the theorem has some c; Theorem 8's row is sharp")
     off = (*sizes_off, "exponent off")
     found += rows("Theorem 2", "(DM)", sizes.seeds, bound, fails_if=off, remark=why)
-    bent = curvature.lemma15(eq13, data)
-    why = ledger.room(bent, "powers of the longest token, which no sample attains in all factors")
-    found += rows("Lemma 15", "(DM)", sizes.seeds, bent, fails_if=(), remark=why)
-    spare = 2 / 3 - curved.measured
-    why = f"the curvature over the loss stays bounded: room of {spare:.3f} in the exponent"
-    found += rows("Lemma 3", "(DM)", sizes.seeds, curved, fails_if=(), remark=why)
+    found += rows("Theorem 3", "(DM)", sizes.seeds, third, fails_if=DIRECTION, remark=_why(run))
     return found + _decay_rows(run, two, sizes, world) + _beyond_rows(sizes, world)
 
 
@@ -75,7 +71,10 @@ def _why(run):
 
 
 def _decay_rows(run, two, sizes, world):
-    """Remark 3 and Eq. 13: other exponents of the step, and the linear predictor on opt tokens."""
+    """Remark 3 and Eq. 13: other exponents p of the step, and the linear predictor on opt tokens.
+
+    Within the proof's p >= 2/3 the loss falls like exp(-S_t), here for p = 4/5.
+    """
     late = sizes.joint_steps / 10
     same = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in run.by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(two))
@@ -86,33 +85,19 @@ def _decay_rows(run, two, sizes, world):
         for name, history in histories.items():
             claim = joint_training.remark3(history, name, p, late)
             table.append(("Remark 3", ("exponent off",), claim))
-    return tabled(table, "(DM)", sizes) + _eq13_rows(run, sizes)
-
-
-def _eq13_rows(run, sizes):
-    """Steps (t+1)^-p: within the proof's p >= 2/3 the loss falls like exp(-t^{1-p}), slower."""
-    late = sizes.joint_steps / 10
-    slow, third = run.by_decay[4 / 5], run.by_decay[2 / 3]
-    own = log_slope(slow.iterations, -slow.log_gap, late)
-    text, source = "exponent in t of -log L, steps (t+1)^-4/5", "paper A, Section 4.1"
-    inside = every_close("eq13.exponent", text, source, own, 1 / 5, 0.05)
-    ratio = (slow.log_gap[:, -1] / third.log_gap[:, -1]).max()
-    text = "last log L with (t+1)^-4/5 over that with (t+1)^-2/3"
-    order = at_most("eq13.inside", text, source, ratio, 1.0)
-    why = ledger.room(order, "an order of two runs, which no small world turns round")
-    walked = 5 * slow.iterations**0.2 - 4.44  # the sum of the steps up to t; -4.44 is zeta(4/5)
-    (step,) = log_slope(slow.iterations, walked[None], late)
-    slower = (
-        "finite horizon: the steps add up to 5 t^(1/5) - 4.4, whose own exponent is"
-        f" {step:.3f} over these t"
-    )
-    off = ("exponent off",)
-    found = rows("Eq. 13", "(DM)", sizes.seeds, inside, fails_if=off, remark=slower)
-    return found + rows("Eq. 13", "(DM)", sizes.seeds, order, fails_if=(), remark=why)
+    slow = run.by_decay[4 / 5]
+    own = joint_training.path_exponent(slow, -slow.log_gap, 4 / 5, late)
+    text = "exponent of -log L in S_t, steps (t+1)^-4/5"
+    inside = every_close("eq13.exponent", text, "paper A, Section 4.1", own, 1.0, BEYOND)
+    return tabled([*table, ("Eq. 13", ("exponent off",), inside)], "(DM)", sizes)
 
 
 def _beyond_rows(sizes, world):
-    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal, nearly equal."""
+    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal, nearly equal.
+
+    The start's entries are so small that ||W_0|| = 0.4 does not hide the growth of ||W_t||. A
+    random start and a weight of 1/4 delay the first steps, which shows in the exponents as 0.04.
+    """
     each, late = range(sizes.seeds), sizes.joint_steps / 10
     shape = sizes.joint_n, sizes.joint_d, sizes.joint_signal
     two = tokens.two_token_gaussian(each, shape[0], 2, *shape[1:])
@@ -124,7 +109,7 @@ def _beyond_rows(sizes, world):
         kept = np.arange(4) == four.opt[run][:, None]
         near[run] += np.where(kept[..., None], 0.0, added)
     cases = {
-        "(DM), u_0 and W_0 Gaussian, 0.01": ("Section 4.1", two, 0.01),
+        "(DM), u_0 and W_0 Gaussian, 0.001": ("Section 4.1", two, 0.001),
         "(DM), T = 4": ("Section 4.2", four, 0.0),
         "(DM), T = 4, other tokens 10 % apart": ("Section 4.2", replace(four, X=near), 0.0),
     }
@@ -132,7 +117,7 @@ def _beyond_rows(sizes, world):
     for where, (statement, data, u_std) in cases.items():
         run = joint_training_run(data, sizes, world, (2 / 3,), u_std)
         eq13 = run.by_decay[2 / 3]
-        loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 1 / 3, late)
+        loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 2 / 3, late, BEYOND)
         towards = joint_training.theorem3(eq13, "W_mm", late)[0]
         margin = joint_training.theorem4(eq13, run.data, run.head, since=1)[1]
         off = ("exponent off",)

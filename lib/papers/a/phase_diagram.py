@@ -7,12 +7,43 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import class_mean_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.rules import GradientRule
 from lib.papers.a.fixed_head import reached
 from lib.seeds import stream
+
+
+def two_samples(overlap: float = -1.0) -> TokenSet:
+    """The smallest problem in which Assumption 1 is needed: samples {q, q + d_1} and {q, q + d_2}.
+
+    T = 2, so that Assumption 2 holds of itself, and one query q. d_1 = (3, 0, 0.001) and d_2 =
+    (overlap, 0.5, 0.1), both orthogonal to q; the head makes q + d_i the opt tokens, by score gaps
+    of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample drives the first one's W
+    away where it is negative and larger than ||d_2||^2.
+    """
+    q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
+    return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])
+
+
+def assumption1_needed(
+    tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
+) -> list[Claim]:
+    """Of `two_samples`: every rule ends at another selection's max-margin direction (ours).
+
+    From W_0 = 0: alignment with the direction for sample 1's other token less that with W_mm.
+    """
+    problem = coordinates.minimal(tokens)
+    of = {"W_mm": tokens.opt, "other": tokens.opt - [[1, 0]]}
+    goals = {name: svm.token_svm(problem.tokens, selected).W for name, selected in of.items()}
+    histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
+    text = "{}: final alignment with another selection's direction less that with W_mm".format
+    source, found = "ours, beside paper A, Assumption 1", []
+    for name, history in histories.items():
+        apart = float((history.alignment["other"] - history.alignment["W_mm"])[0, -1])
+        found.append(at_least(f"assumption1.needed.{name}", text(name), source, apart, 0.0))
+    return found
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:

@@ -1,17 +1,19 @@
 """The numbered statements of paper A (2402.05738), hypotheses included.
 
-Displayed constants did not survive in the text at hand; c, C and O hide what was lost.
+Displayed formulas did not survive in the text at hand; c, C and O hide what was lost. "Our reading"
+marks what the surrounding prose does not fix. Pages print these texts and word none of their own.
 """
 
 from lib.companion.ledger import Statement
 
-FIXED = r"Assumptions 1 and 2, small $W_0$ of any direction, head $u_*$ fixed. "
-JOINT = r"(DM) with Condition 1, $u_0 = 0, W_0 = 0$, Eq. 13. "
+FIXED = r"Assumptions 1 and 2, small $W_0$ of any direction (Lemma 4), head $u_*$ fixed. "
+NGD = FIXED + "NGD, Eq. 4, with a small enough step: "
+JOINT = r"(DM) with $T = 2$, Condition 1 (complete: Condition 2), Eq. 13. "
 DIRECTION = r"$\| W_t/\|W_t\| - W_{mm}/\|W_{mm}\| \| \le \tilde O(t^{-1/2})$"
 FAVOURS = (
-    r"Assumption 2. For every $\epsilon \in (0, 1)$ there is $R_\epsilon$ with"
-    r" $\|W\| \ge R_\epsilon \Rightarrow \langle -\nabla L, W_{mm}/\|W_{mm}\| \rangle"
-    r" \ge (1 - \epsilon) \langle -\nabla L, W/\|W\| \rangle$"
+    NGD + r"for every $\epsilon \in (0, 1)$ there is $R_\epsilon$ with"
+    r" $\|W_t\| \ge R_\epsilon \Rightarrow \langle -\nabla L(W_t), W_{mm}/\|W_{mm}\| \rangle"
+    r" \ge (1 - \epsilon) \langle -\nabla L(W_t), W_t/\|W_t\| \rangle$"
 )
 CURVATURE = (
     r"$\|\nabla_u L\| \ge c\,\gamma^* L$; $L(\theta') \le C L(\theta_t)$ and"
@@ -28,15 +30,20 @@ STATEMENTS = {
     ),
     "Assumption 1": Statement(
         "nearly orthogonal tokens",
-        r"inner products of distinct tokens are small against the tokens' squared norms",
+        "Our reading: inner products of any two distinct tokens are small against the tokens'"
+        " squared norms. The paper's inequalities are blank in the text at hand; the rows measure a"
+        " sufficient form of ours, which may ask for more",
     ),
     "Assumption 2": Statement(
         "equal scores", r"$\gamma_{i,t} = \gamma_{i,t'}$ for all $t, t' \ne opt_i$"
     ),
     "Example 1": Statement(
-        "data that fit", r"opt tokens scaled by $U$, noise $\sigma$, $U/\sigma$ and $d$ large"
+        "data that fit",
+        r"Our reading: Gaussian tokens of size $\sigma$, opt tokens scaled by $U$, $U/\sigma$ and"
+        r" $d$ large, $u_*$ such that Assumption 2 holds. Class means, whose samples share their"
+        " opt token, are not called so here: they break Assumption 1 as we read it",
     ),
-    "Theorem 1": Statement("direction of NGD", FIXED + "NGD, Eq. 4: " + DIRECTION),
+    "Theorem 1": Statement("direction of NGD", NGD + DIRECTION),
     "Theorem 2": Statement(
         "joint training: loss", JOINT + r"$L(\theta_t) \le O(\exp(-c\, t^{1/3}))$"
     ),
@@ -46,12 +53,13 @@ STATEMENTS = {
     ),
     "Theorem 4": Statement("joint training: margin of u", JOINT + MARGIN),
     "Theorem 5": Statement(
-        "direction of NGD, burn-in", FIXED + "NGD, for $t \\ge t_0$: " + DIRECTION
+        "direction of NGD, burn-in",
+        NGD + r"for $t \ge t_0$, which depends on $\eta$, $B$ and $\|W_{mm}\|$, " + DIRECTION,
     ),
     "Theorem 6": Statement(
         "direction of GD",
-        r"Assumption 2, GD with step at most one over the smoothness, any $n$:"
-        r" $W_t/\|W_t\| \to W_{mm}/\|W_{mm}\|$",
+        FIXED + r"GD with a small enough constant step, any $n$:"
+        r" $W_t/\|W_t\| \to W_{mm}/\|W_{mm}\|$ as $t \to \infty$, without a rate",
     ),
     "Theorem 7": Statement(
         "direction of Polyak",
@@ -59,15 +67,23 @@ STATEMENTS = {
     ),
     "Theorem 8": Statement("joint training: loss, constant", "Theorem 2 with its constants"),
     "Theorem 9": Statement(
-        "joint training: norm of W", JOINT + r"$\|W_t\| = \Theta(t^{1/3})$ and Theorem 3's rate"
+        "joint training: direction of W, complete",
+        r"Theorem 3 with its constants; in its proof (Eq. 58) $\|W_t\| \ge c\, t^{1/3}$",
     ),
-    "Theorem 10": Statement("joint training: margin of u, full", JOINT + MARGIN),
+    "Theorem 10": Statement(
+        "joint training: margin of u, complete",
+        "Theorem 4 with its factor and its rate, both blank in the text at hand",
+    ),
     "Lemma 1": Statement(
-        "softmax saturates",
-        FIXED + r"NGD: $1 - p_{opt} \le T e^{-ct}$, $c \sim \eta/(B^2 \|W_{mm}\|^2)$",
+        "softmax saturates", NGD + r"$1 - p_{opt} \le T e^{-ct}$, $c \sim \eta/(B^2 \|W_{mm}\|^2)$"
     ),
     "Lemma 2": Statement("gradient favours $W_{mm}$", FAVOURS),
-    "Lemma 3": Statement("gradient, step and curvature", JOINT + CURVATURE),
+    "Lemma 3": Statement(
+        "gradient, step and curvature",
+        JOINT + CURVATURE,
+        r"The last bound has no row: $\|\nabla^2 L\|/L$ stays bounded here, so none could fail."
+        " Page 42 measures what it tends to.",
+    ),
     "Lemma 4": Statement(
         "small start",
         r"$W_0$ Gaussian, small: all softmax weights are within a constant factor of $1/T$ and"
@@ -75,8 +91,8 @@ STATEMENTS = {
     ),
     "Lemma 5": Statement(
         "opt weight does not collapse",
-        FIXED + r"NGD, GD, Polyak: $p_{opt,i}(t) \ge c\, p_{opt,i}(0)$; not yet large, it does not"
-        " fall",
+        FIXED + r"NGD, GD or Polyak's step: $p_{opt,i}(t) \ge c\, p_{opt,i}(0)$ for all $t$. It"
+        r" need not be monotone: it does not fall while it is small (our reading: at most $1/2$)",
     ),
     "Lemma 6": Statement(
         "gradient points to $W_{mm}$",
@@ -84,7 +100,8 @@ STATEMENTS = {
     ),
     "Lemma 7": Statement(
         "norm of W, two bounds",
-        FIXED + r"NGD: $c\,\eta t - \|W_0\| \le \|W_t\| \le \eta t + \|W_0\|$",
+        NGD + r"$c\,\eta t - \|W_0\| \le \|W_t\| \le \eta t + \|W_0\|$",
+        "The upper bound is a triangle inequality, and has no row.",
     ),
     "Lemma 8": Statement(
         "Example 1 fits", "Example 1 satisfies Assumptions 1 and 2 with probability $1 - \\delta$"
@@ -103,26 +120,33 @@ STATEMENTS = {
     ),
     "Lemma 13": Statement(
         "joint training: gaps, ratio, opt weight",
-        JOINT + r"for $t \ge 1$: score gaps grow like $t^{1/3}$, $\max \ell_i/\ell_j \le C$,"
-        r" $p_{opt}$ does not fall and is at least $1/2$",
+        JOINT + r"for $t \ge 1$: score gaps grow at least like $t^{1/3}$,"
+        r" $\max \ell_i/\ell_j \le C$ (Eq. 16), $p_{opt}$ does not fall and, as $T = 2$, is at"
+        r" least $1/2$ (Eq. 14)",
     ),
     "Lemma 14": Statement(
         "opt tokens are separable",
         r"$y_i x_{i,opt}$ and mixtures with $p_{opt} \ge 1/2$ are linearly separable",
     ),
-    "Lemma 15": Statement("curvature, constant", "Lemma 3 with its constants"),
-    "Eq. 12": Statement("norm of W is linear", FIXED + r"NGD: $\|W_t\| = \Theta(t)$"),
+    "Lemma 15": Statement(
+        "gradient, step and curvature, constants",
+        "Lemma 3 with its constants.",
+        "They are blank in the text at hand.",
+    ),
+    "Eq. 12": Statement("norm of W is linear", NGD + r"$\|W_t\| = \Theta(t)$"),
     "Eq. 13": Statement(
         "exponent of the step size",
-        r"Steps $\eta (t+1)^{-p}$, $p$ in a range: $p = 2/3$ gives the fastest rate of the proof",
+        r"Joint results also for steps $\eta (t+1)^{-p}$, $p \in [2/3, 1)$ (the range: our"
+        r" reading); $p = 2/3$ gives the fastest rate",
     ),
     "Remark 1": Statement(
-        "any start direction", "Assumptions 1 and 2: $W_{mm}$ is reached from any direction"
+        "any start direction",
+        "Theorems 1, 6 and 7 hold from any direction of the start, a local one is not needed",
     ),
     "Remark 2": Statement(
         "n > 1",
         "Lemma 2 holds for $n > 1$, where the earlier lemma needed $n = 1$.",
-        "It compares two proofs; Lemma 2 is checked with ten and with four samples.",
+        "It compares two proofs; Lemma 2 is checked with four samples.",
     ),
     "Remark 3": Statement(
         "as fast as linear predictors",
