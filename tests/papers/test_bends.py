@@ -263,10 +263,7 @@ def test_correlation_of_one_repeats_tokens():
 def test_noise_does_not_decide_whether_there_is_a_solution():
     sizes = {"n": [18], "d": [6], "T": [5]}
     found = constant_map.solvable(range(100, 106), {"noise": [0.1, 1.0, 10.0]} | sizes)
-    assert 0 < np.nanmean(found) < 1 and constant_claims.noise_blind(found).holds
-    wrong = found.copy()
-    wrong[0] = 1 - wrong[0]
-    assert not constant_claims.noise_blind(wrong).holds
+    assert 0 < np.nanmean(found) < 1 and (found == found[0]).all()
 
 
 def test_solutions_are_lost_beyond_covers_count():
