@@ -49,8 +49,9 @@ def share(count: np.ndarray, of: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(found: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Of the pairs of rules whose norms prefer different selections: in how many each rule's prefers
-    its own, and how many there are. In the others both prefer the other's.
+    """Of the pairs of rules whose norms prefer different selections: (each its own, all of them).
+
+    In the others each norm prefers the other rule's selection.
 
     Where both norms prefer the same selection one dispute of two is won, whatever the norms are.
     """
