@@ -51,7 +51,7 @@
 # |---|---|---|
 # | homogeneous models: steepest descent nears a *stationary* point of the margin in its norm | Tsilivis et al., 2410.22069 | softmax is not homogeneous, and stationary is less than best: measured |
 # | the same for Muon, Signum, Adam without $\epsilon$ | Gronich, Vardi, 2602.16340 | measured for Adam |
-# | gradient flow on keys and queries of softmax attention: the nuclear norm | Sheen, Chen, Wang, Zhou, 2403.08699; conjectured in Tarzanagh et al., 2308.16898 | measured for normalised steps |
+# | gradient flow on keys and queries of softmax attention: the nuclear norm | Sheen, Chen, Wang, Zhou, 2403.08699; of the regularisation path Tarzanagh et al., 2308.16898 | measured for normalised steps |
 # | $F_N$ for sign descent, competing selections, margins in a network | ours | measured |
 
 # %% tags=["parameters"]
