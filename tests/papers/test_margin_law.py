@@ -10,6 +10,7 @@ import torch
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.papers.beyond import margin_law_claims as law_claims
+from lib.papers.beyond import margin_law_figures as figures
 from lib.papers.beyond import margin_law_networks as networks
 from lib.papers.beyond import margin_law_premises as premises
 from lib.papers.beyond import margin_law_runs as runs
@@ -56,6 +57,16 @@ def test_constant_is_measured_without_what_lies_outside(compared):
     assert law_claims.residual([worlds.nothing_outside(one)]).holds
     bigger = replace(one, law=replace(one.law, constant=one.law.constant * (1 + 2e-6)))
     assert not law_claims.residual([bigger]).holds
+
+
+def test_the_diagonal_shows_the_constant_and_how_far_off_it_is(compared):
+    line, off = figures.diagonal(compared).axes
+    marks = [one for one in line.lines[:-1] if len(one.get_xdata())]
+    found = sorted(tuple(p) for one in marks for p in zip(*one.get_data(), strict=True))
+    wanted = sorted((c.law.constant[0], c.measured.residual) for c in compared)
+    np.testing.assert_array_equal(found, wanted)
+    worst = max(max(one.get_xdata(), default=0) for one in off.lines[:-1])
+    np.testing.assert_allclose(worst, abs(law_claims.residual(compared).measured))
 
 
 @pytest.mark.parametrize("by", [0.01, -0.01])

@@ -426,4 +426,10 @@ def test_settings_are_those_of_the_protocol():
 def test_figures_draw():
     optimal, found = selections()
     assert len(networks_figures.selections(optimal, found).axes) == 2
-    assert len(networks_figures.ranking(world()).axes) == 2
+    found = world()
+    axis = networks_figures.ranking(found).axes[0]
+    drawn = {c.get_label(): c.lines[0] for c in axis.containers}
+    x, mean = drawn["less Adam"].get_data()  # all four: Adam was predicted first in none
+    wanted = [judged.leads(found, rule, norm)["Adam"].mean() for norm, rule in judged.FIRST.items()]
+    np.testing.assert_array_equal(x.round(), range(4))
+    np.testing.assert_allclose(mean, wanted)
