@@ -249,9 +249,10 @@ for count in (2, 3):
 # ## 3. What lies off the span
 #
 # **A start** off the span of the support adds in quadrature. **Pairs off the support** pull as well while their margins are
-# small. With $a_t$ as the clock all rules follow one flow of $n(T-1)$ numbers, given by tokens and head. It reacts on itself,
-# so the sum of the pulls to first order, along the margins of the law itself, is no estimate: mostly too large. A bound is proved for
-# the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$ at all times: there $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
+# small. With $a_t$ as the clock all rules follow one flow of $n(T-1)$ numbers, given by tokens and head. What a pair has pulled
+# raises its own margin and weakens its next pull. The first-order sum, along the margins of the law itself, leaves this out: it is
+# no estimate, and mostly many times too large. A bound is proved for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$
+# at all times: there $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 
 # %%
 pairs_of = tokens.gaussian_tokens(every, n=6, T=3, d=60)
