@@ -11,18 +11,19 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # The law of the margins: what the direction error of attention is
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves that normalised
 # gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
-# error* is $\big\|W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\|$. Theorem 1 bounds it by $\tilde O(t^{-1/2})$.
+# error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1, printed below, bounds it by a multiple of $t^{-1/2}$,
+# up to logarithms.
 #
 # **Question.** What *is* the error, exactly?
 #
-# **Answer.** It tends to a constant over $\|W_t\|$, which for NGD is of order $1/t$. The part of the constant in the span of
-# the support vectors is called $C$. **$C$ follows from the dual variables of the token SVM**, before any training.
+# **Answer.** It tends to a constant over $\|W_t\|$, which for NGD is of order $1/t$: the exponent of Theorem 1 is not tight. One
+# part of the constant lies in the span of the support vectors. This part, $C$, **follows from the dual variables of the token
+# SVM**, before any training.
 #
 # ## Two samples in the plane
 #
@@ -44,9 +45,10 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
 from lib.dynamics import margins as measure
 from lib.papers.a import phase_diagram
+from lib.papers.a.statements import STATEMENTS
 from lib.papers.beyond import margin_law_claims as law_claims
 from lib.papers.beyond import margin_law_figures as drawn
 from lib.papers.beyond import margin_law_networks as networks
@@ -110,18 +112,19 @@ figure
 # | $s_i$; $m=(i,t)$, $t\ne s_i$ | the token that the run selects in sample $i$; a *pair* |
 # | $A_m=(x_{i,s_i}-x_{i,t})z_i^\top$ | feature of a pair |
 # | $g_m=\langle A_m,W\rangle$ | its *margin*: logit of the selected token less logit of the other |
-# | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, exponential or logistic |
+# | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,s_i})\rvert\,(\gamma_{i,s_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$ | the token SVM: least norm with all $\langle A_m,W\rangle\ge1$; its duals $\beta_m\ge0$ |
-# | $S$, *support* | the pairs with $\langle A_m,W_{mm}\rangle=1$ |
+# | $S$, *support*; $D$ | the pairs with $\langle A_m,W_{mm}\rangle=1$; the largest $\lVert A_m-A_k\rVert$ on it |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | *margin level*; $g_m-a_t$ is the *offset* of a margin |
-# | $\eta$, $\eta^*$ | length of an NGD step; the longest with which offsets settle ([notebook 41](41_how_margins_settle.ipynb)) |
+# | $\eta$, $\eta^*$ | length of an NGD step; the longest at which *small* wrong offsets die ([notebook 41](41_how_margins_settle.ipynb)) |
 #
-# **Hypotheses.**
+# **Hypotheses.** The loss has $\ell'<0$, locally Lipschitz; its tail does not matter.
 # * (S) $W_t/\|W_t\|\to W_{mm}/\|W_{mm}\|$ and $\|W_t\|\to\infty$. Paper A's Theorem 1 gives it under its assumptions.
 # * (D) The $A_m$ on $S$ are linearly independent, and their $\beta_m$ are positive.
 # * (G) On $S$ the selected token has the higher score.
-# * (H') Steps are shorter than $\eta^*$.
+# * (H) No momentum, and short steps: $\eta\|W_{mm}\|D^2<8$ for NGD, $\|W_{mm}\|D<4$ for Polyak's rule, any bounded step for gradient
+#   descent (GD).
 #
 # **Law.** On the support
 # $$g_m=a_t+\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta+o(1),\qquad W_t=a_tW_{mm}+\rho_\perp+\omega_\infty+o(1).$$
@@ -136,14 +139,26 @@ figure
 # does come to rest follows because the offsets perform gradient descent on a convex function,
 # $\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$.
 #
-# **What is proved.** The proof ([law_of_margins.md](law_of_margins.md)) needs $\eta\|W_{mm}\|M^2<2$, with $M$ the largest $\|A_m\|$ on $S$
-# (Polyak: $\|W_{mm}\|M<2$), and no momentum. Runs are admitted up to $\eta^*$, and those in the proved range are counted below.
+# **What is proved, what is measured.** The proof is in [law_of_margins.md](law_of_margins.md). Beyond (H) the law is *measured*. Runs
+# are admitted under (H'): steps shorter than $\eta^*$, with momentum or without. (H') alone is not enough: in notebook 41 a run with
+# momentum at $0.9\,\eta^*$ cycles for ever. The runs in the proved range are counted below.
 #
 # **Where they are checked.** `svm.margin_law` checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of
-# (S) without looking at the error: the least margin is at least 5 and the offsets rest. Both refuse by name. For linear
-# classifiers and gradient descent the same residual stands in Soudry et al. (2018). New here are attention, steps of fixed
-# length, the lower bound, a trained head, and the measurements.
+# (S) without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is refused, and
+# told why.
 #
+# **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
+# steps to Nacson et al. (1803.01905) and Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
+# Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
+# a token SVM is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
+# order $1/t$, and the measurements. The note says what differs from each.
+#
+# Paper A's statement of the direction, hypotheses included:
+
+# %%
+statements.quoted("A", STATEMENTS, "Theorem 1")
+
+# %% [markdown]
 # ## The formula, in a few lines
 #
 # One small problem: unit tokens, all scores different, not every pair on the support. Tokens and duals are all it takes.
@@ -257,7 +272,7 @@ out = [one for one in compared if one.refusal]
 alone = sum(one.duals_alone for one in kept)
 about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
-    f"filled: {alone} runs predicted from duals alone"
+    f"filled: {alone} runs in which C is the whole error"
 )
 plots.caption(figure, about_diagonal)
 for one in out:
@@ -266,9 +281,9 @@ figure_diagonal = figure
 figure
 
 # %% [markdown]
-# Left: look at the diagonal. Filled marks are predicted from duals alone. Open ones take $\omega_\infty$ from the same run at
-# $t/10$, and the claim `law.residual` tests their $C$ without $\omega_\infty$. Right: look at the distance between the marks
-# and the dotted line, the error that was asked for.
+# Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
+# that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; `law.constant` reads it off the run at $t/10$ and
+# judges the sum. Right: look at the distance between the marks and the dotted line, the error that was asked for.
 #
 # ## One line for all rules
 #

@@ -11,7 +11,6 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # How margins settle: a max-margin direction from two iterates, and the longest step
 #
@@ -99,8 +98,9 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ settles for steps below $2/\lambda$.
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
-# repel; that runs cycle with period two is measured. With momentum a large cycle can live below $\eta^*$ as well. The note
-# [law_of_margins.md](law_of_margins.md) has the proofs.
+# repel; that runs cycle with period two is measured. With momentum a large cycle can live below $\eta^*$ as well. That gradient
+# descent on a loss with a finite minimiser may cycle below the linear threshold is known for logistic regression (Meng et al.,
+# arXiv 2406.05033). The note [law_of_margins.md](law_of_margins.md) has the proofs.
 #
 # ## The rule, in a few lines
 #
@@ -195,15 +195,16 @@ claims.Table(sorted(step_claims, key=lambda claim: claim.holds))
 
 # %%
 figure = drawn.cycles(found)
-about_steps = f"Unit tokens, n=6, T=8, d=10, seeds {unit_seeds}; NGD from the settled state with its residual 1 % off"
+seeds_named = f"{', '.join(map(str, unit_seeds[:-1]))} and {unit_seeds[-1]}"
+about_steps = f"Unit tokens, n=6, T=8, d=10, seeds {seeds_named}; NGD from the settled state with its residual 1 % off"
 plots.caption(figure, about_steps)
 figure_steps = figure
 figure
 
 # %% [markdown]
-# Both panels: look at the jump at the dotted line, the predicted threshold; one line per seed. The claims at 0.9 and 0.5
-# came later than the others, when this figure had shown a cycle at 0.9: one of the seeds 1, 3, 5, 6, 7, with momentum,
-# cycles there. A residual 1 % off is no small disturbance to a run with momentum.
+# Both panels: look at the jump at the dotted line, the predicted threshold; one line per seed. The claims at 0.9 and 0.5 are no
+# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One seed cycles
+# there, with momentum: a residual 1 % off is no small disturbance to it.
 #
 # ## Runs that have not settled
 #

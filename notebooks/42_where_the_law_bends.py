@@ -11,14 +11,13 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # Where the law bends: a trained head, runs that miss, and several heads
 #
 # **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the direction error tends to a constant $C$
 # that the token SVM's duals give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
-# trains the head as well. Its Theorem 3 bounds the direction error by a multiple of $1/\log t$. It asks on which data joint
-# training ends in the max-margin pair.
+# trains the head as well. Its Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$. It asks on which
+# data joint training ends in the max-margin pair.
 #
 # **Question.** What becomes of the law when the head moves, and when there are several heads? Is joint training global?
 #
@@ -68,7 +67,8 @@ import numpy as np
 
 from lib import dynamics
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
+from lib.papers.a.statements import STATEMENTS
 from lib.papers.beyond import (
     bends_figures,
     counterexample,
@@ -84,6 +84,7 @@ from lib.papers.beyond import margin_law_worlds as worlds
 run = record.start("42_where_the_law_bends", "A", globals())
 plots.set_style()
 every = range(seeds)
+statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 
 # %% [markdown]
 # ## 1. A head that moves
@@ -167,9 +168,9 @@ figure_joint = figure
 figure
 
 # %% [markdown]
-# Left: look at the dotted lines, which know duals and step lengths alone, on the measured ones. Right: look at the diagonal. The
-# three marks of a seed lie near each other, since the steps hardly change $C$. Lemma 3 (iii) allows $\|\nabla^2L\|/L$ to grow
-# like $t^{2/3}$. It tends to a constant.
+# Left: look at the dotted lines, which know duals and step lengths alone, on the measured ones, and at the dashed line, the
+# order of Theorem 3's bound. Right: look at the diagonal. The three marks of a seed lie near each other, since the steps hardly
+# change $C$. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here it tends to a constant.
 #
 # **The head** errs by more than $C_u$. Its first step, with all weights even, goes along the mean of all tokens. Later steps add
 # to that while weights are not yet zero. What lies off the span of the opt tokens is frozen for ever.
@@ -236,16 +237,16 @@ claims.Table(sorted(global_claims, key=lambda claim: claim.holds))
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
 figure = bends_figures.reached(found_map, path)
-about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; dotted: alpha*(d). Right: the counterexample, NGD, loss at 1/2 dotted"
+about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; marks: half of the seeds, 95 %; dotted: the formula. Right: the counterexample, NGD; dotted: 1/2"
 plots.caption(figure, about_global)
 figure_global = figure
 figure
 
 # %% [markdown]
-# Left: look at the dotted $\alpha^*(d)$ beside the step from dark to bright. The protocol asked for more than that: no threshold
-# above $\alpha^*$, and hardly a run that a right first step does not save. Both fail by little, and stand above as failed. The
-# claims `global.agree` and `global.formula` came later. Right: look at the loss, which stops at $\frac12$ while $u$ and $W$ run the
-# wrong way.
+# Left: look at the marks, the length at which half of the seeds arrive, beside the dotted $\alpha^*(d)$. In the lowest row, $d=16$,
+# the formula is far off. The protocol predicted two more things: no threshold lies above $\alpha^*$, and at least 99 % of the runs
+# with a right first step arrive. Both fail by little, and stand above as failed. The claims `global.agree` and `global.formula`
+# came after that and are no predictions. Right: look at the loss, which stops at $\frac12$ while $u$ and $W$ run the wrong way.
 #
 # ## 3. Several heads
 #

@@ -20,10 +20,13 @@
 # **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
 # vision transformer? Which tokens does an optimiser pick where several selections compete?
 #
-# **Answer.** With $(K,Q)$ the map survives with *other columns*: the norm is the one that the rule's norm of the factors
-# induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm and polar steps stay with the spectral norm, to 98 % of
-# the largest margin. Sign descent leaves $\ell_\infty$ for sums of sign products, in nine of ten runs and to 92 %; Adam with a
-# long memory follows it in three of ten. What the other two parts say is printed below.
+# **Answer**, at desk scale ([map](../figures/desk/networks_factors.png), [selections](../figures/desk/networks_selections.png),
+# [network](../figures/desk/networks_vit.png)). With $(K,Q)$ the map survives with *other columns*: the norm is the one that the
+# rule's norm of the factors induces on $W=KQ^\top$. Gradient descent goes to the nuclear norm and polar steps stay with the
+# spectral norm, to 98 % of the largest margin in the median of ten runs. Sign descent leaves $\ell_\infty$ for sums of sign
+# products, in nine of ten runs and to 92 %; Adam with a long memory follows it in three of ten. Where selections compete, a rule's
+# own norm explains its choice a little more often than chance from zero; with near ties and from a wrong start that is undecided.
+# In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm. This page runs less.
 #
 # ## The statement
 #
@@ -42,9 +45,14 @@
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, over $m$, for large $m$ |
 #
 # **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
-# has an exponential tail; steps decay. For models that are homogeneous in their parameters steepest descent then nears a
-# *stationary* point of the margin in its norm (Tsilivis et al., arXiv 2410.22069). Softmax is not homogeneous, and stationary is
-# less than best: what attention does is measured. Predictions were [written before the runs](networks_protocol.md).
+# has an exponential tail; steps decay. Predictions were [committed before the runs that count](networks_protocol.md).
+#
+# | statement | source | here |
+# |---|---|---|
+# | homogeneous models: steepest descent nears a *stationary* point of the margin in its norm | Tsilivis et al., 2410.22069 | softmax is not homogeneous, and stationary is less than best: measured |
+# | the same for Muon, Signum, Adam without $\epsilon$ | Gronich, Vardi, 2602.16340 | measured for Adam |
+# | gradient flow on keys and queries of softmax attention: the nuclear norm | Sheen, Chen, Wang, Zhou, 2403.08699; of the regularisation path Tarzanagh et al., 2308.16898 | measured for normalised steps |
+# | $F_N$ for sign descent, competing selections, margins in a network | ours | measured |
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -160,9 +168,11 @@ figure_factors
 #
 # ## 2. Which tokens, where selections compete
 #
-# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. A *dispute* is a
-# comparison of one rule with another that ended in a different selection; so each such pair gives two. A rule wins it if its
-# own selection has the larger best margin in its own norm. Where both norms prefer the same selection one of the two is won.
+# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. Take two rules that ended
+# in different selections, and ask each: under *your* norm, does your own selection have the larger best margin? Each question is
+# a *dispute*, won if the answer is yes. Where both norms prefer the same selection exactly one of the two says yes. So without any
+# effect half are won, and only pairs whose norms prefer different selections tell more: they are counted apart. The disputes of
+# one seed depend on each other, so that intervals are bootstraps over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -175,6 +185,10 @@ for way, (of, start) in ways.items():
     optimal[way] = competing.optimal(of, ended)
     disputes[way] = competing.disputes(chosen, ended, competing.OwnMargins(of))
 print(drawn.shares_table(optimal, disputes))
+steepest = [name for name in chosen if name != judged.ADAM]
+for way, of in disputes.items():
+    both, pairs = judged.apart(of, steepest)
+    print(f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {both}")
 
 # %%
 selection_claims = judged.selection_claims(optimal, disputes)
@@ -182,13 +196,14 @@ selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.
 selection_table
 
 # %%
-about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; dotted: half"
+about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: half"
 figure_selections = drawn.selections(optimal, disputes)
 plots.caption(figure_selections, about_selections)
 figure_selections
 
 # %% [markdown]
-# Left: look at how far the squares lie from the circles, and at Adam's. Right: look at which side of one half the marks lie.
+# Left: look at how far the squares lie from the circles, and at Adam's. Right: look at the last row, which is judged, and whether
+# its bars cross one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
@@ -196,8 +211,7 @@ figure_selections
 # Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
 # over $N(W)$ is compared. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
-# The word of a row asks for every other rule, while its interval is that against the nearest one in the mean. So an interval
-# above 0 can stand beside *undecided*: against a third rule the interval is wider and crosses 0.
+# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval ends lowest.
 #
 # Rates first: the least training loss at the end, on a seed that is not judged.
 
@@ -241,13 +255,14 @@ plots.caption(figure_vit, about_vit)
 figure_vit
 
 # %% [markdown]
-# Left: look at which mark stands highest in each column. Right: look at the outlined cells, where a rule was predicted
-# to be first, and whether another cell of the column holds more.
+# Left: look at whether all three bars of a column stand above 0: only then the rule named below it is first. Right: look at the
+# outlined cells, where a rule was predicted to be first, and whether another cell of the column holds more.
 #
 # ## Would these claims notice?
 #
 # Each is held against wrong worlds: rules judged by another rule's run, $W$ in place of $(K,Q)$, best margins too small, ties
-# judged as the unchanged tokens.
+# judged as the unchanged tokens. A world is noticed by a claim that holds: where no ranking holds, exchanged networks are noticed
+# by nothing.
 
 # %%
 worlds = {
@@ -307,7 +322,8 @@ for m in (1, 3, 10):
     print(f"m = {m}: nuclear ratio", atlas.ratios(path, best).last[:, 1].round(3), path.status)
 
 # %% [markdown]
-# **The quantile.** Prediction: the ranking in the spectral norm does not depend on which quantile of the margins is taken.
+# **The quantile.** Prediction: the ranking in the spectral norm does not depend on which quantile of the margins is taken. On this
+# page's two seeds it is refuted: Muon stays first, others change places.
 
 # %%
 for quantile in (0.02, 0.1, 0.5):
@@ -343,19 +359,19 @@ numbers = {
     for way, of in optimal.items()
     for name, share in of.items()
 }
-steepest = [name for name in chosen if name != judged.ADAM]
 for way, of in disputes.items():
-    won, all_of = judged.won(of, steepest)
-    numbers[f"won_{judged.plain(way)}"] = record.Number(won, 5)
-    numbers[f"disputes_{judged.plain(way)}"] = record.Number(all_of, 8)
+    (won, all_of), apart = judged.won(of, steepest), judged.apart(of, steepest)
+    counts = dict(zip(("won", "disputes", "own", "apart"), (won.sum(), all_of.sum(), *apart)))
+    for (name, count), tolerance in zip(counts.items(), (5, 8, 2, 2)):
+        numbers[f"{name}_{judged.plain(way)}"] = record.Number(int(count), tolerance)
 captioned = title, about_selections, selection_table, numbers, source
 run.save(figure_selections, "networks_selections", *captioned)
 
 # %%
 numbers = {f"rate_{rule}": record.Number(rate, 1e-12) for rule, rate in best_rate.items()}
-numbers |= {f"loss_{rule}": record.Number(loss.mean(), 0.1) for rule, loss in ends.items()}
-numbers |= {
-    f"lead_{judged.plain(norm)}": record.finite(claim.measured, 0.15)
+numbers |= {f"loss_{rule}": record.Number(loss.mean(), 0.01) for rule, loss in ends.items()}
+numbers |= {  # two processors gave 0.007 apart at most
+    f"lead_{judged.plain(norm)}": record.finite(claim.measured, 0.02)
     for norm, claim in zip(judged.FIRST, vit_table, strict=True)
 }
 source = [images.identity("cifar10", demo=scale == "demo")]

@@ -39,6 +39,12 @@ def test_pair_has_the_same_cells(source):
 
 
 @each
+def test_a_page_begins_with_its_title_and_has_no_empty_cell(source):
+    kinds, texts, _ = zip(*cells(source), strict=True)
+    assert kinds[0] == "markdown" and texts[0].startswith("# ") and all(texts)
+
+
+@each
 def test_stored_notebook_installs_the_project_where_it_is_absent(source):
     own = nbformat.read(stored(source), 4).cells
     assert [cell.source for cell in own] == [cell.source for cell in colab_cell.installing(own)], (

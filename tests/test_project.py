@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -57,15 +58,50 @@ def test_citation_has_what_its_format_requires():
     for reference in citation["references"]:
         assert reference["type"] == "article" and reference["title"]
         assert isinstance(reference["year"], int) and reference["url"].startswith("https://")
+        assert reference["scope"] in ("reproduced", "related work")
+
+
+def references(scope):
+    """{arXiv number: title} of the references of a scope."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    chosen = [r for r in citation["references"] if r["scope"] == scope]
+    return {r["url"].removeprefix("https://arxiv.org/abs/"): r["title"] for r in chosen}
 
 
 def test_citation_is_of_this_project_and_the_three_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["license"] == PROJECT["license"] and citation["version"] == PROJECT["version"]
-    cited = {reference["url"]: reference["title"] for reference in citation["references"]}
-    assert cited == {
-        f"https://arxiv.org/abs/{number}": title for title, number in figures.PAPERS.values()
+    assert references("reproduced") == {n: title for title, n in figures.PAPERS.values()}
+
+
+NUMBER = re.compile(r"(?<![\d.])\d{4}\.\d{5}(?![\d.])")  # of arXiv
+
+
+def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_other_way_round():
+    texts = [p for p in (ROOT / "notebooks").glob("4*.py")] + list(
+        (ROOT / "notebooks").glob("*.md")
+    )
+    texts += [ROOT / "lib/papers/beyond/atlas_rules.py"]
+    named = {n for path in texts for n in NUMBER.findall(path.read_text("utf-8"))}
+    assert set(references("related work")) - named == set()
+    assert named - set(references("related work")) <= {n for _, n in figures.PAPERS.values()}
+
+
+def test_each_commit_that_a_protocol_names_is_in_the_history():
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True)
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("no whole history here")
+    pattern = re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b")
+    named = {
+        (path.name, commit)
+        for path in (ROOT / "notebooks").glob("*.md")
+        for commit in pattern.findall(path.read_text("utf-8"))
     }
+    assert ("bends_protocol.md", "46dc51e") in named
+    lost = [one for one in named if git("merge-base", "--is-ancestor", one[1], "HEAD").returncode]
+    assert lost == []
 
 
 def records():

@@ -141,6 +141,15 @@ def test_rows_are_those_of_the_protocol():
     assert [row.rule.batch for row in by_size.values()] == [1, 6]
 
 
+def test_a_row_says_whose_prediction_it_is():
+    rows = {name: atlas_rules.rows()[name] for name in ("Signum", "SOAP")}
+    found = dict.fromkeys(rows, known(0.5))
+    said = {c.id: c for c in atlas_claims.predictions(rows, found)}
+    assert said["atlas.own.Signum"].source.endswith("arXiv 2502.04664")
+    assert said["atlas.nearest.SOAP"].source == atlas_claims.SOURCE
+    assert {claim.kind for claim in said.values()} == {"finding"}
+
+
 def test_rows_stop_where_they_say(tmp_path):
     rule = optimisers.steepest(2, 0.1)
     rows = {

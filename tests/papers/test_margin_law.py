@@ -10,6 +10,7 @@ import torch
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.papers.beyond import margin_law_claims as law_claims
+from lib.papers.beyond import margin_law_figures as figures
 from lib.papers.beyond import margin_law_networks as networks
 from lib.papers.beyond import margin_law_premises as premises
 from lib.papers.beyond import margin_law_runs as runs
@@ -58,6 +59,16 @@ def test_constant_is_measured_without_what_lies_outside(compared):
     assert not law_claims.residual([bigger]).holds
 
 
+def test_the_diagonal_shows_the_constant_and_how_far_off_it_is(compared):
+    line, off = figures.diagonal(compared).axes
+    marks = [one for one in line.lines[:-1] if len(one.get_xdata())]
+    found = sorted(tuple(p) for one in marks for p in zip(*one.get_data(), strict=True))
+    wanted = sorted((c.law.constant[0], c.measured.residual) for c in compared)
+    np.testing.assert_array_equal(found, wanted)
+    worst = max(max(one.get_xdata(), default=0) for one in off.lines[:-1])
+    np.testing.assert_allclose(worst, abs(law_claims.residual(compared).measured))
+
+
 @pytest.mark.parametrize("by", [0.01, -0.01])
 def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared, by):
     for one in compared:
@@ -96,21 +107,23 @@ def test_runs_that_do_not_qualify_are_refused_by_name(data, rule, steps, premise
 
 
 def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
-    """By hand: sigma_t < 2/M^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for Polyak."""
-    for one in compared:
+    """By hand: sigma_t < 8/D^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for Polyak."""
+
+    def square(one):  # D^2
         delta = coordinates.differences(one.tokens, one.selected)
-        sizes = np.linalg.norm(delta, axis=-1) * np.linalg.norm(one.tokens.z, axis=-1)[..., None]
-        square, V = sizes[one.law.support].max() ** 2, np.linalg.norm(one.solution.W)
+        A = np.einsum("rntd,rne->rntde", delta, one.tokens.z)[one.law.support]
+        return max(np.sum((a - b) ** 2) for a in A for b in A)
+
+    for one in compared:
+        V = np.linalg.norm(one.solution.W)
         rule = one.setting.rule
         sigma = V**2 / 2 if one.setting.name == "polyak" else rule.step_size * V
-        assert one.proved == (sigma < 2 / square and rule.momentum == 0)
+        assert one.proved == (sigma < 8 / square(one) and rule.momentum == 0)
     one = compared[0]
-    short = replace(one.setting, rule=dynamics.ngd(0.01))
-    assert not one.proved and replace(one, setting=short).proved
+    short, long = (replace(one.setting, rule=dynamics.ngd(eta)) for eta in (0.01, 4.0))
+    assert replace(one, setting=short).proved and not replace(one, setting=long).proved
     of = one.tokens, one.selected, one.law
-    delta = coordinates.differences(one.tokens, one.selected)
-    sizes = np.linalg.norm(delta, axis=-1) * np.linalg.norm(one.tokens.z, axis=-1)[..., None]
-    needed = 0.01 * np.linalg.norm(one.solution.W) * sizes[one.law.support].max() ** 2
+    needed = 0.01 * np.linalg.norm(one.solution.W) * square(one) / 8
     np.testing.assert_allclose(premises.step_in_proof(*of, dynamics.ngd(0.01)), needed)
     assert premises.step_in_proof(*of, dynamics.gd(9.0)) == 0
     assert premises.step_in_proof(*of, dynamics.polyak()) == np.inf  # not the opt tokens

@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.papers.beyond.atlas import NORMS, Ratios, column, others
-from lib.papers.beyond.atlas_rules import TENTH, Row
+from lib.papers.beyond.atlas_rules import BATCHES, OURS, TENTH, Row
 
 REACHED = 0.99
 JUDGED_AT = 1_000_000  # steps
@@ -19,12 +19,17 @@ ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 
+def source(number: str) -> str:
+    """The source of a row's claims: who predicted it for linear models, or that nobody else did."""
+    return SOURCE if number == OURS else f"ours, on attention; for linear models arXiv {number}"
+
+
 def word(name: str) -> str:
     """A rule's name as part of a claim's id."""
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
-def own(name: str, of: str, found: Ratios) -> Claim:
+def own(name: str, of: str, found: Ratios, by: str = OURS) -> Claim:
     """The least ratio of all runs in the norm `of`, at the last record."""
     statement = f"{name}: margin over the largest in its own norm, {of}; least of all runs"
     ratios = found.value[..., column(of)]  # (runs, records)
@@ -33,14 +38,15 @@ def own(name: str, of: str, found: Ratios) -> Claim:
     why = "The ratio still rises at the last step"
     why += "; the protocol judges after a million steps" if early else ""
     remark = "" if least >= REACHED else why if rises else "The ratio no longer rises in every run"
-    return at_least(f"atlas.own.{word(name)}", statement, SOURCE, least, REACHED, remark=remark)
+    id = f"atlas.own.{word(name)}"
+    return at_least(id, statement, source(by), least, REACHED, remark=remark)
 
 
-def lower(name: str, of: str, found: Ratios) -> Claim:
+def lower(name: str, of: str, found: Ratios, by: str = OURS) -> Claim:
     """Every other norm's ratio is lower, in every run."""
     statement = f"{name}: largest ratio in another norm less that in {of}, largest of all runs"
     excess = (found.last[:, others(of)].max(1) - found.last[:, column(of)]).max()
-    return at_most(f"atlas.lower.{word(name)}", statement, SOURCE, excess, -ROUNDING)
+    return at_most(f"atlas.lower.{word(name)}", statement, source(by), excess, -ROUNDING)
 
 
 def none_reached(name: str, found: Ratios) -> Claim:
@@ -60,11 +66,11 @@ def ranked(last: np.ndarray, norms: Sequence[str], of: str) -> tuple[float, str]
     return (largest == norms.index(of)).sum() / len(last), nearest_of
 
 
-def nearest(name: str, of: str, found: Ratios) -> Claim:
+def nearest(name: str, of: str, found: Ratios, by: str = OURS) -> Claim:
     """In at least half of the runs the largest ratio is that of the norm `of`."""
     statement = f"{name}: share of runs whose largest ratio is in {of}"
     share, nearest_of = ranked(found.last, list(NORMS), of)
-    claim = at_least(f"atlas.nearest.{word(name)}", statement, SOURCE, share, 0.5)
+    claim = at_least(f"atlas.nearest.{word(name)}", statement, source(by), share, 0.5)
     return remarked(claim, f"The prediction is refuted here: nearest to {nearest_of}")
 
 
@@ -94,7 +100,8 @@ def batches(found: Mapping[str, Mapping[int, Ratios]], own: Mapping[str, str]) -
         k, sizes = column(own[name]), sorted(by_size)
         best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
         statement = f"{name}: best least ratio in {own[name]} on fewer than all samples a step"
-        low = at_most(f"atlas.batch.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
+        id = f"atlas.batch.{word(name)}"
+        low = at_most(id, statement, source(BATCHES), best, REACHED - ROUNDING)
         rise = np.diff([np.median(by_size[size].last[:, k]) for size in sizes]).min()
         statement = f"{name}: least rise of the median ratio from one batch size to the next"
         rises = at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)
@@ -120,11 +127,11 @@ def predictions(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Cl
     claims = [bounded(found)]
     for name, row in rows.items():
         if row.reached is not None:
-            claims.append(own(name, row.reached, found[name]))
-            claims.append(lower(name, row.reached, found[name]))
+            claims.append(own(name, row.reached, found[name], row.source))
+            claims.append(lower(name, row.reached, found[name], row.source))
         else:
             claims.append(none_reached(name, found[name]))
-            claims.append(nearest(name, row.highest, found[name]))
+            claims.append(nearest(name, row.highest, found[name], row.source))
     return claims
 
 

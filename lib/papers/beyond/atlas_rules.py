@@ -19,6 +19,10 @@ from lib.attention.token_sets import TokenSet
 from lib.papers.beyond.atlas import NORMS
 
 GROWTH = 0.02
+OURS = "ours"
+MULTICLASS, BATCHES = "2502.04664", "2602.11557"  # Fan, Schmidt, Thrampoulidis; Li, Tang, Zou
+ADAM, PER_SAMPLE = "2406.10650", "2510.26303"  # Zhang, Zou, Cao; Baek, Song, Yun
+MIRROR, RESCALING = "2410.14581", "2311.14387"  # paper C; Wang, Min, Wu
 TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
 GAMMA = {
     "l_1": 0.067,
@@ -37,13 +41,15 @@ class Row:
 
     reached: None where it was predicted to reach none; highest: the norm whose ratio was predicted
     to be the largest in the median. longest: where the rule stops, for what its steps cost or, with
-    growing norms, for what a float holds.
+    growing norms, for what a float holds. source: whose theorem on linear models says so, by arXiv
+    number; "ours" where none that we know does.
     """
 
     rule: Optimiser
     reached: str | None
     highest: str
     longest: int = 1_000_000
+    source: str = OURS
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
@@ -54,7 +60,9 @@ def step(norm: str, growth: float = GROWTH) -> float:
 def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
     """Steepest descent in every norm of the atlas, its own norm predicted."""
     return {
-        f"steepest, {name}": Row(o.steepest(norm, step(name, growth), decay), name, name)
+        f"steepest, {name}": Row(
+            o.steepest(norm, step(name, growth), decay), name, name, source=MULTICLASS
+        )
         for name, norm in NORMS.items()
         if name != "head-wise"  # a rule in `head_rows`
     }
@@ -65,14 +73,14 @@ def memory_rows() -> dict[str, Row]:
     of_sign, of_polar = step("l_inf"), step("spectral")
     slow = of_sign / 50  # 0.0004 of margin a step: beta_2 = 0.999 forgets e^-0.0005 a step
     return {
-        "Muon": Row(o.muon(of_polar), "spectral", "spectral"),
+        "Muon": Row(o.muon(of_polar), "spectral", "spectral", source=MULTICLASS),
         "Muon, Newton-Schulz": Row(
             o.muon(of_polar, nesterov=True, newton_schulz=5), None, "spectral"
         ),
-        "Signum": Row(o.signum(of_sign), "l_inf", "l_inf"),
+        "Signum": Row(o.signum(of_sign), "l_inf", "l_inf", source=MULTICLASS),
         "Lion": Row(o.lion(of_sign / 10), "l_inf", "l_inf"),
         "RMSprop, 0.99": Row(o.rmsprop(of_sign / 10), "l_inf", "l_inf"),
-        "Adam, 0.999": Row(o.adam(slow), None, "l_inf"),
+        "Adam, 0.999": Row(o.adam(slow), None, "l_inf", source=ADAM),
         "Adam, 0.999, epsilon": Row(o.adam(slow, epsilon=1e-8), None, "l_inf"),
         "AdaGrad": Row(o.adagrad(of_sign), None, "l_inf"),
         "Shampoo, 0.9": Row(o.shampoo(of_polar, 0.9), "spectral", "spectral", TENTH),
@@ -86,7 +94,7 @@ def sample_rows() -> dict[str, Row]:
     few = step("l_inf") / 10
     rows = {
         "steepest, Frobenius": Row(o.steepest(2, step("Frobenius") / 10), None, "Frobenius"),
-        "Signum, 0.99": Row(o.signum(few, 0.99), "l_inf", "l_inf"),
+        "Signum, 0.99": Row(o.signum(few, 0.99), "l_inf", "l_inf", source=PER_SAMPLE),
         "Adam, 0.999": Row(o.adam(few / 5), None, "Frobenius"),
     }
     return {
@@ -111,12 +119,12 @@ def metric_rows() -> dict[str, Row]:
     relative = o.natural(of_frobenius, 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
     return {
-        "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3"),
+        "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
         "natural, undamped": Row(o.natural(of_frobenius, normalised=True), None, "nuclear", TENTH),
         "natural, damped": Row(o.natural(0.05, 0.01), None, name),
         "natural, damped by trace": Row(relative, name, name, TENTH),
         "AdaGrad, full matrix": Row(o.full_adagrad(of_frobenius), None, name, 2_000),
-        "rescaled, Frobenius": Row(grown, name, name, 20_000),
+        "rescaled, Frobenius": Row(grown, name, name, 20_000, RESCALING),
     }
 
 
@@ -124,7 +132,10 @@ def growing_rows() -> dict[str, Row]:
     """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from step 2,500 on."""
     return {
         name: replace(
-            row, reached=row.reached if row.reached == "Frobenius" else None, longest=TENTH
+            row,
+            reached=row.reached if row.reached == "Frobenius" else None,
+            longest=TENTH,
+            source=OURS,
         )
         for name, row in steepest_rows(-0.5).items()
     }
@@ -139,7 +150,7 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
         "Adam, 0.99": (o.adam(step("l_inf") / 5, memory=0.99), "l_inf"),
     }
     return {
-        what: {size: Row(o.on_batches(rule, size), None, name, TENTH) for size in sizes}
+        what: {size: Row(o.on_batches(rule, size), None, name, TENTH, BATCHES) for size in sizes}
         for what, (rule, name) in rules.items()
     }
 

@@ -24,8 +24,12 @@ PREDICTED = "0.1"
 
 
 def joint(found: Mapping[str, JointRuns]) -> Figure:
-    """Direction error of W over t with its prediction from duals and steps; and per run."""
+    """Direction error of W over t with its prediction from duals and steps, and 1/log t from where
+    the first begins, which is Theorem 3's order; right: per run."""
     figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
+    first = next(iter(found.values()))
+    bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
+    error.plot(first.iterations, bound, "--", color="0.5", lw=1, label=r"$1/\log t$, Theorem 3")
     for (name, runs), colour, marker in zip(found.items(), INK, MARKERS):
         plots.band(error, runs.iterations, runs.error, name, colour)
         size = [path_length(runs.rule, int(t)) for t in runs.iterations]
@@ -45,14 +49,23 @@ def joint(found: Mapping[str, JointRuns]) -> Figure:
 
 
 def reached(found: GlobalMap, history: History) -> Figure:
-    """Share of seeds that reach (u_mm, W_mm), with alpha*(d); and the counterexample's loss."""
+    """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
     figure, (chart, path) = plots.panels(1, 2, height=3.1)
     plots.percentages(chart, found.shares, found.alphas, found.dimensions)
-    rows, columns = range(len(found.dimensions)), range(len(found.alphas))
-    half = np.log([min(half_at_once(d, found.n), found.alphas[-1]) for d in found.dimensions])
-    wanted = np.interp(half, np.log(found.alphas), columns)
-    chart.plot(wanted, rows, "-", color="white", lw=4)  # seen on dark and on bright cells
-    chart.plot(wanted, rows, ":", color=PREDICTED, lw=2.2)
+    rows = np.arange(len(found.dimensions))
+    predicted = np.array([half_at_once(d, found.n) for d in found.dimensions])
+    predicted[np.isinf(predicted)] = np.nan
+    wanted = _place(predicted, found.alphas)
+    for style, colour, width in (("-", "white", 4), (":", PREDICTED, 2.2)):  # on any cell
+        chart.plot(wanted, rows, style, color=colour, lw=width)
+    value, low, high = _place([found.threshold(row) for row in rows], found.alphas).T
+    for colour, width in (("white", 4), (INK[4], 1.6)):
+        style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
+        chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
+    for row in rows[wanted > len(found.alphas) - 0.5]:  # beyond the last column
+        text = dict(textcoords="offset points", ha="center", fontsize="x-small")
+        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row), (0, -10), **text)
+    chart.set_xlim(-0.5, np.nanmax([*wanted, len(found.alphas) - 1]) + 0.5)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
@@ -63,6 +76,13 @@ def reached(found: GlobalMap, history: History) -> Figure:
     path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
     path.legend(fontsize="x-small", loc="lower left")
     return figure
+
+
+def _place(values, columns):
+    """Where values stand between and beyond the columns of a chart, evenly in their logarithm."""
+    values, logs = np.log(values), np.log(columns)
+    beyond = (values - logs[-1]).clip(0) / (logs[-1] - logs[-2])
+    return np.interp(values, logs, range(len(logs))) + beyond
 
 
 def heads(common: HeadRuns, each: HeadRuns) -> Figure:
@@ -88,18 +108,20 @@ def heads(common: HeadRuns, each: HeadRuns) -> Figure:
 
 
 def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Figure:
-    """C along every axis: line and band predicted, circles measured; dotted: score crossings."""
+    """C along every axis, each run's prediction a dash and its measurement a circle, with score
+    crossings dotted; below how far every run's error is from its own prediction."""
     names = list(dict.fromkeys(p.axis for p in points))
-    figure, grid = plots.panels(-(-len(names) // 3), 3, height=2.3)
+    rows = -(-len(names) // 3)
+    figure, grid = plots.panels(rows + 1, 3, height=2.3)
+    for axis in grid[len(names) :]:
+        axis.remove()
+    _deviations(figure.add_subplot(grid[0].get_gridspec()[rows, :]), points, names)
     for axis, name in zip(grid, names, strict=False):
         good = [p for p in constant_claims.kept(points) if p.axis == name]
         values = sorted({p.value for p in good})
-        runs = [[p.comparison for p in good if p.value == value] for value in values]
-        predicted = [np.median([one.law.constant[0] for one in own]) for own in runs]
-        axis.plot(values, predicted, "-", color=PREDICTED, lw=1)
-        for value, own in zip(values, runs, strict=True):
-            sizes = [one.measured.residual for one in own]
-            axis.plot([value] * len(sizes), sizes, "o", ms=3, mfc="none", color=INK[0])
+        at, runs = [p.value for p in good], [p.comparison for p in good]
+        axis.plot(at, [one.law.constant[0] for one in runs], "_", color=PREDICTED, ms=9)
+        axis.plot(at, [one.measured.residual for one in runs], "o", ms=3, mfc="none", color=INK[0])
         for crossing in switches.get(name, ()):
             axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)
         if name in switches:
@@ -111,6 +133,20 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
             axis.minorticks_off()
             _short_decades(axis.yaxis)
     return figure
+
+
+def _deviations(axis, points, names):
+    """|error over its prediction - 1| of every kept run, a row for each axis of the map."""
+    for row, name in enumerate(names):
+        own = [p for p in constant_claims.kept(points) if p.axis == name]
+        off = np.abs([constant_claims.relative(p) for p in own])
+        height = row + np.linspace(-0.3, 0.3, len(own))
+        axis.plot(np.clip(off, 1e-16, None), height, "o", ms=2, mfc="none", color=INK[0])
+    axis.axvline(constant_claims.CONSTANT, color="0.3", linestyle=":")
+    axis.set(xscale="log", xlabel="relative error of the prediction of each run's direction error")
+    axis.set_yticks(range(len(names)), names, fontsize="x-small")
+    axis.invert_yaxis()
+    axis.set(title="How far off each run is; dotted: what was asked for")
 
 
 def _short_decades(axis):

@@ -7,6 +7,7 @@ of the selections of two rules are compared in each rule's own norm.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 
@@ -123,17 +124,16 @@ def disputes(
 ) -> dict[tuple[str, str], np.ndarray]:
     """For rules a, b: log of the margin, in a's norm, of a's selection over that of b's selection.
 
-    One value per run in which both have kept a selection and the two differ; positive where a's is
+    (runs,) each: NaN unless both have kept a selection and the two differ; positive where a's is
     the larger in its own norm.
     """
     found = {}
-    for a, row in rows.items():
-        for b in rows:
-            apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
-            values = [
-                [margins.of(run, runs[name].selection[run], row.highest) for name in (a, b)]
-                for run in np.flatnonzero(apart)
-            ]
-            if a != b:
-                found[a, b] = np.log([own / other for own, other in values])
+    for a, b in permutations(rows, 2):
+        apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
+        found[a, b] = np.full(len(apart), np.nan)
+        for run in np.flatnonzero(apart):
+            own, other = (
+                margins.of(run, runs[name].selection[run], rows[a].highest) for name in (a, b)
+            )
+            found[a, b][run] = np.log(own / other)
     return found

@@ -65,15 +65,6 @@ def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Clai
     return every_close(f"map.switch.{axis}", text, OURS, off, 0.0, SWITCH)
 
 
-def noise_blind(found: np.ndarray) -> Claim:
-    """Feasibility (noises, seeds) does not depend on the noise: seeds for which it does."""
-    decided = ~np.isnan(found)
-    differ = sum(len(set(col[ok])) > 1 for col, ok in zip(found.T, decided.T, strict=True))
-    unproved = f"({(~decided).sum()} unproved)"
-    text = f"noise: seeds whose W-SVM has a solution at one noise only {unproved}"
-    return at_most("map.feasible", text, OURS, differ, 0)
-
-
 def capacity(
     axis: str, values: Sequence[float], found: np.ndarray, sizes: Mapping[str, float]
 ) -> tuple[tuple[float, float, float], list[Claim]]:

@@ -1,6 +1,6 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Example 1 in class-mean form is the base. Along an axis C moves and the rate stays; C is predicted
+Class means are the base. Along an axis C moves and the rate stays; C is predicted
 from the SVM's duals and measured beside it. Where a token other than the opt one overtakes its
 score, no run can rest on the opt token: that is the threshold of the axes that change scores.
 """

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK
-from lib.papers.beyond.margin_law_claims import CONSTANT, dual_shares
+from lib.papers.beyond.margin_law_claims import RESIDUAL, dual_shares
 from lib.papers.beyond.margin_law_runs import Comparison
 from lib.papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
 from lib.svm.margin_law import MarginLaw
@@ -83,16 +83,15 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[Comparison]) -> Figure:
-    """Measured ||W_t|| x error over its prediction, and each run's distance.
+    """Each run's residual in the span of the support over C from the duals; how far it is off.
 
-    Filled marks: runs whose prediction is C from the duals alone.
+    Filled marks: runs in which that is all of ||W_t|| x error.
     """
     figure, (line, off) = plots.panels(1, 2, height=3.1)
     groups = _by_setting(comparisons)
     for row, ((name, group), marker) in enumerate(zip(groups.items(), MARKERS)):
-        size = np.array([c.measured.norm[-1] for c in group])
-        predicted = np.array([c.predicted for c in group])
-        measured = np.array([c.measured.error[-1] for c in group])
+        predicted = np.array([c.law.constant[0] for c in group])
+        measured = np.array([c.measured.residual for c in group])
         style = dict(marker=marker, linestyle="", ms=4.5, mfc="none", mew=0.9)
         style["color"] = _of_rule(group)
         line.plot([], [], label=name, **style)
@@ -101,21 +100,21 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
         alone = np.array([c.duals_alone for c in group])
         for of in (alone, ~alone):
             style["mfc"] = style["color"] if of is alone else "none"
-            line.plot(size[of] * predicted[of], size[of] * measured[of], **style)
+            line.plot(predicted[of], measured[of], **style)
             off.plot(distance[of], height[of], **style)
     ends = np.array(line.get_xlim()) * (0.8, 1.25)
     line.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    line.set(xscale="log", yscale="log", xlabel=r"predicted, $\sqrt{C^2+\|\omega_\infty\|^2}$")
-    line.set(title=r"$\|W_t\|\times$ direction error, measured")
+    line.set(xscale="log", yscale="log", xlabel="$C$ from the duals")
+    line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
     off.set(xscale="log", xlim=(FLOOR / 3, 1e-4), title="How far off each run is")
-    off.set(xlabel=f"relative error of the prediction, or {FLOOR:.0e} where it is less")
+    off.set(xlabel=f"relative error of $C$, or {FLOOR:.0e} where it is less")
     off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
     off.set(ylim=(len(groups) - 0.5, -0.5))
     off.tick_params(axis="y", length=0, labelsize="x-small")
-    off.axvline(CONSTANT, color="0.3", linestyle=":")
+    off.axvline(RESIDUAL, color="0.3", linestyle=":")
     off.text(
-        0.7 * CONSTANT, len(groups) - 0.6, "asked for", fontsize="x-small", ha="right", color="0.3"
+        0.7 * RESIDUAL, len(groups) - 0.6, "asked for", fontsize="x-small", ha="right", color="0.3"
     )
     return figure
 

@@ -4,6 +4,7 @@ Words and bounds are those of notebooks/networks_protocol.md, parts 2 and 3.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from lib.companion.claims import Claim, at_least, at_most, judged, remarked
 from lib.papers.beyond.atlas_claims import word as plain
 from lib.papers.beyond.factor_norms import NORMS, SIGN
 from lib.papers.beyond.network_margins import MarginReading
+from lib.papers.beyond.thresholds import RESAMPLES
+from lib.seeds import stream
 from lib.training import verdicts
 from lib.training.verdicts import Interval
 
@@ -24,10 +27,38 @@ FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"
 Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
-def won(found: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """(disputes in which a rule's own selection has the larger margin in its norm, all of them)."""
-    values = np.concatenate([v for (a, b), v in found.items() if a in rules and b in rules])
-    return int((values > 0).sum()), len(values)
+def won(found: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """By seed: disputes in which a rule's own selection has the larger margin in its own norm, and
+    all of them, (seeds,) each."""
+    values = np.array([v for (a, b), v in found.items() if a in rules and b in rules])
+    return (values > 0).sum(0), np.isfinite(values).sum(0)
+
+
+def share(count: np.ndarray, of: np.ndarray) -> tuple[float, float, float]:
+    """Share of all counted, and the ends of a 95 % bootstrap over seeds; NaN where none is.
+
+    A seed's disputes depend on each other, so that seeds are drawn and not disputes.
+    """
+    if not of.any():
+        return np.nan, np.nan, np.nan
+    drawn = stream(0, "resamples").integers(0, len(of), (RESAMPLES, len(of)))
+    with np.errstate(invalid="ignore"):
+        shares = count[drawn].sum(1) / of[drawn].sum(1)
+    low, high = np.nanquantile(shares, [0.025, 0.975])
+    return float(count.sum() / of.sum()), float(low), float(high)
+
+
+def apart(found: Disputes, rules: Sequence[str]) -> tuple[int, int]:
+    """Of the pairs of rules whose norms prefer different selections: (each its own, all of them).
+
+    In the others each norm prefers the other rule's selection.
+
+    Where both norms prefer the same selection one dispute of two is won, whatever the norms are.
+    """
+    both = [(found[a, b] > 0, found[b, a] > 0) for a, b in combinations(rules, 2)]
+    lost = [(found[a, b] < 0) & (found[b, a] < 0) for a, b in combinations(rules, 2)]
+    own = int(sum((a & b).sum() for a, b in both))
+    return own, own + int(np.sum(lost))
 
 
 def selection_claims(
@@ -35,8 +66,8 @@ def selection_claims(
 ) -> list[Claim]:
     """Part 2; both by the names of `competing_selections.settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
-    share = {way: {n: of.mean() for n, of in rules.items()} for way, rules in optimal.items()}
-    zero, ties = share["from zero"], share["near ties"]
+    of_way = {way: {n: of.mean() for n, of in rules.items()} for way, rules in optimal.items()}
+    zero, ties = of_way["from zero"], of_way["near ties"]
     least = min(steepest, key=zero.get)
     text = "from zero: least share of samples, over steepest descents, that select the opt token"
     most = at_least("select.most", text, SOURCE, zero[least], MOST)
@@ -47,10 +78,12 @@ def selection_claims(
     ]
     for way, values in found.items():
         count, of = won(values, steepest)
-        text = f"{way}: share of {of} disputes whose own selection has the larger own-norm margin"
-        part = count / of if of else np.nan
-        claim = at_least(f"select.own.{plain(way)}", text, SOURCE, part, HALF + STRICT)
-        claims.append(remarked(claim, "A rule's own norm does not decide its selection here"))
+        _, low, high = found_share = share(count, of)
+        text = f"{way}: share of {of.sum()} disputes won, own selection of larger own-norm margin"
+        word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
+        word = verdicts.REPRODUCED if low > HALF else word
+        name = f"select.own.{plain(way)}"
+        claims.append(judged(name, text, SOURCE, found_share, "> 0.5", word, len(of)))
     text = "near ties: Adam's share of opt tokens less the least of a steepest descent"
     gap = ties[ADAM] - min(ties[n] for n in steepest)
     return [*claims, at_most("select.adam", text, SOURCE, gap, -STRICT)]
@@ -73,12 +106,15 @@ def leads(
 def first(
     found: Mapping[str, Sequence[MarginReading]], rule: str, norm: str
 ) -> tuple[str, str, Interval]:
-    """(verdict, nearest rival, its paired interval) on "`rule` has the largest ratio in `norm`"."""
+    """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
+
+    The rival is the one whose interval ends lowest: it decides between reproduced and undecided.
+    """
     ahead = leads(found, rule, norm)
     if len(found[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
-    rival = min(intervals, key=lambda name: intervals[name].values.mean())
+    rival = min(intervals, key=lambda name: intervals[name].low)
     word = verdicts.UNDECIDED
     if len(found[rule]) >= FEWEST:
         if all(one.low > 0 for one in intervals.values()):
@@ -93,7 +129,7 @@ def ranking_claims(found: Mapping[str, Sequence[MarginReading]]) -> list[Claim]:
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = first(found, rule, norm)
-        text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the nearest other rule"
+        text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
         claims.append(judged(name, text, SOURCE, values, "> 0", word, len(interval.values)))

@@ -10,7 +10,8 @@ from lib.companion import plots
 from lib.papers.beyond.atlas_figures import LABELS, LOWEST
 from lib.papers.beyond.factored_atlas import NORMS, Ends, FactorRow
 from lib.papers.beyond.network_margins import MarginReading
-from lib.papers.beyond.networks_claims import FIRST, Disputes, counted, level, won
+from lib.papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
+from lib.training.verdicts import mean_interval
 
 INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
 INK |= {"Signum": "#E69F00", "Muon": "#CC79A7"}
@@ -57,48 +58,53 @@ def factor_map(
 def selections(
     optimal: Mapping[str, Mapping[str, np.ndarray]], found: Mapping[str, Disputes]
 ) -> Figure:
-    """Left the share of opt tokens by rule and way, right the share of disputes won."""
+    """Left the share of opt tokens by rule and way, right the share of disputes won, 95 % bars.
+
+    Bars are bootstraps over seeds; the last row of the right panel is what is judged.
+    """
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])
+    steepest = [name for name in rules if name != ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
     for shift, (way, (colour, mark)) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
         line = dict(color=colour, marker=mark, ls="", ms=5, label=way)
         axes[0].plot([optimal[way][name].mean() for name in rules], y, **line)
-        own = [[v for (a, _), v in found[way].items() if a == name] for name in rules]
-        shares = [(np.concatenate(v) > 0).mean() if sum(map(len, v)) else np.nan for v in own]
-        axes[1].plot(shares, y, **line)
-    for axis in axes:
-        axis.set_yticks(range(len(rules)), names)
+        own = [{pair: v for pair, v in found[way].items() if pair[0] == a} for a in rules]
+        counts = [won(pairs, rules) for pairs in own] + [won(found[way], steepest)]
+        value, low, high = np.array([share(*count) for count in counts]).T
+        ends = np.stack([value - low, high - value]).clip(0)
+        axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
+    for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
+        axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
     axes[1].axvline(0.5, color="0.3", ls=":")
     axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.02))
-    axes[1].set(xlabel="disputes whose own selection has\nthe larger margin in the own norm")
+    axes[1].set(xlabel="share of disputes won by the rule's own norm")
     axes[1].set_xlim(-0.02, 1.02)
     plots.legend(figure, axes[0])
     return figure
 
 
 def ranking(found: Mapping[str, Sequence[MarginReading]]) -> Figure:
-    """Left each rule's ratio over the rules' mean, by norm; right where it is the largest."""
+    """Left how far the rule predicted first is ahead of each rival; right where who is largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
-    levels = {rule: level(runs) for rule, runs in found.items()}  # (seeds, norms)
-    middle = np.mean(list(levels.values()), 0)
-    for k, (rule, own) in enumerate(levels.items()):
-        x, ratio = np.arange(len(NORMS)) + 0.16 * (k - 1.5), np.exp(own - middle)
-        centre = np.median(ratio, 0)
-        spread = [centre - ratio.min(0), ratio.max(0) - centre]
-        style = dict(color=INK[rule], marker=MARKS[rule], ls="", ms=5, capsize=2)
-        axes[0].errorbar(x, centre, spread, label=rule, **style)
-    axes[0].axhline(1, color="0.3", ls=":")
-    axes[0].set(yscale="log", ylabel="ratio over the mean of the rules")
-    low, high = axes[0].get_ylim()
-    ticks = [t for t in (0.25, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.7, 2, 4) if low <= t <= high]
-    axes[0].set_yticks(ticks, [f"{t:g}" for t in ticks])
-    axes[0].minorticks_off()
-    axes[0].set_xticks(range(len(NORMS)), NAMES, rotation=45)
     shares, rules = counted(found), list(found)
+    for k, rule in enumerate(rules):
+        ahead = {
+            x: leads(found, first, norm)[rule]
+            for x, (norm, first) in enumerate(FIRST.items())
+            if rule != first
+        }
+        low, mean, high = np.array([_ends(values) for values in ahead.values()]).T
+        style = dict(color=INK[rule], marker=MARKS[rule], ls="", ms=5, capsize=2)
+        x = np.array(list(ahead)) + 0.16 * (k - 1.5)
+        axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
+    axes[0].axhline(0, color="0.3", ls=":")
+    axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
+    named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]
+    axes[0].set_xticks(range(len(FIRST)), named)
     plots.percentages(axes[1], shares, range(len(NORMS)), range(len(rules)))
     axes[1].set_xticks(range(len(NORMS)), NAMES, rotation=45)
     axes[1].set_yticks(range(len(rules)), rules)
@@ -106,9 +112,15 @@ def ranking(found: Mapping[str, Sequence[MarginReading]]) -> Figure:
         corner = NORMS.index(norm) - 0.47, rules.index(rule) - 0.45
         axes[1].add_patch(Rectangle(corner, 0.94, 0.9, fill=False, lw=1.8, ec="#D55E00"))
     axes[1].set(title="heads whose ratio is the largest, %")
-    axes[0].set(title="ratio, median and range of seeds")
+    axes[0].set(title="who was predicted first, less each rival")
     plots.legend(figure, axes[0])
     return figure
+
+
+def _ends(values):
+    """(low, mean, high) of the paired interval of a mean."""
+    found = mean_interval(values)
+    return found.low, found.values.mean(), found.high
 
 
 def shares_table(
@@ -121,6 +133,6 @@ def shares_table(
         for way in optimal:
             pairs = {pair: v for pair, v in found[way].items() if pair[0] == rule}
             count, of = won(pairs, list(optimal[way]))
-            cells.append(f"{optimal[way][rule].mean():.3f}, {count} of {of}")
+            cells.append(f"{optimal[way][rule].mean():.3f}, {count.sum()} of {of.sum()}")
         lines.append(f"{rule:22}" + "".join(f"{cell:>28}" for cell in cells))
     return "\n".join(lines)
