@@ -61,7 +61,8 @@ STATEMENTS = {
     ),
     "Eqs. 4-8": Statement(
         "cones",
-        r"$S_{p,\mu}(W_{mm}) = \{W : D \le \mu\}$, and $C_{p,\mu,R}$ are those of them with"
+        r"With $D = D_\psi(W_{mm}/\|W_{mm}\|_{p,p}, W/\|W\|_{p,p})$, $S_{p,\mu}(W_{mm}) ="
+        r" \{W : D \le \mu\}$, and $C_{p,\mu,R}(W_{mm})$ are those of them with"
         r" $\|W\| \ge R$; $\delta$ is half the least excess over 1 of a margin that is no support"
         r" token's; $\mu_0$ (our constant) is so small that Lemma 19 follows.",
         DEFINITION,
