@@ -219,8 +219,8 @@ run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
 # %% [markdown]
 # ## The paths
 #
-# One data set, $W_0 = 0$, two entries of $W$, as in the paper. Broken lines are the directions of the three SVMs, with the
-# divergence over all entries at which the path ends. Two entries of a hundred do not show which ray is nearest: for
+# One data set, $W_0 = 0$, two entries of $W$, as in the paper. Broken lines are the directions of the three SVMs. Above a
+# panel stand, in their order, the divergences over all entries at which the path ends. Two entries of a hundred do not show which ray is nearest: for
 # $p = 3$ the path is nearer to the ray of 2 than to its own. By $D$ each path ends nearest to its own SVM. With $p = 2$
 # and $p = 3$ the selected tokens are not locally optimal here, so that the theorem is silent about these two runs.
 

@@ -35,7 +35,7 @@ def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: st
                 mean = values[:, -1].mean()
                 axis.plot(end, mean, "o", color=colour(q), markersize=3.5)
                 axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
-            axis.set(xscale="log", yscale="log", ylim=(1e-3, 3), title=f"trained with p = {p:g}")
+            axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
             axis.set_xlim(1, 12 * end)
         row[0].set_ylabel(f"divergence $D$\n{reading}")
     for axis in axes[len(histories) :]:
@@ -52,23 +52,23 @@ def paths(
 ) -> Figure:
     """Two entries of W along the path from zero; broken rays: the directions of the SVMs.
 
-    The last divergence from an SVM, over all entries, stands beside its name: two entries do not
-    show which of them is nearest.
+    Above a panel stand the last divergences from the SVMs over all entries, in the order of the
+    legend: two entries do not show which of them is nearest.
     """
-    figure, axes = plots.panels(1, len(histories), height=2.4)
+    figure, axes = plots.panels(1, len(histories), height=2.6)
     at = (0, 2), (1, 3)  # the entries W_12 and W_34
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        path = history.W[0][:, at[0], at[1]]  # (k, 2)
-        axis.plot(*path.T, ".-", color=colour(p), markersize=3, label="path")
+        path, last = history.W[0][:, at[0], at[1]], []  # (k, 2)
+        axis.plot(*path.T, ".-", color=colour(p), markersize=3)
         for q, dashes in zip(histories, DASHES, strict=True):
             ray = ends[p][q].W[0][at]
             ray = 1.1 * np.hypot(*path[-1]) / np.hypot(*ray) * ray
-            D = history.divergence(ends[p][q].W)[0, -1]
-            line = {"dashes": dashes, "color": colour(q), "label": f"SVM, p = {q:g}: $D$ = {D:.4f}"}
+            line = {"dashes": dashes, "color": colour(q), "label": f"SVM, p = {q:g}"}
             axis.plot([0, ray[0]], [0, ray[1]], **line)
-        axis.set(title=f"trained with p = {p:g}", xlabel="$W_{12}$")
-        axis.legend(fontsize="x-small")
+            last.append(f"{history.divergence(ends[p][q].W)[0, -1]:.4f}")
+        axis.set(title=f"trained with p = {p:g}\n$D$: {', '.join(last)}", xlabel="$W_{12}$")
     axes[0].set_ylabel("$W_{34}$")
+    plots.legend(figure, axes[0])
     plots.caption(figure, caption)
     return figure
 
@@ -103,9 +103,11 @@ def joint(
             for curve, dash in zip(curves, ("-", ":"), strict=True):
                 axis.plot(history.iterations[when], curve, dash, color=colour(p))
     title = "{} over its last norm; o: $\\ell_p$-SVM"
-    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$", aspect="equal")
-    axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$", aspect="equal")
-    axes[2].set(title="weight of the selected token; dotted: probability\nof the label")
+    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
+    axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
+    for axis in axes[:2]:
+        axis.set_aspect("equal", adjustable="datalim")
+    axes[2].set(title="selected token's weight; dotted: label's probability")
     axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
     axes[3].set(title="divergence $D$ of $W$; dotted: of $v$", xlabel="iteration $t$")
     axes[3].set(xscale="log", yscale="log")
