@@ -83,9 +83,9 @@ def test_the_two_rows_of_divergences_say_what_each_shows():
 
 
 def test_a_quoted_mean_stands_in_the_picture():
-    figure = section5_figures.divergences(Trained.histories, Trained.found, Trained.found, "")
+    figure = section5_figures.divergences(Trained.histories, Trained.found, {**Trained.found}, "")
     means = section5.table(Trained.found)
-    for axis, p in zip(figure.axes, STEPS):
+    for axis, p in zip(figure.axes[: len(STEPS)], STEPS):
         assert {text.get_text() for text in axis.texts} == {f"{means[p, q]:.4f}" for q in STEPS}
 
 
@@ -186,8 +186,8 @@ def test_lemmas_28_and_29(p):
 def test_a_run_that_rests_does_not_hold_lemma_28():
     """Else a step a million times too short would pass."""
     of, D = FOUND[2], np.full((len(FOUND[2].direction), 5), 0.1)
-    assert not cone_lemmas.lemma28(of, D * np.linspace(1, 0.99, 5), np.full(len(D), 0.2)).holds
-    assert cone_lemmas.lemma28(of, D * np.linspace(1, 1.1, 5), np.full(len(D), 0.2)).holds
+    assert not cone_lemmas.lemma28(of, D * np.linspace(1, 0.9999, 5), np.full(len(D), 0.2)).holds
+    assert cone_lemmas.lemma28(of, D * np.linspace(1, 1.01, 5), np.full(len(D), 0.2)).holds
 
 
 def test_captured_near_and_far():

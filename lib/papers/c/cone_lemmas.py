@@ -19,7 +19,7 @@ from lib.papers.c.cones import (
 from lib.papers.c.step_lemmas import Steps
 
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
-MOVED = 0.05  # the least change of D, as a share, of a run that is said to move
+MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 
 def _matrices(flat, of):

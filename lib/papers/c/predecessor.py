@@ -187,10 +187,10 @@ def _on_the_path(paths):
     divergences = [found["path"] for found in paths.values()]
     ends = max(path[:, -1].max() for path in divergences)
     falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in divergences)
-    theorem = "paper C, Theorem, path (our constant)"
+    theorem = "paper C, Theorem, path (our {})".format
     last = "regularisation path: largest divergence from the opt tokens' SVM at the last R"
     successive = "largest ratio of successive divergences, from the second R on"
     return [
-        at_most("parents.path", last, theorem, ends, 1e-2),
-        at_most("parents.path.falls", successive, theorem, falls, 1.0),
+        at_most("parents.path", last, theorem("constant"), ends, 1e-2),
+        at_most("parents.path.falls", successive, theorem("reading"), falls, 1.0),
     ]

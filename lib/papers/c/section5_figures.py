@@ -22,7 +22,7 @@ def colour(p: float) -> str | None:
 def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: str) -> Figure:
     """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading.
 
-    Lines are medians and bands hold 80 %; a circle with its number is the last mean.
+    Lines are medians and bands hold 80 %; circles are the last means, with their numbers above.
     """
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (own, "each SVM its own tokens"))
@@ -34,7 +34,8 @@ def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: st
                 plots.band(axis, history.iterations[1:], values, label, colour(q), 0.8)
                 mean = values[:, -1].mean()
                 axis.plot(end, mean, "o", color=colour(q), markersize=3.5)
-                axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
+                if found is same:
+                    axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
             axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
             axis.set_xlim(1, 12 * end)
         row[0].set_ylabel(f"divergence $D$\n{reading}")

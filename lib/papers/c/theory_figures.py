@@ -97,7 +97,7 @@ def parents(
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     lines = "$D$ to the opt tokens' SVM: line, regularisation path;"
     axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")
-    for axis in (axes[0], axes[1], axes[3]):
-        axis.legend(fontsize="x-small")
+    for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
+        axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)
     return figure
