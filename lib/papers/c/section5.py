@@ -148,10 +148,7 @@ SELECTED_JOINTLY = {1.75: (1, 0), 2: (1, 0), 3: (0, 0)}  # the tokens that the p
 def joint_claims(
     tokens: TokenSet, histories, ends, heads: Mapping[float, MaxMargin]
 ) -> list[Claim]:
-    """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs.
-
-    Our bounds stand a little beyond the values of the first run: regression tests.
-    """
+    """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
     claims, source = [], "paper C, Section 5"
     ours, start = f"{source} (our bound, a regression test)", "p = {:g}: {}".format
     for p, history in histories.items():
@@ -177,10 +174,7 @@ def joint_claims(
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path ends nearest to its own exponent's SVM, within 1e-2 (our bound).
-
-    The bound stands a little beyond the values of the first run: a regression test.
-    """
+    """From W_0 = 0 each path ends nearest to its own exponent's SVM, within 1e-2 (our bound)."""
     claims, source = [], "paper C, Section 5"
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
