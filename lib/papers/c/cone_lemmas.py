@@ -151,8 +151,8 @@ def lemma28(of: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
 
     Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
-    if none is, and if the median run's D hardly moves: runs that rest cannot leave. Its words tell
-    the last D over the first, of which the lemma says nothing.
+    if none is, and if the median run's D hardly moves: runs that rest cannot leave. Its remark
+    tells the last D over the first, of which the lemma says nothing.
     """
     wide = mu > RESOLVED
     course, most = D[wide, -1] / D[wide, 0], np.nan
@@ -160,6 +160,6 @@ def lemma28(of: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
         most = (D[wide] / mu[wide, None]).max()
     text = f"p = {of.p:g}: largest D along the path over mu_0, {wide.sum()} of {len(mu)} runs"
     text += f" (mu_0 > {RESOLVED:g})"
-    if wide.any():
-        text += f"; last D over first {course.min():.2g} to {course.max():.3g}"
-    return at_most(f"lemma28.{of.p:g}", text, "paper C, Lemma 28 (our constant)", most, 1.0)
+    ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
+    seen, source = f"last D over first, no part of the lemma: {ends}", "paper C, Lemma 28"
+    return at_most(f"lemma28.{of.p:g}", text, f"{source} (our constant)", most, 1.0, remark=seen)
