@@ -47,10 +47,9 @@
 # | $W$ trained | its direction tends to the SVM in $\lVert\cdot\rVert_F$ |
 # | $K$, $Q$ trained | that of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, of rank at most $\min(n, d)$ |
 # | several tokens | the part of $W$ that grows turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
-# | regularisation path | $\arg\min_{\lVert W\rVert_{p,p} \le R} L$ turns to the SVM of the tokens $opt_i$ in $\lVert\cdot\rVert_{p,p}$ as $R \to \infty$ |
 #
-# The first two are stated for paths of minimisers of growing norm, and the last is paper C's. What training does is
-# measured below. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
+# The first two are stated for paths of minimisers of growing norm; what training does is measured below. Paper C's theorem
+# on such paths is printed below the next cells. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
 # grows and takes the weight from all other tokens.
 
 # %% tags=["parameters"]
@@ -73,12 +72,16 @@ import numpy as np
 
 from lib import attention, mirror, svm
 from lib.attention import tokens
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
 from lib.papers.c import key_query, multi_token, predecessor, theory_figures
+from lib.papers.c.statements import STATEMENTS
 from lib.seeds import stream
 
 run = record.start("32_predecessors", "C", globals())
 plots.set_style()
+
+# %%
+statements.quoted("C", STATEMENTS, "Theorem, path")
 
 # %% [markdown]
 # ## Data
@@ -172,9 +175,7 @@ paths = {
 }
 
 # %%
-parents_table = claims.Table(
-    predecessor.claims_on_parents(pairs, by_dimension, rank_dimensions, several, paths)
-)
+parents_table = claims.Table(predecessor.claims_on_parents(pairs, several, paths))
 parents_table
 
 # %% tags=["nbval-check-output"]
@@ -192,7 +193,8 @@ print(
 # * **Rank.** It is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
 #   the selections of any draw.
 # * **Several tokens.** In higher dimensions the boxes and their whiskers move up towards one.
-# * **Regularisation path.** $D$ falls with $R$ for every $p$.
+# * **Regularisation path.** $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
+#   where it selected the same tokens, a cross where it selected others.
 
 # %%
 about_parents = (

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,18 @@ import torch
 
 from lib import attention, mirror, svm
 from lib.attention import coordinates, tokens
+from lib.files import ROOT
 from lib.mirror import geometry
-from lib.papers.c import cone_lemmas, cones, joint_path, ledger_rows, rates, section5, step_lemmas
+from lib.papers.c import (
+    cone_lemmas,
+    cones,
+    joint_path,
+    ledger_rows,
+    rates,
+    section5,
+    section5_figures,
+    step_lemmas,
+)
 from lib.papers.c.statements import STATEMENTS
 from lib.papers.wrong_worlds import World
 
@@ -66,10 +77,28 @@ def test_own_selection_takes_the_svm_of_the_other_training():
     )
 
 
+def test_the_two_rows_of_divergences_say_what_each_shows():
+    found, histories = Trained.found, Trained.histories
+    figure = section5_figures.divergences(histories, found, found, "")
+    first, second = (figure.axes[at].get_ylabel() for at in (0, len(STEPS)))
+    assert "same tokens for all SVMs" in first and "each SVM its own tokens" in second
+
+
+def test_a_quoted_mean_stands_in_the_picture():
+    figure = section5_figures.divergences(Trained.histories, Trained.found, {**Trained.found}, "")
+    means = section5.table(Trained.found)
+    for axis, p in zip(figure.axes[: len(STEPS)], STEPS):
+        assert {text.get_text() for text in axis.texts} == {f"{means[p, q]:.4f}" for q in STEPS}
+
+
 def test_path_claims():
     paths = mirror.train(DATA.run(1), RULES, STEPS)
     ends = section5.end_points(DATA.run(1), paths)
     assert all(holds(section5.path_claims(paths, ends)))
+    figure = section5_figures.paths(paths, ends, "")
+    for axis, p in zip(figure.axes, STEPS):
+        last = (paths[p].divergence(ends[p][q].W)[0, -1] for q in STEPS)
+        assert axis.get_title().endswith(", ".join(f"{D:.4f}" for D in last))
     early = {p: replace(h, W=h.W[:, :20]) for p, h in paths.items()}
     assert not any(holds(section5.path_claims(early, ends))[1::2])
 
@@ -84,6 +113,11 @@ def test_joint_claims():
         p: svm.head_svm(data, mirror.selected_tokens(data, h.W[:, -1]), p) for p, h in joint.items()
     }
     assert all(holds(section5.joint_claims(data, joint, ends, heads)))
+    figure = section5_figures.joint(data, joint, ends, heads, 30, "")
+    for p, lines in zip(STEPS, np.array(figure.axes[3].lines).reshape(-1, 2)):
+        ended = [line.get_ydata()[-1] for line in lines]
+        assert ended[0] == joint[p].divergence(ends[p][p].W)[0, -1]
+        assert ended[1] == joint[p].head_divergence(heads[p].value)[0, -1]
     exchanged = {1.75: joint[3], 2: joint[3], 3: joint[2]}
     failed = {c.id for c in section5.joint_claims(data, exchanged, ends, heads) if not c.holds}
     assert {f"joint.{kind}.{p:g}" for kind in ("tokens", "directions") for p in STEPS} <= failed
@@ -106,7 +140,7 @@ def test_cone_lemmas_hold_and_fail_for_the_opposite_direction(p):
     assert cones.locally_optimal(of).all()
     opposite = replace(of, solution=replace(of.solution, _weights=lambda: -of.solution.value))
     for lemma in (
-        lambda of: cone_lemmas.lemma19(of),
+        lambda of: [cone_lemmas.lemma19(of)],
         lambda of: cone_lemmas.lemma20(of, multiples, 3)[:1],
     ):
         assert all(holds(lemma(of))) and not all(holds(lemma(opposite)))
@@ -145,12 +179,17 @@ def test_lemmas_28_and_29(p):
     divergence = history.divergence(of.solution.W)
     assert all(holds(rates.lemma29(history, divergence)[:1]))
     assert not all(holds(rates.lemma29(history, divergence[:, ::-1])))
-    assert all(holds(cone_lemmas.lemma28(of, divergence, divergence.max(1) * 1.01)))
-    assert holds(cone_lemmas.lemma28(of, divergence, divergence.max(1) * 0.99)) == [False, True]
+    assert cone_lemmas.lemma28(of, divergence, divergence.max(1) * 1.01).holds
+    assert not cone_lemmas.lemma28(of, divergence, divergence.max(1) * 0.99).holds
     nothing = np.full(len(divergence), 1e-16)  # a cone in which nothing could be measured
-    assert not any(holds(cone_lemmas.lemma28(of, divergence, nothing)))
-    back = divergence[:, ::-1]
-    assert not cone_lemmas.lemma28(of, back, divergence.max(1) * 1.01)[1].holds
+    assert not cone_lemmas.lemma28(of, divergence, nothing).holds
+
+
+def test_a_run_that_rests_does_not_hold_lemma_28():
+    """Else a step a million times too short would pass."""
+    of, D = FOUND[2], np.full((len(FOUND[2].direction), 5), 0.1)
+    assert not cone_lemmas.lemma28(of, D * np.linspace(1, 0.9999, 5), np.full(len(D), 0.2)).holds
+    assert cone_lemmas.lemma28(of, D * np.linspace(1, 1.01, 5), np.full(len(D), 0.2)).holds
 
 
 def test_captured_near_and_far():
@@ -267,7 +306,18 @@ def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
     named = {row.number for row in rows}
     lacking = {name for name, of in STATEMENTS.items() if not of.why} - named
     assert lacking == {"Theorem, path", "Theorem, joint"}
+    assert not named & {name for name, of in STATEMENTS.items() if of.why}
     assert all(row.fails_if or row.remark for row in rows)
+    restored = {name for name, of in STATEMENTS.items() if "our reading" in of.says}
+    assert not [row.id for row in rows if row.number in restored and row.kind == "statement"]
+
+
+@pytest.mark.parametrize("page", ["30_*", "31_*", "32_*", "39_*"])
+def test_a_page_prints_its_statements_and_does_not_write_them_anew(page):
+    (path,) = ROOT.glob(f"notebooks/{page}.py")
+    text = path.read_text("utf-8")
+    assert 'statements.quoted("C", STATEMENTS, ' in text
+    assert not re.search(r"\*\*(Statement|Theorem|Lemma \d+)\.\*\*", text)
 
 
 @pytest.mark.parametrize("paper", "abc")

@@ -9,7 +9,7 @@ import torch
 
 from lib import svm
 from lib.attention import tokens
-from lib.papers.c import key_query, multi_token, predecessor, regularisation_path
+from lib.papers.c import key_query, multi_token, predecessor, regularisation_path, theory_figures
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)
@@ -96,23 +96,36 @@ def test_regularisation_path(p):
     assert (np.diff(found["path"]) < 0).all() and found["path"][0, -1] < 0.01
 
 
+def test_a_nuclear_norm_solution_has_a_rank_of_at_most_the_samples_and_dimensions():
+    for n, dimensions in ((2, [4, 6]), (5, [1, 6])):
+        found = predecessor.rank_by_dimension(range(2), n, 5, dimensions)
+        known = ~np.isnan(found)
+        assert (found <= np.minimum(n, dimensions))[known].all() and found[known].max() > 1
+
+
+def test_where_descent_ends_is_drawn_beside_the_path():
+    data = tokens.unit_tokens(range(2), n=3, T=4, d=6)
+    found = predecessor.path_against_descent(data, 2, [1, 10], 200, 1)
+    pairs = {(what, norm): np.ones((2, 3)) for what in ("K, Q", "W") for norm in ("a", "b")}
+    several = {4: (0, np.ones(3)), 6: (0, np.ones(3))}
+    ranked, followed = ([2, 3], {(2, 3): [1, 1]}), ([1, 10], {2: found})
+    figure = theory_figures.parents(([1, 2, 3], pairs), ranked, several, followed, "")
+    _, there, elsewhere = figure.axes[3].lines
+    assert len(there.get_xdata()) == found["optimal"].sum()
+    assert len(there.get_xdata()) + len(elsewhere.get_xdata()) == 2
+    (label,) = figure.axes[3].get_legend().texts
+    assert label.get_text() == f"p = 2; descent: {found['optimal'].sum()} of 2 there"
+
+
 def test_claims_on_parents_hold_and_can_fail():
     data = tokens.unit_tokens(range(3))
     pairs = predecessor.keys_against_weights(data, range(3), [100, 2000], 0.1)
-    ranks = {(5, 5): predecessor.rank_by_dimension([0], 5, 5, [1, 6])}
     several = {k: predecessor.several_tokens(range(8), 3, 4, k, 0.1, 1000) for k in (4, 10)}
     paths = {2: predecessor.path_against_descent(data, 2, [1, 5, 50], 1000, 2)}
-    found = predecessor.claims_on_parents(pairs, ranks, [1, 6], several, paths)
+    found = predecessor.claims_on_parents(pairs, several, paths)
     assert [c.id for c in found if not c.holds] == []
     swapped = pairs | {(w, n): pairs[w, {"nuclear": "frobenius", "frobenius": "nuclear"}[n]]
                        for w in ("W", "K, Q") for n in ("nuclear", "frobenius")}  # fmt: skip
     swapped["share"], late = 0 * pairs["share"], {2: paths[2] | {"path": paths[2]["path"][:, ::-1]}}
-    wrong = predecessor.claims_on_parents(
-        swapped,
-        {(5, 5): ranks[5, 5] + 9},
-        [1, 6],
-        # fmt: skip
-        {4: several[10], 10: (0, -several[4][1])},
-        late,
-    )
+    wrong = predecessor.claims_on_parents(swapped, {4: several[10], 10: (0, -several[4][1])}, late)
     assert [c.id for c in wrong if c.holds] == []

@@ -84,7 +84,10 @@ def _in_turn(tokens, p, radii, start, rounds):
 def claims(tokens: TokenSet, p: float, v, W, named=lambda solution: solution) -> list[Claim]:
     """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
     best = candidates(tokens, p)[0]
-    text, source = f"p = {p:g}: last D of {{}}", "paper C, Theorem, joint path (our constant)"
+    text, source = (
+        f"p = {p:g}: last D of {{}}",
+        "paper C, Theorem, joint (our constant, a regression test)",
+    )
     ends = {"v": (v[-1:], best.head), "W": (W[-1:].reshape(1, -1), best.weights)}
     found = []
     for name, (end, solution) in ends.items():

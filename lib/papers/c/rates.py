@@ -114,10 +114,11 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     growth = over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]
     found = slopes(history, divergence)
     text = f"p = {p:g}: D over Lemma 29's bound, last over middle of the path, worst run"
+    source = "paper C, Lemma 29, Eq. 28 (our reading)"
     sharper, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
     worst, middle, ends = np.exp(growth).max(), np.median(found), interval(found)
     return [
-        at_most(f"lemma29.{p:g}", text, "paper C, Lemma 29, Eq. 28", worst, 1.0),
+        at_most(f"lemma29.{p:g}", text, source, worst, 1.0),
         close(f"lemma29.sharp.{p:g}", sharper, ours, middle, sharp(p), 0.1, interval=ends),
     ]
 
@@ -140,13 +141,14 @@ def captured(
 def local_claims(
     found: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Starts in the thinnest cone all stay, those in the widest need not.
+    """Starts in the thinnest cone all keep their tokens, those in the widest need not.
 
     `found`: the fractions of `captured`, (mus,) for each p. Source: paper C, theorem on local
-    convergence; that the widest loses some is ours.
+    convergence, in a cone of ours; that the widest loses some is ours.
     """
-    source = "paper C, Theorem on local convergence"
-    stays = f"p = {{:g}}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that stays from D = {{:.1g}}".format
+    source = "paper C, Theorem, convergence (our constant)"
+    far = f"‖W_0‖ = {multiple:g} ‖W_mm‖"
+    stays = f"p = {{:g}}, {far}: fraction that keeps its tokens from D = {{:.1g}}".format
     thin = [
         at_least(f"local.thin.{p:g}.{multiple:g}", stays(p, mus[0]), source, part[0], 1.0)
         for p, part in found.items()

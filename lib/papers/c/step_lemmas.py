@@ -141,11 +141,14 @@ class Steps:
 
 
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it.
+
+    Our reading: the proof in the paper bounds the increment of ||W|| itself.
+    """
     growth, most = inequalities.lemma4(*steps.sides)
     text = f"p = {steps.p:g}: largest growth of ||W||^(p-1) over eta ||grad L||_qq"
     largest = (growth / most).max()
-    return at_most(f"lemma4.{steps.p:g}", text, "paper C, Lemma 4", largest, 1 + 1e-9)
+    return at_most(f"lemma4.{steps.p:g}", text, "paper C, Lemma 4 (our reading)", largest, 1 + 1e-9)
 
 
 def lemma22(steps: Steps) -> Claim:
@@ -154,7 +157,7 @@ def lemma22(steps: Steps) -> Claim:
     text = f"p = {steps.p:g}: smallest slack over eta |<grad L, W>| / ||W||"
     small = 1e-13 * norm(steps.W, steps.p) ** (steps.p - 1)
     slack = ((growth - work) / (np.abs(work) + small)).min()
-    return at_least(f"lemma22.{steps.p:g}", text, "paper C, Lemma 22", slack, -1e-6)
+    return at_least(f"lemma22.{steps.p:g}", text, "paper C, Lemma 22 (our reading)", slack, -1e-6)
 
 
 def lemma24(steps: Steps) -> Claim:
@@ -164,7 +167,9 @@ def lemma24(steps: Steps) -> Claim:
     size = np.abs(larger) + ROUNDING * norm(steps.W, steps.p) ** steps.p
     text = f"p = {steps.p:g}: smallest slack of Eq. 24 over eta |<grad L, W>|"
     slack = ((larger - smaller) / size).min()
-    return at_least(f"lemma24.{steps.p:g}", text, "paper C, Lemma 24, Eq. 24", slack, -1e-6)
+    return at_least(
+        f"lemma24.{steps.p:g}", text, "paper C, Lemma 24, Eq. 24 (our reading)", slack, -1e-6
+    )
 
 
 def lemma25(steps: Steps, history: MirrorHistory) -> Claim:
@@ -199,7 +204,7 @@ def lemma30(
     ratio = ratio if stay.any() else np.array([np.nan])
     ends, ours = interval(ratio), f"derived from {source} (ours)"
     least, middle = ratio.min(), np.median(ratio)
-    form = f"{source} (our constant)"
+    form = f"{source} (our constant, a regression test)"
     return [
         at_least(f"lemma30.{p:g}", f"{text}, least", form, least, 0.9),
         close(f"lemma30.sharp.{p:g}", f"{text}, median", ours, middle, 1, 0.04, interval=ends),

@@ -64,6 +64,7 @@ def parents(
 
     `pairs`, `by_dimension` and `paths` come with what stands on their axis of x: iterations
     (records,), dimensions, radii R / ||W_mm||. `several`: by dimension, alignments (draws,) second.
+    In the last panel a mark is the end of a descent from zero.
     """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, found = pairs
@@ -87,10 +88,16 @@ def parents(
     axes[2].set_ylim(None, 1.02)
     multiples, by_p = paths
     for p, one in by_p.items():
-        plots.band(axes[3], multiples, one["path"], f"p = {p:g}", colour(p))
-    axes[3].set(xscale="log", yscale="log", xlabel=r"$R / \|W_{mm}\|$")
-    axes[3].set_title("regularisation path: $D$ to the opt tokens' SVM")
-    for axis in (axes[0], axes[1], axes[3]):
-        axis.legend(fontsize="x-small")
+        there = one["optimal"]
+        label = f"p = {p:g}; descent: {there.sum()} of {len(there)} there"
+        plots.band(axes[3], multiples, one["path"], label, colour(p))
+        for mark, which in (("o", there), ("x", ~there)):
+            at = one["multiple"][which], one["descent"][which]
+            axes[3].plot(*at, mark, color=colour(p), markersize=4)
+    axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
+    lines = "$D$ to the opt tokens' SVM: line, regularisation path;"
+    axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")
+    for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
+        axis.legend(fontsize="x-small", loc=where)
     plots.caption(figure, caption)
     return figure
