@@ -23,6 +23,11 @@
 # faster than SGD**. Figure 1 is MultiNLI: a pair of sentences is an entailment, neutral or a contradiction. Figure 4
 # is CivilComments: one comment is toxic or not, and few words decide.
 #
+# **Here:** on comments normalised SGD, Polyak and Adam need 0.70, 0.58 and 0.40 of SGD's steps, on sentence pairs 0.80,
+# 0.74 and 0.73: all six **reproduced**, each row by itself. Held against all claims on real data together, the first two
+# on comments do not stand (p = 0.011 and 0.0058). This is half of a small encoder on private samples; on pairs the race
+# goes only from the loss of guessing, 1.10, to 1.00.
+#
 # ## The statement
 #
 # $g_t$ is the mini-batch gradient of the loss $L_t$, $\theta$ all parameters of the network, $\eta$ a rate and
@@ -43,24 +48,22 @@
 
 # %% tags=["parameters"]
 scale = "demo"
-pair_seeds, comment_seeds = 2, 2
 threads = 1
 loss_tolerance = 0.15
 
 # %%
-import textwrap
 from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
+from lib.papers import kept_curves
 from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-counted = {"multi_nli": "pair_seeds", "civil_comments": "comment_seeds"}
-run = {name: record.start("14_bert", "A", globals(), count) for name, count in counted.items()}
+run = record.start("14_bert", "A", globals(), None)
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -96,9 +99,21 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # ## What the data decide
 #
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
-# those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study multi_nli_again`, or `civil_comments`, trains them anew.
+# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
+# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
+# those runs; `python -m lib.training study multi_nli_again`, or
+# `civil_comments`, trains them anew in 0.7 and 1.1 processor hours, and needs the data.
+#
+# A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
+# claims on real data together (Holm's rule, 5 %), normalised SGD and Polyak on
+# comments lose (adjusted p 0.14 and 0.08), the other four rows of this page stay.
+# `python -m lib.papers.redraw` prints that table.
+#
+# **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
+# half are toxic, and 1,000 test comments; where they come from and how they were cut stands in
+# [data/README.md](../data/README.md). The pairs are a random tenth of MultiNLI's training pairs and all 9,815 matched
+# development pairs. The training rows are those of at most 48 and 32 tokens. On other rows, the whole CivilComments
+# among them, the targets mean something else.
 #
 # Figure 1 has two studies. The first has three seeds and two epochs. The second took the rates that the first had chosen,
 # six fresh seeds and three epochs. Its verdict counts; the runs of the two are not pooled.
@@ -110,18 +125,26 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
 studies = {"multi_nli": "multi_nli_again", "civil_comments": "civil_comments"}
 kept = {name: curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
-verdict = {
-    name: kept[name] and speed.language_table(kept[name], fig) for name, fig in figures.items()
-}
+verdict = {name: kept[name] and speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 
+
 # %%
-kept["multi_nli"] and speed_figure.draw(kept["multi_nli"], "entropy")
+def picture(name):
+    """The figure of a study and its caption."""
+    about = speed_figure.caption(kept[name], figures[name], verdict[name])
+    drawn = speed_figure.draw(kept[name], figures[name], "entropy")
+    return kept_curves.captioned(drawn, about), about
+
+
+shown = {name: kept[name] and picture(name) for name in figures}
+shown["multi_nli"] and shown["multi_nli"][0]
 
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
 # * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
-#   the target; the bar is the 95 % interval; the grey band means "equally fast".
+#   the target; the bar is the 95 % interval. The line at 1 is SGD: a bar wholly below it is faster. Steps count from
+#   the first full window of 50, and Adam's 55 to 64 on comments lie just above it.
 # * **Last loss of each rate tried.** A ring marks the rate that was chosen, by the steps to the last target: it
 #   need not have the lowest loss. A line that leaves the panel has diverged.
 # * **Attention.** The last panel is the entropy of attention, an observation of ours. The paper makes no claim about it.
@@ -133,7 +156,7 @@ kept["multi_nli"] and speed_figure.draw(kept["multi_nli"], "entropy")
 verdict["civil_comments"]
 
 # %%
-kept["civil_comments"] and speed_figure.draw(kept["civil_comments"], "entropy")
+shown["civil_comments"] and shown["civil_comments"][0]
 
 # %% [markdown]
 # ## What we saw
@@ -148,51 +171,39 @@ for name, found in verdict.items():
         sep="\n",
     )
 first = curves.kept("multi_nli")
-print(
-    "multi_nli, the first study:", first and speed.language_table(first, "fig1").words(), sep="\n"
-)
+print("multi_nli, the first study:", first and speed.table(first, "fig1").words(), sep="\n")
 
 # %% [markdown]
 # ## Smoke test
 #
-# A small BERT from a random start, on pairs and comments generated from templates (or on the real sets where they
-# are at hand). It shows that the code runs and that every step obeys its equation. **It says nothing about the
-# paper's claims**: a few dozen steps of a small network.
+# At demo scale a small BERT takes a few dozen steps from a random start, on pairs and comments generated from
+# templates (or on the real sets where they are at hand). It shows that the code runs and that every step obeys its
+# equation. **It says nothing about the paper's claims.**
 
 # %%
-demos = scale == "demo"
-live = {name: smoke.train(demo.DEMO[name]) if demos else kept[name] for name in figures}
-table = verdict
-if demos:
-    table = {n: claims.Table([*speed.formulas(one), smoke.learns(one)]) for n, one in live.items()}
-table["multi_nli"]
+live = {name: smoke.train(demo.DEMO[name]) if scale == "demo" else None for name in figures}
+steps = {name: one and claims.Table(speed.formulas(one)) for name, one in live.items()}
+steps["multi_nli"]
 
 # %% tags=["nbval-check-output"]
 for name, one in live.items():
-    print(f"{name}:", ", ".join(one.configuration["rates"]), "on", len(one.seeds()), "seeds")
+    print(f"{name}:", ", ".join(one.configuration["rates"]) if one else "not at this scale")
 
 # %%
-drawn, about = {}, {}
-for name, number in (("multi_nli", "Figure 1"), ("civil_comments", "Figure 4")):
-    drawn[name] = speed_figure.draw(live[name], "entropy")
-    about[name] = speed_figure.caption(number, live[name], table[name])
-    plots.caption(drawn[name], textwrap.fill(about[name], 118))
-drawn["multi_nli"]
+smoked = {name: one and kept_curves.smoke_figure(one) for name, one in live.items()}
+smoked["multi_nli"]
 
 # %%
-table["civil_comments"]
-
-# %%
-drawn["civil_comments"]
+smoked["civil_comments"]
 
 # %% [markdown]
-# Where the row `learns` fails, the length of the runs is the reason. In so few steps no rate leaves the loss of
-# guessing, so the search prefers the smallest rates of its grid, which are at its edge. With more
-# steps at an ordinary rate the same network does learn:
+# In so few steps no rate leaves the loss of guessing, $\log 3 \approx 1.099$. With more steps at an ordinary rate the
+# same network does learn:
 
 # %%
 small = demo.DEMO["multi_nli"]
-print("last loss:", smoke.last_losses(replace(small, horizon=5 * small.horizon), {"Adam": 1e-3}))
+longer = replace(small, horizon=5 * small.horizon)
+print("last loss:", smoke.last_losses(longer, {"Adam": 1e-3}))
 
 # %% [markdown]
 # ## Change this
@@ -207,7 +218,7 @@ for rate in (0.1, 1.0):
     print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
-# Not at all: both end above the loss of guessing, $\log 3 \approx 1.099$, the longer steps further above.
+# Not at all: both end above the loss of guessing, the longer steps further above.
 #
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
@@ -236,11 +247,10 @@ for rate in (1e-3, 1e-2):
 # A smaller one: at 0.001 the loss falls below that of guessing, at 0.01 it does not.
 
 # %%
-for name, slug, number in (
-    ("multi_nli", "fastrates_fig1", "Figure 1"),
-    ("civil_comments", "fastrates_fig4", "Figure 4"),
-):
-    one, same = live[name], dict(dtype="float32")
-    numbers = smoke.numbers(one, loss_tolerance) if demos else speed.numbers(one)
-    rows = [one.configuration["problem"][part] for part in ("data", "weights")]
-    run[name].save(drawn[name], slug, number, about[name], table[name], numbers, rows, **same)
+for name, fig in figures.items():
+    number, one = f"Figure {fig[3:]}", live[name]
+    made = (kept[name], *(shown[name] or (None, "")), verdict[name])
+    if one:
+        made = (one, smoked[name], kept_curves.smoke_caption(number, one), steps[name])
+    numbers = smoke.numbers(one, loss_tolerance) if one else speed.numbers(kept[name])
+    kept_curves.save(run, f"fastrates_{fig}", number, *made, numbers)

@@ -19,7 +19,13 @@
 # **Question.** Do the normalised and Polyak steps train a vision transformer faster than SGD, and do all its
 # weights grow, as the theory says of one attention layer?
 #
-# **The paper's answer.** Normalised SGD is slower than SGD, Adam gains little, and **the weights of every layer grow**.
+# **The paper's answer.** Normalised SGD is slower than SGD, and **the weights of the layers grow**. Of Adam the paper
+# says nothing here.
+#
+# **Here:** normalised SGD needs 0.90 of SGD's steps to the last target, so that it is slower is **not reproduced**.
+# Every layer grows under all four rules: **reproduced**, but four or five of the 15 layers grow no more than a random
+# walk of the same steps would, except under Adam. Adam needs 0.70 of SGD's steps, an observation. The targets are
+# losses of memorising 5,000 images: on the test set every rule is right in 36 or 37 %.
 #
 # ## The statement
 #
@@ -38,27 +44,26 @@
 # same steps $\Delta_s$ has the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$ on average. So growth is
 # compared with that.
 #
-# There is no theorem for this network, so there are no hypotheses to check. Sizes, batch and rates of Figure 7 did
-# not survive in the text at hand: **these are our settings**, and smaller.
+# The network is that of notebook 15, which says how it differs from the paper's. There is no theorem for it, so there
+# are no hypotheses to check. Sizes, batch and rates of Figure 7 did not survive in the text at hand: **these are our
+# settings**, and smaller.
 
 # %% tags=["parameters"]
 scale = "demo"
-seeds = 2
 threads = 1
 loss_tolerance = 0.15
 
 # %%
-import textwrap
-
 import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
+from lib.papers import kept_curves
 from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("16_vit_cifar10", "A", globals())
+run = record.start("16_vit_cifar10", "A", globals(), None)
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -91,24 +96,31 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # ## What the data decide
 #
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
-# those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study cifar10` trains them anew.
+# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
+# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
+# those runs; `python -m lib.training study cifar10` trains them anew in 0.8 processor hours, and needs the data.
+#
+# A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
+# claims on real data together (Holm's rule, 5 %), all rows of this page stay.
+# `python -m lib.papers.redraw` prints that table.
+
 # %%
 kept = curves.kept("cifar10", needed=scale != "demo")
-verdict = kept and speed.vision_table(kept, "fig7")
+verdict = kept and speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
 # * **Steps to the target / SGD's steps.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
-#   interval; the grey band means "equally fast".
+#   interval. The line at 1 is SGD: a bar wholly above it is slower.
 # * **Last loss of each rate tried.** A ring marks the rate that was chosen, by the steps to the last target. Adam's
 #   need not have the lowest loss.
 # * **Growth of a layer's norm.** A dot is a layer. Look at which dots lie above the dotted line: they grew
 #   more than a random walk of the same steps.
 
 # %%
-kept and speed_figure.draw(kept)
+about = kept and speed_figure.caption(kept, "fig7", verdict)
+figure = kept and kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
+figure
 
 # %% [markdown]
 # ## What we saw
@@ -121,24 +133,20 @@ print(verdict.words() if kept else "undecided: the study cifar10 has not run to 
 # %% [markdown]
 # ## Smoke test
 #
-# The comparison on coloured shapes that are drawn here (or on CIFAR-10 where it is at hand), in seconds. It
-# shows that the code runs. **It says nothing about the paper's claims.**
+# At demo scale the four rules take a few dozen steps on coloured shapes that are drawn here (or on CIFAR-10 where it is
+# at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["cifar10"]) if scale == "demo" else kept
-table = verdict
-if scale == "demo":
-    table = claims.Table([*speed.formulas(live), smoke.learns(live)])
-table
+live = smoke.train(demo.DEMO["cifar10"]) if scale == "demo" else None
+steps = live and claims.Table(speed.formulas(live))
+steps
 
 # %% tags=["nbval-check-output"]
-print(", ".join(live.configuration["rates"]), "on", len(live.seeds()), "seeds")
+print(", ".join(live.configuration["rates"]) if live else "not at this scale")
 
 # %%
-figure = speed_figure.draw(live)
-about = speed_figure.caption("Figure 7", live, table)
-plots.caption(figure, textwrap.fill(about, 118))
-figure
+smoked = live and kept_curves.smoke_figure(live)
+smoked
 
 # %% [markdown]
 # ## Change this
@@ -186,6 +194,8 @@ for rule in found.rates():
 # They shrink: even the layer that keeps most of its norm ends shorter than it began.
 
 # %%
-numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else speed.numbers(live)
-data = [live.configuration["problem"]["data"]]
-run.save(figure, "fastrates_fig7", "Figure 7", about, table, numbers, data, dtype="float32")
+made = (kept, figure, about, verdict)
+if live:
+    made = (live, smoked, kept_curves.smoke_caption("Figure 7", live), steps)
+numbers = smoke.numbers(live, loss_tolerance) if live else speed.numbers(kept)
+kept_curves.save(run, "fastrates_fig7", "Figure 7", *made, numbers)

@@ -23,6 +23,10 @@
 # **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$** (at model size 3:
 # 82.6, 81.3 and 80.6 %). $\ell_{1.1}$ ends with fewer large weights than $\ell_2$ and attends more sharply.
 #
+# **Here:** the order is **undecided**: 79.2, 80.3 and 80.0 %, and every paired interval covers zero. No run reached the
+# paper's stop, a training accuracy of 99.5 %. By the Hoyer index keys and values are sparser under $\ell_{1.1}$,
+# **reproduced**, but by a measure that we chose after the runs; queries and sharper attention are **undecided**.
+#
 # ## The statement
 #
 # An encoder with as many layers as heads, no biases, read out at the first token, is trained in all its
@@ -37,22 +41,20 @@
 
 # %% tags=["parameters"]
 scale = "demo"
-seeds = 2
 threads = 1
 loss_tolerance = 0.15
 
 # %%
-import textwrap
-
 import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
+from lib.papers import kept_curves
 from lib.papers.c import reviews, reviews_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("33_transformer_imdb", "C", globals())
+run = record.start("33_transformer_imdb", "C", globals(), None)
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -81,9 +83,16 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # ## What the data decide
 #
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
-# those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study imdb` trains them anew.
+# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The measure of
+# sparsity is a later one. **No study is
+# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
+# those runs; `python -m lib.training study imdb` trains them anew in 1.0
+# processor hours, and needs the data.
+#
+# A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
+# claims on real data together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
+# sparsity do not count, since their measure was chosen after the runs.
+# `python -m lib.papers.redraw` prints that table.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 
@@ -95,42 +104,58 @@ verdicts = [
 ]
 verdicts[0]
 
+
 # %%
-kept and reviews_figure.accuracy_figure(kept)
+def picture(draw, number, marks, judged):
+    """A figure of the study and its caption."""
+    about = reviews_figure.caption(number, kept, marks, judged)
+    return kept_curves.captioned(draw(kept), about), about
+
+
+DOTS = "dots: seeds, bars: 95 % intervals"
+MARKS = f"lines: median and range of the seeds, right: judged, {DOTS}, crosses: the paper's"
+accuracy = kept and picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
+accuracy and accuracy[0]
 
 # %% [markdown]
 # ## How large the weights are
 #
 # The paper counts the entries of $K$, $Q$, $V$ above 0.06 in a model of size 6, in this order (which it leaves
 # unsaid): $\ell_{1.1}$ 18,206, 13,964 and 7,643, $\ell_2$ 27,224, 14,654 and 10,127. At another width the
-# start has another scale, so the thresholds here are quantiles of the magnitudes at the start. The Hoyer index
-# needs none. Both are read at the end and at the same training accuracy. Grey is the start.
+# start has another scale: four fifths of our start lie above 0.06.
 #
-# Judged is the share above the start's 90 % quantile, at the end and at the same training accuracy, which must
-# both say the same. What else stands in the brackets of a statement is not judged.
+# Judged is the **Hoyer index**, which is 0 where all entries are equally large, 1 where one is left, and needs no
+# threshold: at the end and at the same training accuracy, which must both say the same. At first we judged the share of
+# entries above the start's 90 % quantile. That does not measure sparsity: a sparser matrix has more small entries and
+# some larger ones, which raise the share. The change was made when the outcome was known; it is told in the protocol.
 #
-# * **Upper row.** The dotted line is the paper's 0.06. Four fifths of our start lie above it, so we count what
-#   lies above the start's 90 % quantile. Look at the right end of each histogram, beyond the grey.
-# * **Lower row.** A line is a seed. Look at one training accuracy: which line is highest?
+# * **Histograms.** Grey is the start, the dotted line the paper's 0.06. Look at both ends of V under $\ell_{1.1}$: more
+#   small entries and more large ones.
+# * **Hoyer.** A dot is a seed, a bar the 95 % interval; filled at the end, hollow at the same training accuracy.
 
 # %%
 verdicts[1]
 
 # %%
-kept and reviews_figure.sparsity_figure(kept)
+MARKS = f"all seeds together, right: judged, {DOTS}, hollow: at matched accuracy"
+sparsity = kept and picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
+sparsity and sparsity[0]
 
 # %% [markdown]
 # ## Which tokens are selected
 #
 # How many tokens a row of weights $a$ uses is $\exp(-\sum_t a_t \log a_t)$, between 1 and the number of
-# tokens. The upper panel is its mean over 400 test reviews as a share of their tokens: a dot for each seed,
-# hollow at the start. The maps below are those of seed 0, all on one scale.
+# tokens. The upper panels show its mean over 400 test reviews as a share of their tokens: a dot for each seed,
+# hollow at the start, and at the right what is judged. The first layer's attention stays even. The maps below are
+# those of two reviews and seed 0, all on one scale.
 
 # %%
 verdicts[2]
 
 # %%
-kept and reviews_figure.attention_figure(kept)
+MARKS = f"right: judged, {DOTS}; maps: seed {kept.seeds()[0] if kept else 0}"
+attention = kept and picture(reviews_figure.attention_figure, "attention maps", MARKS, verdicts[2])
+attention and attention[0]
 
 # %% [markdown]
 # ## What we saw
@@ -144,36 +169,30 @@ print("" if kept else "undecided: the study has not run to its end")
 # %% [markdown]
 # ## Smoke test
 #
-# The same three rules on sentences about films that are put together here (or on a few reviews where IMDb is
-# at hand), in seconds. It shows that the code runs. **It says nothing about the paper's claims.**
+# At demo scale the same three rules take a few dozen steps on sentences about films that are put together here (or on a
+# few reviews where IMDb is at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["imdb"]) if scale == "demo" else kept
-learns = claims.Table([smoke.learns(live)])
-learns
+live = smoke.train(demo.DEMO["imdb"]) if scale == "demo" else None
+smoked = live and kept_curves.smoke_figure(live)
+smoked
 
 # %% tags=["nbval-check-output"]
-print(", ".join(live.configuration["rates"]), "on", len(live.seeds()), "seeds")
-
-
-# %%
-def save(slug, number, figure, judged):
-    table = learns if scale == "demo" else judged
-    about = f"Paper C's IMDb experiment, reduced: {reviews_figure.caption(live, table)}"
-    plots.caption(figure, textwrap.fill(about, 118))
-    numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else reviews.numbers(live)
-    data = [live.configuration["problem"]["data"]]
-    run.save(figure, slug, number, about, table, numbers, data, dtype="float32")
-    return figure
-
-
-save("mirror_imdb", "IMDb table", reviews_figure.accuracy_figure(live), verdicts[0])
+print(", ".join(live.configuration["rates"]) if live else "not at this scale")
 
 # %%
-save("mirror_attention", "attention maps", reviews_figure.attention_figure(live), verdicts[2])
-
-# %%
-save("mirror_sparsity", "weight histograms", reviews_figure.sparsity_figure(live), verdicts[1])
+numbers = smoke.numbers(live, loss_tolerance) if live else reviews.numbers(kept)
+parts = {
+    "mirror_imdb": ("IMDb table", accuracy),
+    "mirror_attention": ("attention maps", attention),
+    "mirror_sparsity": ("weight histograms", sparsity),
+}
+judged = dict(zip(("mirror_imdb", "mirror_sparsity", "mirror_attention"), verdicts))
+for slug, (number, made) in parts.items():
+    one = (kept, *(made or (None, "")), judged[slug])
+    if live:
+        one = (live, smoked, kept_curves.smoke_caption(number, live), claims.Table())
+    kept_curves.save(run, slug, number, *one, numbers)
 
 # %% [markdown]
 # ## Change this

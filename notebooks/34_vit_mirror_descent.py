@@ -21,6 +21,11 @@
 # **The paper's answer.** Adam and $\ell_{1.1}$ mirror descent end equal (0.80 to 0.82 after 1,000 epochs), Adam is
 # ahead early, and **the weights of $\ell_{1.1}$ are sparser**.
 #
+# **Here:** after 30 epochs Adam has 48.2 % and $\ell_{1.1}$ 40.4 %; whether they end alike after 1,000 is **not tested at
+# this horizon**. At equal training loss the weights of $\ell_{1.1}$ are sparser, its Hoyer index higher by 0.085:
+# **reproduced**. Adam is ahead early, it needs 0.42 of the steps to the same accuracy: **reproduced** too, but by a
+# measure that we chose after the runs.
+#
 # ## The statement
 #
 # $g_t$ is the mini-batch gradient, $\theta$ all parameters of the network, $\eta$ a rate, $1<p\le2$ an exponent.
@@ -36,23 +41,22 @@
 
 # %% tags=["parameters"]
 scale = "demo"
-seeds = 2
 threads = 1
 loss_tolerance = 0.15
 
 # %%
-import textwrap
 from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
+from lib.papers import kept_curves
 from lib.papers.c import reviews_figure, vision
 from lib.training import MirrorDescent, curves, rules, smoke
 from lib.training.studies import demo
 
-run = record.start("34_vit_mirror_descent", "C", globals())
+run = record.start("34_vit_mirror_descent", "C", globals(), None)
 plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
@@ -84,11 +88,19 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0)):
 # ## What the data decide
 #
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
-# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
-# those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study vit` trains them anew.
+# losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The measure of
+# the early lead is a later one. **No study is
+# trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
+# those runs; `python -m lib.training study vit` trains them anew in 0.6 processor
+# hours, and needs the data.
 #
-# Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index
+# A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
+# claims on real data together (Holm's rule, 5 %), the row on sparsity stays, and that on the early lead
+# does not count, since its measure was chosen after the runs.
+# `python -m lib.papers.redraw` prints that table.
+#
+# The early lead is read as in the paper's plot: the steps of both rules to the same test accuracy, here the best that
+# both reach. Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index
 # is 0 where all entries of a matrix are equally large, and 1 where one is left.
 
 # %%
@@ -97,13 +109,16 @@ verdict = kept and vision.table(kept)
 verdict
 
 # %% [markdown]
-# * **Training loss, test accuracy.** Look at how far apart the two rules end. Bands are the range over seeds.
+# * **Training loss, test accuracy.** Look at how far apart the two rules end. Bands are the range over seeds. The dots
+#   are the steps to the best accuracy that both reach, a pair for each seed.
 # * **Held-out accuracy.** A ring marks the rate that was chosen. Look at whether it lies inside its grid.
-# * **Weights.** Sizes of all entries at the end. The sparser rule has more small ones and some larger ones.
 # * **Hoyer index.** A line is a seed; the loss falls from left to right. Look at one training loss: which line is higher?
 
 # %%
-kept and reviews_figure.vision_figure(kept)
+MARKS = "lines: median and range of the seeds; dots: the best accuracy that both reach, by seed"
+about = kept and reviews_figure.caption("vision experiment", kept, MARKS, verdict)
+figure = kept and kept_curves.captioned(reviews_figure.vision_figure(kept), about)
+figure
 
 # %% [markdown]
 # ## What we saw
@@ -116,22 +131,16 @@ print(verdict.words() if kept else "undecided: the study vit has not run to its 
 # %% [markdown]
 # ## Smoke test
 #
-# The comparison on coloured shapes that are drawn here (or on CIFAR-10 where it is at hand), in seconds. It
-# shows that the code runs. **It says nothing about the paper's claims.**
+# At demo scale the two rules take a few dozen steps on coloured shapes that are drawn here (or on CIFAR-10 where it is
+# at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["vit"]) if scale == "demo" else kept
-table = claims.Table([smoke.learns(live)]) if scale == "demo" else verdict
-table
+live = smoke.train(demo.DEMO["vit"]) if scale == "demo" else None
+smoked = live and kept_curves.smoke_figure(live)
+smoked
 
 # %% tags=["nbval-check-output"]
-print(", ".join(live.configuration["rates"]), "on", len(live.seeds()), "seeds")
-
-# %%
-figure = reviews_figure.vision_figure(live)
-about = f"Paper C's vision experiment, reduced: {reviews_figure.caption(live, table)}"
-plots.caption(figure, textwrap.fill(about, 118))
-figure
+print(", ".join(live.configuration["rates"]) if live else "not at this scale")
 
 # %% [markdown]
 # ## Change this
@@ -170,6 +179,9 @@ print(smoke.last_losses(longer, {"l1.05": 0.05}))
 # It does not: the two end within a tenth of each other.
 
 # %%
-numbers = smoke.numbers(live, loss_tolerance) if scale == "demo" else vision.numbers(live)
-data, title = [live.configuration["problem"]["data"]], "vision experiment"
-run.save(figure, "mirror_vit", title, about, table, numbers, data, dtype="float32")
+made = (kept, figure, about, verdict)
+if live:
+    told = kept_curves.smoke_caption("vision experiment", live)
+    made = (live, smoked, told, claims.Table())
+numbers = smoke.numbers(live, loss_tolerance) if live else vision.numbers(kept)
+kept_curves.save(run, "mirror_vit", "vision experiment", *made, numbers)

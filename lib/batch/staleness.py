@@ -35,7 +35,7 @@ def _changes(job: Job, old: Mapping) -> list[str]:
 
 
 def _data_changes(rows: Iterable[Mapping], demo: bool) -> list[str]:
-    real = [row for row in rows if row["source"] != "synthetic"]
+    real = [row for row in rows if row["source"] not in ("synthetic", "kept")]
     if not real:
         return []
     from lib.data import images, texts

@@ -33,7 +33,7 @@ class Claim:
     in which it was seen to (`catches`, None until `make falsify` has run it).
 
     A claim about data that may be too few says its `verdict`, one of VERDICTS, and holds if that is
-    the first.
+    the first; `p` is the level at which its interval would just decide.
     """
 
     id: str
@@ -52,6 +52,7 @@ class Claim:
     fails_if: tuple[str, ...] = ()
     catches: tuple[str, ...] | None = None
     verdict: str = ""
+    p: float | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "kind", self.kind or kind(self.source))
@@ -94,7 +95,8 @@ def shown(claim: Claim) -> str:
     if claim.interval is None:
         return text
     few = "" if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS else f", {claim.seeds} seeds only"
-    return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]"
+    level = "" if claim.p is None else f", p {claim.p:.2g}"
+    return f"{text} [{number(claim.interval[0])}, {number(claim.interval[1])}{few}]{level}"
 
 
 def legend(claims: Iterable[Claim]) -> str:
@@ -103,7 +105,8 @@ def legend(claims: Iterable[Claim]) -> str:
     said = {
         False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
         " plus two standard errors, so that a may lie outside",
-        True: "a [b, c] of a row with a verdict: the median over seeds and their 95 % interval",
+        True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
+        " and its 95 % interval; p: the level at which the interval would just decide",
     }
     return "; ".join(said[kind] for kind in sorted(kinds))
 
@@ -174,6 +177,7 @@ def judged(
     bound: str,
     verdict: str,
     seeds: int,
+    p: float | None = None,
 ) -> Claim:
     """A claim whose `verdict` was read off an interval; `found` is (measured, low, high).
 
@@ -183,7 +187,7 @@ def judged(
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
     measured, *ends = map(float, found)
     known = None if any(map(math.isnan, ends)) else tuple(ends)
-    told = dict(holds=verdict == VERDICTS[0], interval=known, seeds=seeds, verdict=verdict)
+    told = dict(holds=verdict == VERDICTS[0], interval=known, seeds=seeds, verdict=verdict, p=p)
     return Claim(id, statement, source, measured, bound, **told)
 
 

@@ -19,7 +19,7 @@ from lib.companion import figure_text, parameters, reproduction
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk", "paper")
-SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package")
+SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Run:
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are the parameters that
     are not those of the scale, and the code that is not the committed one. With a `source` of
     parameters `save` reads them again, without one they stay; `counted` names the one that counts
-    the seeds. An unknown scale raises ValueError.
+    the seeds, None where the runs name their own. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -121,7 +121,7 @@ class Run:
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
     source: parameters.ParameterSource | None = field(default=None, repr=False, compare=False)
-    counted: str = "seeds"
+    counted: str | None = "seeds"
     begun: _Begun | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
@@ -211,7 +211,7 @@ class Run:
         found, changes = self.source.now(start)
         if moved := parameters.differing(found, start):
             print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        seeds = range(found[self.counted])
+        seeds = range(found[self.counted]) if self.counted else ()
         return replace(self, scale=found["scale"], parameters=found, seeds=seeds, changes=changes)
 
     def _stamp(self, slug: str, data: Sequence[Mapping]) -> dict:
@@ -247,14 +247,14 @@ class Run:
         }
 
 
-def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds") -> Run:
+def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "seeds") -> Run:
     """The run of `notebook` that begins now, right after its parameters cell.
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
     cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
-    its seeds 0 ... k - 1. With other values than the scale's own, as last committed, whatever is
-    saved goes below runs/custom/. Raises ValueError for a name that is not there and for a number
-    of seeds that is none, FileNotFoundError where there is no such notebook.
+    its seeds 0 ... k - 1, if any. With other values than the scale's own, as last committed,
+    whatever is saved goes below runs/custom/. Raises ValueError for a name that is not there and
+    for a number of seeds that is none, FileNotFoundError where there is no such notebook.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
@@ -268,7 +268,7 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
     reference = parameters.reference(notebook, text)
     source = parameters.ParameterSource(notebook, text, reference, variables)
     found, changes = source.now()
-    many = found[counted]
+    many = found[counted] if counted else 1
     if isinstance(many, bool) or not isinstance(many, int) or many < 1:
         raise ValueError(f"{counted} = {many!r}; it is a number of runs, at least 1")
     return Run(
@@ -276,7 +276,7 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str = "seeds")
         paper,
         scale=found["scale"],
         parameters=found,
-        seeds=range(found[counted]),
+        seeds=range(many) if counted else (),
         changes=changes,
         source=source,
         counted=counted,

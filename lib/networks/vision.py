@@ -1,8 +1,10 @@
 """The vision transformer for small data sets: shifted patches and locality self-attention.
 
-Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492),
-the network of paper A, Figures 6 and 7; with its parts off, the plain ViT of paper C. Shapes: b
-images, c channels, s x s pixels, patches of p x p, T tokens, width d, h heads of d_h.
+Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492);
+with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 name other code for it: it
+shifts by one pixel along the axes, not half a patch along the diagonals, has heads 64 wide, and
+starts class token and positions from N(0, 1), not 0.02 N(0, 1). Shapes: b images, c channels,
+s x s pixels, patches of p x p, T tokens, width d, h heads of d_h.
 """
 
 import math

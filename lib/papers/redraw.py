@@ -1,7 +1,8 @@
 """Every figure and verdict of the real-data studies from their kept curves, without training.
 
 `python -m lib.papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
-and prints each study's verdicts in words. A study without kept curves is named and left out.
+and prints each study's verdicts in words, and where all are drawn, every verdict's p value beside
+the others'. A study without kept curves is named and left out.
 """
 
 import argparse
@@ -15,10 +16,11 @@ from matplotlib.figure import Figure
 
 from lib import files
 from lib.companion import plots
-from lib.companion.claims import Table
+from lib.companion.claims import Claim, Table
 from lib.papers.a import speed, speed_figure
 from lib.papers.c import reviews, reviews_figure, vision
-from lib.training import curves
+from lib.papers.kept_curves import REMEASURED
+from lib.training import curves, verdicts
 from lib.training.curves import Curves
 
 
@@ -30,16 +32,19 @@ class Picture(NamedTuple):
     draw: Callable[[Curves], Figure]
 
 
-def _faster(slug: str, judged: Callable, name: str, panel: str | None = None) -> Picture:
-    also = () if panel is None else (panel,)
-    return Picture(slug, lambda of: judged(of, name), lambda of: speed_figure.draw(of, *also))
+def _faster(name: str, observed: str = "") -> Picture:
+    return Picture(
+        f"fastrates_{name}",
+        lambda of: speed.table(of, name),
+        lambda of: speed_figure.draw(of, name, observed),
+    )
 
 
 PICTURES = {
-    "multi_nli_again": [_faster("fastrates_fig1", speed.language_table, "fig1", "entropy")],
-    "civil_comments": [_faster("fastrates_fig4", speed.language_table, "fig4", "entropy")],
-    "mnist": [_faster("fastrates_fig6", speed.vision_table, "fig6")],
-    "cifar10": [_faster("fastrates_fig7", speed.vision_table, "fig7")],
+    "multi_nli_again": [_faster("fig1", "entropy")],
+    "civil_comments": [_faster("fig4", "entropy")],
+    "mnist": [_faster("fig6")],
+    "cifar10": [_faster("fig7")],
     "vit": [Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
     "imdb": [
         Picture("mirror_imdb", reviews.accuracy_table, reviews_figure.accuracy_figure),
@@ -47,6 +52,36 @@ PICTURES = {
         Picture("mirror_attention", reviews.attention_table, reviews_figure.attention_figure),
     ],
 }
+
+
+GIVEN_UP = ("fig7.adam", "vit.end")  # judged at first, and no claims of the papers' any more
+
+
+def family() -> dict[str, tuple[Claim, float]]:
+    """Every claim judged on real data, by id, with Holm's adjusted p value over all of them.
+
+    A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
+    family with p = 1: no other claim gains by it. In rising order of adjusted p. OSError or
+    ValueError where a study's curves are missing or damaged.
+    """
+    judged = {
+        claim.id: claim
+        for study, pictures in PICTURES.items()
+        for picture in pictures
+        for claim in picture.table(curves.kept(study, needed=True))
+        if claim.verdict
+    }
+    own = {name: claim.p for name, claim in judged.items()}
+    adjusted = verdicts.holm(own | dict.fromkeys([*GIVEN_UP, *REMEASURED], 1.0))
+    return {name: (judged[name], p) for name, p in adjusted.items() if name in judged}
+
+
+def told(found: dict[str, tuple[Claim, float]]) -> str:
+    """`family` as a table: verdict, own p, p within the family, claim."""
+    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims on real data"]
+    for name, (claim, p) in found.items():
+        rows.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
+    return "\n".join(rows)
 
 
 def redraw(study: str, out: Path) -> list[str]:
@@ -83,6 +118,8 @@ def main(words: list[str] | None = None) -> int:
         except (OSError, ValueError) as error:
             missing += 1
             print(f"{study}: not redrawn: {error}", flush=True)
+    if not (asked.study or missing):
+        print(told(family()))
     print(f"{time.perf_counter() - began:.1f} s; pictures in {asked.out}")
     return int(missing > 0)
 

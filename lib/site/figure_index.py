@@ -31,7 +31,10 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure at its largest scale; `finding` or `failure` is its sentence in the README."""
+    """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
+
+    `trains` is what trains the kept curves that it is redrawn from, and how long.
+    """
 
     notebook: Notebook
     slug: str
@@ -39,6 +42,7 @@ class Entry:
     sentence: str
     finding: str = ""
     failure: str = ""
+    trains: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -49,11 +53,12 @@ class Entry:
 def quantities(record: Mapping) -> dict:
     """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
 
-    `claims` and `claims_that_hold` count the claims of the record.
+    `claims` and `claims_that_hold` count the claims of the record; `<id>.p` is the p of a claim.
     """
     claims = record["claims"]
     return {
         **{claim["id"]: claim["measured"] for claim in claims},
+        **{f"{claim['id']}.p": claim["p"] for claim in claims if "p" in claim},
         "claims": len(claims),
         "claims_that_hold": sum(claim["holds"] is True for claim in claims),
         **record["parameters"],

@@ -27,6 +27,7 @@ SOURCES = {  # of data, as a reader would say it
     "data": "real",
     "hub": "real, from the hub",
     "demo": "small embedded stand-in",
+    "kept": "redrawn from kept curves",
 }
 COLUMNS = (  # of the ledger, behind paper and statement
     *("kind", "setting", "measured quantity", "theory", "measured", "margin", "seeds", "catches"),

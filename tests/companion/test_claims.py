@@ -69,7 +69,7 @@ def test_brackets_are_explained_where_there_are_any():
     judged = claims.judged("c", "s", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
     assert legend([plain]) == "" and "small" not in claims.Table([plain])._repr_html_()
     assert "worst seed" in legend([plain, worst])
-    assert "median" in legend([judged]) and "worst" not in legend([judged])
+    assert "geometric mean" in legend([judged]) and "worst" not in legend([judged])
     both = claims.Table([worst, judged])
     assert repr(both).splitlines()[-1] == legend(both) in both._repr_html_()
 

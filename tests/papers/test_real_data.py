@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lib.companion import claims, record
+from lib.papers import kept_curves
 from lib.papers.a import speed, speed_figure
 from lib.papers.c import reviews, reviews_figure, vision
 from lib.training import curves as curve_files
 from lib.training.curves import Curves
+from lib.training.verdicts import SAME
 from tests.training.worlds import configuration, curve, race
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
@@ -21,29 +24,37 @@ def words(table):
 
 def test_figure_6_in_its_world_and_in_the_opposite_one():
     world = race({"SGD": 0.03, "Adam": 0.03, "SNGD": 0.02})
-    assert words(speed.vision_table(world, "fig6")) == {
-        "fig6.sngd": REPRODUCED,
-        "fig6.adam": REPRODUCED,
-    }
+    assert words(speed.table(world, "fig6")) == {"fig6.sngd": REPRODUCED, "fig6.adam": REPRODUCED}
     other = race({"SGD": 0.03, "Adam": 0.06, "SNGD": 0.05})
-    assert words(speed.vision_table(other, "fig6")) == {
+    assert words(speed.table(other, "fig6")) == {
         "fig6.sngd": NOT_REPRODUCED,
         "fig6.adam": NOT_REPRODUCED,
     }
+    (claim,) = [claim for claim in speed.table(world, "fig6") if claim.id == "fig6.sngd"]
+    ratios = speed.ratio(world, "SNGD", 0.5).values
+    assert claim.measured == pytest.approx(stats.gmean(ratios))
+    assert claim.p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
+
+
+def test_nothing_is_claimed_of_adam_in_figure_7():
+    ids = [
+        claim.id for claim in speed.table(race({"SGD": 0.03, "Adam": 0.06, "SNGD": 0.02}), "fig7")
+    ]
+    assert "fig7.sngd" in ids and "fig7.adam" not in ids
 
 
 def test_figure_1_in_its_world_and_where_all_rules_are_alike():
     world = race({"SGD": 0.02, "Adam": 0.05, "SPS": 0.04, "SNGD": 0.04})
-    assert set(words(speed.language_table(world, "fig1")).values()) == {REPRODUCED}
+    assert set(words(speed.table(world, "fig1")).values()) == {REPRODUCED}
     alike = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.03})
-    assert set(words(speed.language_table(alike, "fig1")).values()) == {NOT_REPRODUCED}
+    assert set(words(speed.table(alike, "fig1")).values()) == {NOT_REPRODUCED}
 
 
 def test_two_seeds_or_a_target_that_nobody_reaches_decide_nothing():
     few = race({"SGD": 0.02, "Adam": 0.05, "SPS": 0.04, "SNGD": 0.04}, seeds=2)
-    assert set(words(speed.language_table(few, "fig1")).values()) == {UNDECIDED}
+    assert set(words(speed.table(few, "fig1")).values()) == {UNDECIDED}
     far = race({"SGD": 0.02, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.03}, targets=[1e-6])
-    assert set(words(speed.language_table(far, "fig1")).values()) == {UNDECIDED}
+    assert set(words(speed.table(far, "fig1")).values()) == {UNDECIDED}
 
 
 def test_the_ratio_is_that_of_steps_counted_by_hand():
@@ -101,9 +112,9 @@ def grown(factor, *others):
 
 
 def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
-    assert words(speed.vision_table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
-    assert words(speed.vision_table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
-    assert words(speed.vision_table(grown(1.2, 0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
+    assert words(speed.table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
+    assert words(speed.table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
+    assert words(speed.table(grown(1.2, 0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
     assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([1.0] * 5)
     assert speed.layers(grown(1.2)) == ["w.weight"]  # no vector among them
 
@@ -127,7 +138,7 @@ def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
             part = 0.1 * (shrink if rule == "l1.1" else 1) * rng.uniform(0.99, 1.01)
             trained = np.array([0.5, 0.7, 0.9 - 0.01 * seed])
             metrics = {"training_accuracy": trained, "test_accuracy": np.array([0.5, 0.7, 0.8])}
-            for name in ("hoyer", "above_90", "above_50", "above_006"):
+            for name in ("hoyer", "above_90", "above_006"):
                 for key in reviews.PARTS:
                     end = 0.2 - part if name == "hoyer" else part
                     metrics[f"{name}.{key}"] = np.array([0.1, (0.1 + end) / 2, end])
@@ -192,7 +203,34 @@ def test_values_at_matched_accuracy_lie_between_the_evaluations():
     assert reviews.at_level(run, "hoyer.K", 0.4, "training_accuracy") == run.metrics["hoyer.K"][0]
 
 
+def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
+    """A sparser matrix with a heavier tail: more entries above the start's quantile, not fewer."""
+    runs = []
+    for run in reviews_world().curves:
+        metrics = dict(run.metrics)
+        metrics |= {f"above_90.{key}": 1 - metrics[f"above_90.{key}"] for key in reviews.PARTS}
+        runs.append(dataclasses.replace(run, metrics=metrics))
+    table = reviews.sparsity_table(dataclasses.replace(reviews_world(), curves=tuple(runs)))
+    assert set(words(table).values()) == {REPRODUCED}
+    assert all("chosen after the runs" in claim.source for claim in table)
+
+
+def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
+    runs = []
+    for run in reviews_world().curves:
+        metrics = dict(run.metrics)
+        if run.rule == "l2":  # it trains on, and gets sparser only beyond what l1.1 reaches
+            metrics["training_accuracy"] = np.array([0.5, 0.7, 0.99])
+            metrics |= {f"hoyer.{key}": np.array([0.1, 0.1, 0.3]) for key in reviews.PARTS}
+        runs.append(dataclasses.replace(run, metrics=metrics))
+    world = dataclasses.replace(reviews_world(), curves=tuple(runs))
+    assert reviews.apart(world, "hoyer.K").high < 0
+    early = [claim.verdict for claim in reviews.sparsity_table(world)]
+    assert reviews.matched_apart(world, "hoyer.K").high > 0 and set(early) == {UNDECIDED}
+
+
 def vision_world(gap, early, sparse):
+    """Adam ends `gap` ahead, and at the second of three evaluations `early`."""
     rng, runs = np.random.default_rng(4), []
     hard = rng.random(20_000)
     for rule in vision.RULES:
@@ -215,18 +253,34 @@ def vision_world(gap, early, sparse):
 
 
 def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
-    assert set(words(vision.table(vision_world(0.0, 0.05, 0.1))).values()) == {REPRODUCED}
+    found = words(vision.table(vision_world(0.0, 0.05, 0.1)))
+    assert found == {"vit.early": REPRODUCED, "vit.sparser": REPRODUCED}
     other = vision.table(vision_world(0.05, -0.05, -0.1))
     assert set(words(other).values()) == {NOT_REPRODUCED}
+    assert vision.numbers(vision_world(0.05, 0, 0))["end_apart"].value == pytest.approx(
+        0.05, abs=0.01
+    )
+
+
+def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
+    world = vision_world(0.0, 0.05, 0.1)
+    adam, mirror = vision.steps_to_accuracy(world)
+    run = world.runs("Adam")[2]
+    level = min(one.metrics["test_accuracy"].max() for one in (run, world.runs("l1.1")[2]))
+    by_hand = np.interp(level, run.metrics["test_accuracy"], run.evaluated_at)
+    assert adam[2] == pytest.approx(by_hand) and mirror[2] > adam[2]
 
 
 def test_every_figure_is_drawn_from_curves_alone_and_its_caption_says_the_verdicts(tmp_path):
     world = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.02})
     world.save(tmp_path / "a.npz")
     again = curve_files.load(tmp_path / "a.npz")
-    table = speed.vision_table(again, "fig6")
-    assert len(speed_figure.draw(again).axes) == 6
-    assert "fig6.sngd reproduced" in speed_figure.caption("Figure 6", again, table)
+    figure = speed_figure.draw(again, "fig6")
+    assert len(figure.axes) == 6
+    caption = speed_figure.caption(again, "fig6", speed.table(again, "fig6"))
+    assert "SNGD slower: reproduced" in caption
+    drawn = kept_curves.captioned(figure, caption).get_supxlabel()
+    assert caption.startswith(drawn.replace("\n", " ")) and len(drawn) < 200 < len(caption)
     text = reviews_world()
     figures = (
         reviews_figure.accuracy_figure,
@@ -235,9 +289,61 @@ def test_every_figure_is_drawn_from_curves_alone_and_its_caption_says_the_verdic
     )
     for figure in figures:
         assert figure(text).axes
-    caption = reviews_figure.caption(text, reviews.accuracy_table(text))
-    assert "imdb.l1.1.l2 reproduced" in caption and "DEMO DATA" in caption
+    caption = reviews_figure.caption("IMDb", text, "dots: seeds", reviews.accuracy_table(text))
+    assert "l1.1 above l2: reproduced" in caption and "DEMO DATA" in caption
     assert reviews_figure.vision_figure(vision_world(0, 0.1, 0.1)).axes
+
+
+def test_the_bounds_of_no_gain_are_drawn_where_no_gain_is_claimed_alone():
+    world = race({"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.02})
+    for name in speed.CLAIMED:
+        panel = speed_figure.draw(world, name).axes[1]
+        dashed = [line.get_ydata()[0] for line in panel.lines if line.get_linestyle() == "--"]
+        assert dashed == (list(SAME) if name == "fig6" else [])
+        assert not panel.patches  # no band that would say "equally fast" of a faster rule
+
+
+def test_a_private_sample_is_called_that_and_a_set_that_anybody_has_is_not():
+    world = race({"SGD": 0.03, "Adam": 0.05})
+
+    def told(**data):
+        problem = {**world.configuration["problem"], "data": {"source": "data_dir", **data}}
+        asked = {**world.configuration, "problem": problem}
+        return kept_curves.setting(dataclasses.replace(world, configuration=asked))
+
+    assert "private sample" in told(name="civil_comments", revision="fa619d477c022b72")
+    assert "private sample" in told(name="multi_nli", revision="cfabc82d805f2592")
+    assert "private" not in told(name="civil_comments", revision="of the hub")
+    assert told(name="mnist", revision="any").startswith("MNIST; 100 training rows")
+
+
+class Saved:
+    """A run of a page that notes what it is asked to save."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def save(self, figure, slug, number, caption, table, numbers, rows, **told):
+        self.rows, self.told = rows, told
+
+
+def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are():
+    world, desk, demo = race({"SGD": 0.03, "Adam": 0.05}), Saved("desk"), Saved("demo")
+    judged = [dataclasses.replace(run, seed=run.seed + 10) for run in world.curves]
+    later = dataclasses.replace(world, curves=tuple(judged))
+    for run in (desk, demo):
+        kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), {})
+        assert run.told["seeds"] == [10, 11, 12, 13, 14]
+    assert desk.rows == [{"name": "invented", "source": "kept", "trained_on": "demo"}]
+    assert demo.rows == [{"name": "invented", "source": "demo"}]
+    assert "kept" in record.SOURCES
+
+
+def test_a_smoke_run_says_in_its_picture_that_it_is_no_result():
+    world = race({"SGD": 0.03, "Adam": 0.05}, seeds=2)
+    (panel,) = kept_curves.smoke_figure(world).axes
+    assert panel.get_title() == "A smoke run, no result: DEMO DATA (invented)"
+    assert "nothing of the paper's claims" in kept_curves.smoke_caption("Figure 6", world)
 
 
 def test_numbers_of_a_record_are_recomputed_exactly():

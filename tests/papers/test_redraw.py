@@ -1,12 +1,19 @@
 """Figures and verdicts of the real-data studies, drawn again from their kept curves."""
 
 import json
+import re
 import shutil
 
+import numpy as np
 import pytest
 
 from lib import files
 from lib.papers import redraw
+from lib.papers.a import speed
+from lib.papers.c import reviews, vision
+from lib.papers.kept_curves import REMEASURED
+from lib.site import figure_index
+from lib.training import curves
 
 KEPT = files.ROOT / "figures" / "desk"
 RECORDS = sorted({picture.slug for many in redraw.PICTURES.values() for picture in many})
@@ -22,15 +29,98 @@ def redrawn(tmp_path_factory):
 @pytest.mark.parametrize("slug", RECORDS)
 def test_kept_curves_give_the_committed_verdicts(redrawn, slug):
     out, said = redrawn
-    record = KEPT / f"{slug}.json"
-    if not record.exists():
-        pytest.skip(f"no committed record {slug}")
-    claims = json.loads(record.read_text(encoding="utf-8"))["claims"]
-    judged = [f"  {one['verdict']}: {one['statement']}" for one in claims if one.get("verdict")]
+    record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
+    judged = [f"  {one['verdict']}: {one['statement']}" for one in record["claims"] if "p" in one]
     words = said[said.index(slug) + 1].splitlines()
     assert judged and len(words) == len(judged)
     assert all(mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True))
     assert (out / f"{slug}.png").read_bytes().startswith(b"\x89PNG")
+    assert {row["source"] for row in record["data"]} == {"kept"}
+
+
+@pytest.mark.parametrize("slug", RECORDS)
+def test_a_record_has_the_seeds_of_its_runs(slug):
+    record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
+    (study,) = [n for n, many in redraw.PICTURES.items() if slug in {one.slug for one in many}]
+    assert record["seeds"] == curves.kept(study, needed=True).seeds()
+
+
+@pytest.fixture(scope="module")
+def family():
+    return redraw.family()
+
+
+def test_the_family_has_every_claim_ever_judged(family):
+    """The 24 of the protocol; what was given up or measured anew counts, with p = 1."""
+    own = {name: claim.p for name, (claim, _) in family.items()}
+    assert len(family) + len(redraw.GIVEN_UP) == 24 and not set(redraw.GIVEN_UP) & set(own)
+    assert set(REMEASURED) < set(own)
+    kept = sorted(p for name, p in own.items() if name not in REMEASURED)
+    name = min((name for name in own if name not in REMEASURED), key=own.get)
+    assert family[name][1] == pytest.approx(24 * kept[0])
+    assert all(family[name][1] == 1 for name in REMEASURED)
+    assert "fig4.sngd: reproduced" in redraw.told(family)
+
+
+def test_what_the_pages_say_of_the_family(family):
+    """Of the claims reproduced as first measured, these two alone do not stand in the family."""
+    first = {n: (c, p) for n, (c, p) in family.items() if n not in REMEASURED}
+    lost = {n for n, (c, p) in first.items() if c.verdict == "reproduced" and p > 0.05}
+    assert lost == {"fig4.sngd", "fig4.sps"}
+    assert first["fig7.sngd"][1] < 0.05 and first["fig7.sngd"][0].verdict == "not reproduced"
+
+
+PAGES = {
+    "14_bert": ("multi_nli_again", "civil_comments"),
+    "15_vit_mnist": ("mnist",),
+    "16_vit_cifar10": ("cifar10",),
+    "33_transformer_imdb": ("imdb",),
+    "34_vit_mirror_descent": ("vit",),
+}
+NUMBERS = {"imdb": reviews.numbers, "vit": vision.numbers}
+# Of the paper, the setting, or a count: the stop, guessing, images, layers and epochs.
+GIVEN = {"99.5", "1.10", "1.00", "0.8", "5,000", "15", "30", "1,000"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_number_of_the_answer_is_one_of_the_study(page):
+    """ "**Here:**" quotes the study's numbers and claims, to the digits it shows."""
+    text = (files.ROOT / "notebooks" / f"{page}.py").read_text(encoding="utf-8")
+    answer = re.search(r"# \*\*Here:\*\*(.*?)\n#\n", text, re.DOTALL)[1].replace("\n#", " ")
+    known = []
+    for study in PAGES[page]:
+        kept = curves.kept(study, needed=True)
+        known += [n.value for n in NUMBERS.get(study, speed.numbers)(kept).values()]
+        for one in (c for picture in redraw.PICTURES[study] for c in picture.table(kept)):
+            known += [one.measured, one.p or 0.0, *(one.interval or ())]
+    answer = re.sub(r"\\ell_\{?[\d.]+\}?", "", answer)
+    quoted = [number for number in re.findall(r"\d[\d.,]*\d|\d", answer) if number not in GIVEN]
+    assert quoted
+    for number in quoted:
+        digits = len(number.partition(".")[2])
+        shown = {f"{scale * value:.{digits}f}" for value in known for scale in (1, 100)}
+        assert number in shown, f"{page}: {number}"
+
+
+def test_what_trains_a_study_is_named_with_its_hours():
+    for entry in figure_index.entries(files.ROOT / "figures"):
+        if entry.slug in RECORDS:
+            named = re.fullmatch(
+                r"python -m lib\.training study (\w+), ([\d.]+) processor hours", entry.trains
+            )
+            assert entry.slug in {one.slug for one in redraw.PICTURES[named[1]]}
+            assert named[2] == f"{curves.kept(named[1], needed=True).hours():.1f}"
+            assert not entry.notebook.real_data
+
+
+def test_layers_that_grow_no_more_than_a_random_walk():
+    """Four or five of 15, none under Adam: as page 16 and the index say."""
+    kept = curves.kept("cifar10", needed=True)
+    short = {}
+    for rule in kept.rates():
+        grown, walk = speed.growth(kept, rule), speed.random_walk(kept, rule)
+        short[rule] = sum(np.median(grown[n]) <= np.median(walk[n]) for n in grown)
+    assert short == {"SGD": 4, "Adam": 0, "SPS": 5, "SNGD": 4} and len(grown) == 15
 
 
 def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, monkeypatch, capsys):

@@ -4,27 +4,30 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from lib.companion.claims import Table
 from lib.papers.a import speed
-from lib.papers.kept_curves import outcome, rates_panel, setting, together
+from lib.papers.kept_curves import headed, losses, outcome, rates_panel, setting, together
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
-from lib.training.verdicts import SAME
+from lib.training.verdicts import SAME, no_gain
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
 
-def draw(curves: Curves, observed: str = "") -> Figure:
+def draw(curves: Curves, name: str, observed: str = "") -> Figure:
     """Six panels: loss, steps ratio at every target, test accuracy, step size, rates tried, a last.
 
-    Where no rate was tried, the fifth shows the accuracy at the end. The last one shows weight
-    growth, the metric `observed` over steps, or the accuracy at the end.
+    `name` is that of the figure ("fig1", ...). Where no rate was tried, the fifth shows the
+    accuracy at the end. The last one shows weight growth, the metric `observed` over steps, or the
+    accuracy at the end.
     Lines are medians over the seeds, up to where the first of them ends.
     """
     figure, axes = plots.panels(2, 3, height=2.3)
     rules = list(curves.configuration["rates"])
+    losses(axes[0], curves)
     for rule in rules:
         _lines(axes, curves, rule)
-    _ratios(axes[1], curves)
+    _ratios(axes[1], curves, name)
     if any(map(curves.trials, rules)):
         _rates(axes[4], curves)
     else:
@@ -35,9 +38,11 @@ def draw(curves: Curves, observed: str = "") -> Figure:
         _observed(axes[5], curves, observed)
     else:
         _accuracies(axes[5], curves)
+    axes[0].set(yscale="log")
+    edge = axes[0].get_yaxis_transform()  # x as a share of the panel, y in units of the loss
     for target in speed.targets(curves):
         axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
-    axes[0].set(title="Training loss", xlabel="Step", yscale="log")
+        axes[0].text(1, target, f"{target:g}", transform=edge, ha="right", va="bottom", size=6)
     axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
     plots.plain_ticks(axes[0].yaxis)
@@ -49,8 +54,6 @@ def draw(curves: Curves, observed: str = "") -> Figure:
 def _lines(axes, curves: Curves, rule: str) -> None:
     window, colour = curves.configuration["window"], plots.COLOURS[rule]
     runs = curves.runs(rule)
-    smooth = together([run.smooth(window)[window::10] for run in runs])
-    plots.band(axes[0], np.arange(smooth.shape[1]) * 10 + window, smooth, rule, colour)
     accuracy = together([100 * run.metrics["test_accuracy"] for run in runs])
     plots.band(axes[2], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, rule, colour)
     if rule in STEP_SIZED:
@@ -62,8 +65,11 @@ def _lines(axes, curves: Curves, rule: str) -> None:
         axes[3].axhline(runs[0].rate, color=colour, label=rule)
 
 
-def _ratios(ax, curves: Curves) -> None:
-    """Steps to each target over SGD's: a dot a seed, hollow where censored; median, interval."""
+def _ratios(ax, curves: Curves, name: str) -> None:
+    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval.
+
+    Within the brackets, in a rule's colour where the paper claims no gain of it, it has none.
+    """
     targets, rules = speed.targets(curves), list(curves.configuration["rates"])
     others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
@@ -79,8 +85,10 @@ def _ratios(ax, curves: Curves) -> None:
                 ax.plot(x - 0.05, value, "o", **dot)
             ends = np.clip([found.low, found.high], 1e-3, 1e3)  # an open end leaves the panel
             ax.plot([x + 0.03, x + 0.03], ends, color=colour, linewidth=1.6)
-    ax.axhspan(*SAME, color="0.9", zorder=0)
-    ax.axhline(1, linestyle=":", color="0.3")
+    for rule, word in speed.CLAIMED[name].items():
+        for end in SAME if word is no_gain else ():
+            ax.axhline(end, linestyle="--", color=plots.COLOURS[rule], linewidth=0.8)
+    ax.axhline(1, color=plots.COLOURS[speed.REFERENCE], linewidth=0.8)
     room = 1.3 * max(2.0, *shown, *(1 / value for value in shown if value > 0))
     ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
     ax.set(yscale="log", ylim=(1 / room, room))
@@ -137,17 +145,21 @@ def _accuracies(ax, curves: Curves) -> None:
     ax.set(title="Test accuracy, all rows (%)", xticks=range(len(rules)), xticklabels=rules)
 
 
-def caption(number: str, curves: Curves, table) -> str:
-    """Setting, rates and verdicts of figure `number` in words."""
+def caption(curves: Curves, name: str, table: Table) -> str:
+    """Setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items())
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
     ring = " Ring: the rate chosen, by its steps to the last target."
     if not any(map(curves.trials, study["rates"])):
         chosen, ring = "chosen by an earlier study", ""
-    ended = f"; a line ends with the first of its runs (stop: {study['stop']})"
-    return (
-        f"{number}, our setting, reduced: {setting(curves)} ({chosen}). Dots: seeds, hollow where a"
-        " run missed the target; bars: 95 % intervals; grey: equally fast; bands: all seeds"
-        f"{ended}. Adam has no one step size.{ring}{outcome(curves, table)}"
+    claimed = speed.CLAIMED[name].items()
+    equal = [rule for rule, word in claimed if word is no_gain]
+    brackets = f" Between the dashed lines {' and '.join(equal)} gains nothing." if equal else ""
+    rest = (
+        f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{brackets} A line"
+        f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
+        f"{ring}{outcome(curves, table)}"
     )
+    marks = "lines: median and range of the seeds, dots: seeds, bars: 95 % intervals"
+    return headed(f"Paper A, Figure {name.removeprefix('fig')}", curves, marks, rest)
