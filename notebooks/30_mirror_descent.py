@@ -72,7 +72,7 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
-# So convergence is promised to a start near $W_{mm}$. The experiments start from anywhere, and normalise the gradient; the
+# So the hypotheses ask for a start near $W_{mm}$. The experiments start from anywhere, and normalise the gradient; the
 # theorem covers neither. Below we count in how many runs the selected tokens are locally optimal.
 # [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 #

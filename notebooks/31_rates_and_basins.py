@@ -67,7 +67,7 @@ statements.quoted("C", STATEMENTS, "Definition 1", "Definition 3", "Eqs. 4-8")
 statements.quoted("C", STATEMENTS, "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# The text at hand lost the constants. The page first looks for selections that are locally optimal.
+# The text at hand lost the constants of these hypotheses. The page first looks for selections that are locally optimal.
 #
 # ## The rule, in this page
 #
