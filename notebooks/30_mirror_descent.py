@@ -247,7 +247,8 @@ path_figure
 last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
 numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(last[p], 1e-7) for p in exponents}
 rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
-run.save(path_figure, "mirror_path", "Section 5, paths", path_about, path_table, numbers, rows)
+title, own = "Section 5, paths", {"seeds": [path_seed]}
+run.save(path_figure, "mirror_path", title, path_about, path_table, numbers, rows, setting=own)
 
 # %% [markdown]
 # ## Head and attention together
@@ -295,8 +296,8 @@ for p, history in joint.items():
 rows = [
     {"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}
 ]
-title = "Section 5, joint training"
-run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows)
+title, own = "Section 5, joint training", {"n": 2, "T": 3, "d": 2, "seeds": []}
+run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows, setting=own)
 
 # %% [markdown]
 # ## What we saw
