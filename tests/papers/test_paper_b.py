@@ -16,7 +16,7 @@ def floors():
 
 def test_every_monte_carlo_claim_holds():
     rows = theorems.by_monte_carlo(PROBLEM, 0, 50_000)
-    rows += [theorems.integrability_threshold(PROBLEM, 20), smoothness.descent_lemma(PROBLEM, 20)]
+    rows += [theorems.integrability_threshold(PROBLEM), smoothness.descent_lemma(PROBLEM, 20)]
     assert [row.id for row in rows if not row.holds] == []
 
 
