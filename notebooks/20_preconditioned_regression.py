@@ -225,8 +225,8 @@ for name, table in (("algebra", algebra), ("training", training)):
 # %%
 def setting(number):
     of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step size {step_size:g}"
-    seen = f"lines: medians, bands: range of {seeds} seeds"
-    return f"{number}; our setting, {of_data}; {seen}; synthetic, float64"
+    seen = f"synthetic, float64; lines: medians, bands: range of {seeds} seeds"
+    return f"{number}; our setting, {of_data};\n{seen}"
 
 
 pictures = {}
@@ -257,9 +257,7 @@ pictures["precond_fig2"]
 #   condition number.
 
 # %%
-about_ablation = setting(
-    "Ablation, P preconditioner, R regulariser; runs on the dotted line: not there"
-)
+about_ablation = setting("Ablation, P preconditioner, R regulariser")
 pictures["precond_ablation"] = training_figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]

@@ -230,8 +230,8 @@ for name, table in (("one-point bounds", bounds), ("scaling law", law)):
 # %% [markdown]
 # **Look at** the panels from left to right.
 #
-# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With the fewest samples it rises to
-#   it: there the start is nearer to the optimum than the floor.
+# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With few samples it rises to it:
+#   there the start is nearer to the optimum than the floor.
 # * **Middle.** The floor falls nearly like $n^{-2}$, faster than the $n^{-1}$ that we read in Theorem 2.
 # * **Right.** The spectral start's distance falls like $n^{-1/2}$, the bias of the gradient like $n^{-1}$.
 
@@ -241,10 +241,9 @@ exponents = dict(
     start=fits.power_fit(start_sizes, distances),
     bias=fits.power_fit(sizes, bias),
 )
-seen = f"lines: medians, bands: range of {seeds} seeds, ± one standard error over them"
 about_law = (
-    f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; {seen}, of the start"
-    f" over {repeats} data sets; synthetic, float64"
+    f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, float64;\n"
+    f"lines: medians, bands: range of {seeds} seeds (start: {repeats} data sets), ±: one standard error"
 )
 of_start = (start_sizes, distances)
 figure = training_figures.scaling(sizes, floors, of_start, bias, exponents)
@@ -270,7 +269,7 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
       f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
 # %% [markdown]
-# Not quite: at these $n$ the bias falls a little more slowly than $1/n$, and so does its square.
+# It is, up to a few per cent: at these $n$ the next order of the bias is small.
 #
 # 2. Half the step. *Prediction:* the descent stops where bias and gradient balance, and the step does not enter there. Is
 #    the floor the same after twice the iterations?

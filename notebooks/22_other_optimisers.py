@@ -265,7 +265,7 @@ print(f"training: {training.summary()}")
 # %%
 about_others = (
     f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,},"
-    f" minibatch {batch}; lines: medians, bands: range of {seeds} seeds; synthetic, float64"
+    f" minibatch {batch};\nsynthetic, float64; lines: medians, bands: range of {seeds} seeds"
 )
 figure = training_figures.optimisers(recorded, excess, best_steps, step_size)
 plots.caption(figure, about_others)

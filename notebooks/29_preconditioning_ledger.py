@@ -142,10 +142,12 @@ for (name, label), colour in zip(names.items(), ("GD", "NGD", "NGD, decay"), str
     label = f"{label}: condition$^{{{growth[name].mean():.2f}}}$"
     plots.band(axis, np.array(conditions), iterations[name].T, label, plots.COLOURS[colour])
 axis.set(xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$")
-axis.set(ylabel=r"iterations to $10^{-6}$")
+axis.set(ylabel=r"iterations to cut the error by $10^6$")
 plots.legend(figure_ill, axis)
-of = f"d={mild.d}, k={mild.k}; lines: medians, bands: range of {seeds} draws"
-about_ill = f"iterations near the minima at the step 1/lambda_max, from the rates; {of}; float64"
+about_ill = (
+    f"iterations near the minima at the step 1/lambda_max, by the rates; our setting, d={mild.d}, k={mild.k};\n"
+    f"synthetic, float64; lines: medians, bands: range of {seeds} draws"
+)
 plots.caption(figure_ill, about_ill)
 figure_ill
 
