@@ -15,13 +15,16 @@
 # # Softmax attention trained to the global optimum by preconditioning
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
-# arXiv 2603.01514), **Figures 1 and 2**, Theorem 1.
+# arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. The text at hand lacks its displayed formulas; what is
+# restored says so. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a
+# renormalisation, and is not reproduced here.
 #
 # **Question.** The loss of a softmax attention layer is not convex. Can gradient descent still be made to reach its
 # global minimum?
 #
 # **The paper's answer.** Yes, for linear data, with three changes: a spectral start, a preconditioner, and a regulariser
-# that keeps $A$ and $B$ balanced. Below each of the three is taken away in turn.
+# that keeps $A$ and $B$ balanced. **What we measured.** From a random start the regulariser does the work, and on
+# well-conditioned data the preconditioner gains nothing that can be measured. Below each of the three is taken away.
 #
 # ## The statement
 #
@@ -38,18 +41,9 @@
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | length of a step | |
 #
-# **Hypotheses.** A1: $\Sigma$ is positive definite. A2: $M$ has full column rank. A3: on all minima
-# $\mathbb E e^{c\,x^\top Bx} < \infty$, here for $c = 1$. It is needed since a query is one of the keys as well, and $x^\top Bx$ is
-# its logit with itself. All three are checked on every draw below.
-#
-# **Theorem 1.** The loss on infinitely many samples is a matrix factorisation,
-#
-# $$L(Z) = \tfrac12 \|A\Sigma B^\top\Sigma^{1/2} - M\Sigma^{1/2}\|_F^2 + \tfrac{k\sigma^2}2, \qquad
-# R(Z) = \tfrac18\|\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\|_F^2 ,$$
-#
-# and all minima of $L + R$ arise from one of them: $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ are multiplied from the
-# right by the same orthogonal matrix. How fast Algorithm 1 gets to them, and what a finite sample costs, is Theorem 2 and
-# the subject of [notebook 21](21_noise_and_samples.ipynb).
+# **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. A3 is needed since a query is one of the keys as
+# well, and $x^\top Bx$ is its logit with itself. All three are checked on every draw. How fast Algorithm 1 gets to the
+# minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
 scale = "demo"
@@ -65,11 +59,16 @@ monte_carlo = 200_000
 import numpy as np
 
 from lib import regression
-from lib.companion import claims, plots, record
+from lib.companion import claims, plots, record, statements
 from lib.papers.b import experiments, figures, smoothness, theorems, training_figures
+from lib.papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
 plots.set_style()
+
+# %%
+premises = [f"Assumption {number}" for number in (1, 2, 3)]
+statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 
 # %% [markdown]
 # ## Data
@@ -100,8 +99,8 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
 # \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
 #
-# Algorithm 1 adds the gradients of $R$, taken with $\hat\Sigma$, and puts the preconditioner
-# $\mathrm{diag}(I, \hat\Sigma^{-1})$ in front of both. With $G = A^\top A - B^\top\hat\Sigma B$,
+# A step of Algorithm 1, written out with $G = A^\top A - B^\top\hat\Sigma B$ and, as in the paper's experiments, a
+# minibatch in place of the mean over fresh batches:
 #
 # $$A \leftarrow A - \eta\,\big(\nabla_A + \tfrac12 A\hat\Sigma G\hat\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\hat\Sigma^{-1}\big(\nabla_B - \tfrac12 \hat\Sigma B\hat\Sigma G\hat\Sigma\big) .$$
@@ -127,8 +126,7 @@ def algorithm_1(X, Y, A, B, S, eta):
 
 
 # %% [markdown]
-# The spectral start factorises the least-squares estimate $\hat M$ of $M$:
-# $\hat M\hat\Sigma^{1/2} = UDV^\top$, $A_0 = UD^{1/2}\hat\Sigma^{-1/2}$, $B_0 = \hat\Sigma^{-1/2}VD^{1/2}\hat\Sigma^{-1/2}$.
+# The spectral start factorises the least-squares estimate $\hat M$ of $M$.
 
 
 # %%
@@ -162,9 +160,11 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# The closed forms of Theorem 1 and the threshold of A3 are measured on samples, in standard errors. Lemma 2 bounds
-# $L + R$ near its minima from above; its constant is blank in the text at hand, and ours is derived in
-# `lib.papers.b.smoothness`.
+# The closed forms of Theorem 1 and the threshold of A3 are measured on samples, in standard errors. The constant of
+# Lemma 2 is derived in `lib.papers.b.smoothness`.
+
+# %%
+statements.quoted("B", STATEMENTS, "Lemma 2")
 
 # %%
 algebra = claims.Table(
@@ -217,7 +217,7 @@ for name, table in (("algebra", algebra), ("training", training)):
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# Lines are medians over seeds, bands run from the smallest to the largest seed. **Look at** the blue curve of Figure 1,
+# **Look at** the blue curve of Figure 1,
 # right: it *rises*. The spectral start is nearer to the optimum than descent on minibatches can stay. In the left panel
 # the blue curve lies on the dashed optimum. In Figure 2 both rules start at the same random point, and SGD stalls.
 
@@ -225,7 +225,8 @@ for name, table in (("algebra", algebra), ("training", training)):
 # %%
 def setting(number):
     of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step size {step_size:g}"
-    return f"{number}; our setting, {of_data}; synthetic, {seeds} seeds, float64"
+    seen = f"synthetic, float64; lines: medians, bands: range of {seeds} seeds"
+    return f"{number}; our setting, {of_data};\n{seen}"
 
 
 pictures = {}
@@ -245,7 +246,7 @@ pictures["precond_fig2"]
 #
 # **Look at** the panels from left to right.
 #
-# * **Left.** The four curves lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
+# * **Left.** The four curves, Algorithm 1 dashed on top, lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
 #   noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
 # * **Middle.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
 #   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by

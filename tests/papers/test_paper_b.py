@@ -1,12 +1,17 @@
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lib import regression, seeds
 from lib.papers import fits
 from lib.papers.b import concentration, experiments, figures, measurements, smoothness, theorems
-from lib.regression import manifold
+from lib.papers.b.statements import STATEMENTS
+from lib.regression import curvature, manifold
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
+QUIET = regression.random_regression(0, d=2, k=4, signal=0.05)  # A3 with c = 2
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +21,7 @@ def floors():
 
 def test_every_monte_carlo_claim_holds():
     rows = theorems.by_monte_carlo(PROBLEM, 0, 50_000)
-    rows += [theorems.integrability_threshold(PROBLEM, 20), smoothness.descent_lemma(PROBLEM, 20)]
+    rows += [theorems.integrability_threshold(PROBLEM), smoothness.descent_lemma(PROBLEM, 20)]
     assert [row.id for row in rows if not row.holds] == []
 
 
@@ -41,15 +46,144 @@ def test_the_steepest_point_attains_lemma_2_and_no_point_exceeds_it():
 
 
 def test_a_bias_is_estimated_without_the_noise_of_its_first_order():
-    u = np.array([0.3, 0.2])
-    sums = concentration.softmax_sums(u, (30,), 20_000)
-    plain = sums["mean"][0].mean(0) - u
-    spread = sums["mean"][0].std(0) / np.sqrt(20_000)
-    np.testing.assert_array_less(np.abs(sums["mean bias"][0].mean(0) - plain), 4 * spread)
-    assert (sums["mean bias"][0].std(0) < 0.5 * sums["mean"][0].std(0)).all()
+    u, query = np.array([0.3, 0.2]), np.array([1.0, -0.5])
+    sums = concentration.softmax_sums(u, query, (30,), 20_000)
+    limits = {"mean": u, "outer": np.outer(u, u), "covariance": np.eye(2)}
+    for name, limit in limits.items():
+        value, bias = sums[name][0], sums[f"{name} bias"][0]
+        spread = value.std(0) / np.sqrt(20_000)
+        np.testing.assert_array_less(np.abs(bias.mean(0) - value.mean(0) + limit), 4 * spread)
+        assert bias.std() < 0.7 * value.std(), name
     assert concentration.biases(sums["mean bias"], 5).shape == (5, 1)
-    alone = concentration.softmax_sums(u, (1,), 50)["weight"][0]
-    np.testing.assert_allclose(alone, 1.0)  # a key without others has all the weight
+    alone = concentration.softmax_sums(u, query, (1,), 50)
+    np.testing.assert_allclose(alone["weight"][0], 1.0)  # a query without others has all the weight
+    np.testing.assert_allclose(alone["mean"][0], np.broadcast_to(query, (50, 2)))
+
+
+def test_biases_integrated_over_the_query_are_those_of_equal_weights():
+    found = concentration.integrated(np.zeros((2, 2)), (4,), 20, 3, repeats=1)
+    queries = np.stack([seeds.stream(q, "start").standard_normal(2) for q in range(20)])
+    square, eye = queries[:, :, None] * queries[:, None], np.eye(2)
+    mean = (queries**2).sum(1) ** 2 / 4**2  # |g|^2 |g/n|^2
+    np.testing.assert_allclose(found["mean"][0, 0], mean.mean())
+    many = concentration.integrated(np.zeros((2, 2)), (4,), 20, 4000, repeats=1)
+    outer = ((square + 3 * eye) ** 2).sum((1, 2)) / 4**4
+    assert many["outer"][0, 0] == pytest.approx(outer.mean(), rel=0.02)
+    C = square * (1 / 4 - 1 / 16) - eye * (1 / 4 + 3 / 16)
+    fourth = ((C**2).sum((1, 2)) ** 2).mean()
+    assert many["covariance"][0, 0] == pytest.approx(fourth, rel=0.05)
+
+
+def test_the_fit_takes_out_the_next_order():
+    n = np.array([25, 50, 100, 200])
+    values = np.stack([c / n * (1 + 2 / n) for c in (1.0, 3.0)])
+    np.testing.assert_allclose(concentration.leading_exponent(n, values), -1, atol=5e-3)
+    assert abs(fits.power_fit(n, values)[0] + 1) > 0.02
+    off = theorems.leading("id", "text", "ours", n, values * n**0.1, -1.0)
+    assert not off.holds and off.measured == pytest.approx(-0.9, abs=5e-3)
+
+
+def test_the_weights_change_as_lemma_8_says_and_their_covariance_is_in_the_gradient():
+    rng = np.random.default_rng(0)
+    X, Y, A, B = (rng.standard_normal(shape) for shape in ((6, 2), (6, 4), (4, 2), (2, 2)))
+
+    def weights(keys):
+        e = np.exp(keys @ B.T @ X[0])
+        return e / e.sum()
+
+    s, w, step = weights(X), B.T @ X[0], 1e-6
+    every = np.exp(X @ B @ X.T)
+    every /= every.sum(1, keepdims=True)
+    C = every @ X
+    for key in range(1, 6):
+        for axis in range(2):
+            sides = []
+            for sign in (1, -1):
+                moved = X.copy()
+                moved[key, axis] += sign * step
+                sides.append((weights(moved), weights(moved) @ moved))
+            of_s, of_c = ((up - down) / (2 * step) for up, down in zip(*sides, strict=True))
+            np.testing.assert_allclose(
+                of_s, s * ((np.arange(6) == key) - s[key]) * w[axis], atol=1e-8
+            )
+            expected = s[key] * (np.eye(2)[axis] + (X[key] - C[0]) * w[axis])
+            np.testing.assert_allclose(of_c, expected, atol=1e-8)
+    gradient = np.zeros((2, 2))
+    for x, y, c, P in zip(X, Y, C, every, strict=True):
+        covariance = (P[:, None] * X).T @ (X - c)
+        gradient += np.outer(x, covariance @ A.T @ (A @ c - y)) / 6
+    np.testing.assert_allclose(gradient, regression.empirical_gradients(X, Y, A, B)[1])
+
+
+@pytest.mark.parametrize(
+    ("lemma", "says"),
+    [
+        ("Lemma 10", r"Var}(s_i \mid x, x_i) = O(n^{-3})"),
+        ("Lemma 13", r"\|x\, (\mathbb{E}[c \mid x] - \Sigma w)^\top\|^2 = O(n^{-2})"),
+        ("Lemma 14", r"Var}(c = \sum s_i x_i \mid x) = O(1/n)"),
+        ("Lemma 15", r"\mathbb{E}[c c^\top \mid x] - \Sigma w w^\top \Sigma\| = O(1/n)"),
+        ("Lemma 18", r"\mathbb{E}[c c^\top \mid x] - \Sigma w w^\top \Sigma\|^2 = O(n^{-2})"),
+        ("Lemma 19", r"Var}(c c^\top \mid x) = O(1/n)"),
+        ("Lemma 20", r"\mathbb{E}[C \mid x] - \Sigma\| = O(1/n)"),
+        ("Lemma 22", r"\mathbb{E}[C \mid x] - \Sigma\|^4 = O(n^{-4})"),
+        ("Lemma 23", r"Var}(C \mid x) = O(1/n)"),
+    ],
+)
+def test_a_lemma_is_about_what_its_section_and_its_use_say(lemma, says):
+    assert says in STATEMENTS[lemma].says and "our reading" in STATEMENTS[lemma].says
+
+
+def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_moments():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        of = regression.Regression(np.array([[0.7]]), np.array([[0.3]]), 0.1)
+    (a, b), n = (1.2, 0.5), 12
+    Z = np.array([[a], [b]])
+    found = concentration.regulariser_bias(of, Z, (n,), 40_000, 2, 0)[:, 0, :, 0].mean(0)
+    second, third, fourth = 2 / n, 6 / n + 8 / n**2, 12 / n + 44 / n**2 + 48 / n**3
+    of_a = a / 2 * (a**2 * 0.7**2 * second - b**2 * 0.7**3 * third)
+    of_b = -b / 2 * (a**2 * 0.7**3 * third - b**2 * 0.7**4 * fourth)
+    np.testing.assert_allclose(found, [of_a, of_b], rtol=0.03)
+
+
+def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them():
+    of, rng = regression.random_regression(0, 2, 3), np.random.default_rng(1)
+    Q = np.array([[0.6, -0.8], [0.8, 0.6]])
+    assert measurements.sample_constants(of, of.Sigma, Q) == pytest.approx((0.8, (4 / 3) ** 0.5))
+    X, _ = of.sample(60, rng)
+    low, high = measurements.sample_constants(of, X.T @ X / 60, Q)
+    exact, _ = measurements.sample_constants(of, of.Sigma, Q)
+    inverse, space = np.linalg.inv(X.T @ X / 60), manifold.of(of)
+    assert high > (4 / 3) ** 0.5
+    alpha, beta = np.inf, 0.0  # those of Sigma itself, from directions across the manifold
+    tried = []
+    for _ in range(4000):
+        Z = space.point(Q) + 1e-6 * rng.standard_normal((5, 2))
+        Delta = Z - space.project(Z)
+        g, size = curvature.gradient(of, Z), space.norm(Delta)
+        alpha = min(alpha, (g * Delta).sum() / size**2)
+        beta = max(beta, curvature.dual_norm(space, g) / size)
+        tried.append((g, Delta, size))
+    worst = 0.0
+    for g, Delta, size in tried:
+        h = rng.standard_normal((5, 2))
+        e = rng.uniform(0, 2) * beta * size
+        step = g + e * h / curvature.dual_norm(space, h)
+        step[3:] = inverse @ step[3:]
+        inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
+        assert inner >= low * alpha * 0.8 * size**2 - e**2 / (low * alpha * 0.8)
+        worst = max(worst, space.norm(step) ** 2 / ((high * beta * size) ** 2 + 4 * e**2))
+    assert 0.3 < worst < 1.1 and exact >= low - 1e-12
+
+
+def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
+    of = regression.random_regression(0, 2, 3)
+    points = np.stack([manifold.of(of).point(Q) for Q in (np.eye(2), -np.eye(2)[::-1])])
+    found = theorems.search(of, 3)
+    assert found < 1e-5
+    assert all(row.holds for row in theorems.minima(of, points, found, of))
+    wrong = replace(of, Sigma=1.05 * of.Sigma)
+    assert not any(row.holds for row in theorems.minima(of, points, found, wrong))
 
 
 def test_the_singular_values_attain_the_bounds_of_lemma_1():
@@ -97,20 +231,20 @@ def test_geometric_phase_stops_above_the_floor():
 
 
 def test_scaling_law(floors):
-    assert [row.id for row in theorems.theorem_2(floors) if not row.holds] == []
+    # At this signal the floor does not fall like n^-2 yet.
+    assert [r.id for r in theorems.theorem_2(floors) if not r.holds] == ["thm2.floor_late"]
+    quiet = measurements.scaling(QUIET, [50, 100, 200, 400], 100, 16, range(3))
+    late = theorems.theorem_2(quiet)[-1]
+    assert late.measured == pytest.approx(-2, abs=0.1), late
     np.testing.assert_allclose(floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06)
     assert floors.excess.shape == (3, 2, 101)
-    # What the constants promise: |Delta|^2 shrinks by 1 - 2 eta mu + eta^2 L^2 at the best eta.
-    constants = manifold.of(PROBLEM).constants("left")
-    eta = np.linspace(0, 2, 2001) * constants.convexity / constants.smoothness**2
-    shrunk = 1 - 2 * eta * constants.convexity + (eta * constants.smoothness) ** 2
-    assert floors.guarantee == pytest.approx(shrunk.min(), abs=1e-12)
 
 
 def test_spectral_start_and_gradient_bias_fall_as_claimed():
-    start_sizes, sizes = [100, 1000, 10_000], [100, 1000]
-    distances = measurements.spectral_distances(PROBLEM, start_sizes, 20)
-    bias = measurements.gradient_bias(PROBLEM, sizes, 1000, 3)
+    start_sizes, sizes = [100, 1000, 10_000], [50, 100, 200, 400]
+    distances, inverse = measurements.spectral_distances(PROBLEM, start_sizes, 20)
+    bias = measurements.gradient_bias(QUIET, sizes, 10_000, 3)
+    assert fits.power_fit(start_sizes, inverse)[0] == pytest.approx(-0.5, abs=0.1)
     assert [
         row.id for row in theorems.powers(start_sizes, distances, sizes, bias) if not row.holds
     ] == []

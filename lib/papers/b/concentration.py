@@ -1,9 +1,11 @@
 """What paper B's appendix says of sums over softmax weights, starts and moments, by Monte Carlo.
 
 Each function returns values over a range of sample sizes n, whose exponents in n are the claims.
-In whitened coordinates: keys g ~ N(0, I), logits g^T u, u = Sigma^{1/2} B^T x for a fixed query.
+In whitened coordinates: keys g ~ N(0, I), one of them the query, logits g^T u with u = Sigma^{1/2}
+B^T x = L^T Sigma^{-1/2} x, L = Sigma^{1/2} B Sigma^{1/2}.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,60 +25,107 @@ def _draws(rng, draws, n, d):
         yield rng.standard_normal((min(most, draws - first), n, d))
 
 
-def softmax_sums(u: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0) -> dict:
-    """Softmax sums at the query u (d,) over n standard normal keys, `draws` times for each n.
+def softmax_sums(
+    u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
+) -> dict:
+    """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
 
-    {"mean": c = sum s_i g_i, "second": sum s_i g_i g_i^T, "squared": n sum s_i^2 g_i, "outer": c
-    c^T, "weight": n s_1 given g_1 = u/2, "mean bias", "second bias": the first two less their
-    limits and less their first-order change with the keys, whose mean is zero}: lists over `sizes`
-    of (draws, ...).
+    u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
+    "mean": c = sum s_i g_i, "outer": c c^T, "covariance": C = sum s_i g_i (g_i - c)^T, and "mean
+    bias", "outer bias", "covariance bias": these less their limits u, u u^T, I and less their
+    first-order change with the other keys, whose mean is zero}: lists over `sizes` of (draws, ...).
 
-    The last two have the bias as their mean and a spread of its own order 1/n, where the quantities
-    themselves spread like n^{-1/2}: 100,000 draws left a quarter of the bias at n = 100 as noise.
+    A bias has the quantity's own bias as its mean and a spread of that order 1/n, where the
+    quantities themselves spread like n^{-1/2}.
     """
     rng, found = seeds.stream(seed, "draws"), []
     for n in sizes:
-        parts = [_sums(u, g) for g in _draws(rng, draws, n, len(u))]
+        parts = [_sums(u, query, g) for g in _draws(rng, draws, n, len(u))]
         found.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return {name: [of_size[name] for of_size in found] for name in found[0]}
 
 
-def _sums(u, g):
-    """`softmax_sums` of some draws of keys g (draws, n, d), (draws, ...) by name."""
-    n, one = g.shape[1], np.exp(u @ u / 2)
-    e = np.exp(g @ u)
-    s = e / e.sum(1, keepdims=True)  # (draws, n)
-    c = np.einsum("rn,rnd->rd", s, g)
-    second = np.einsum("rn,rnd,rne->rde", s, g, g, optimize=True)
-    over = e.mean(1) / one  # sum_i e_i f(g_i) / (n E e) is `over` times the softmax mean of f
+def _sums(u, query, g):
+    """`softmax_sums` of some draws of keys g (draws, n, d), whose first becomes the query."""
+    g[:, 0] = query
+    n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
+    e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
+    over = e.mean(1)[:, None]
+    s = e / (n * over)  # (draws, n)
+    c = (s[:, None] @ g)[:, 0]
+    second = (g * s[..., None]).swapaxes(1, 2) @ g
+    # value - limit less its first-order change is own + (1 - over) (value - limit), where own is
+    # the query's share of sum_i e_i (value_i - limit) / n
+    own = e[0, 0] / n
+    mean_bias = own * (query - u) + (1 - over) * (c - u)
+    outer_bias = square(c - u) + u[:, None] * mean_bias[:, None] + mean_bias[:, :, None] * u
+    away = second - limit - np.outer(u, u)
+    of_query = own * (np.outer(query, query) - limit - np.outer(u, u))
     return {
+        "weight": n * s[:, 0],
         "mean": c,
-        "second": second,
-        "squared": n * np.einsum("rn,rnd->rd", s**2, g),
-        "outer": np.einsum("rd,re->rde", c, c),
-        "weight": n * one / (one + e[:, 1:].sum(1)),
-        # value - limit - over (value - limit)
-        "mean bias": (1 - over)[:, None] * (c - u),
-        "second bias": (1 - over)[:, None, None] * (second - np.eye(len(u)) - np.outer(u, u)),
+        "outer": square(c),
+        "covariance": second - square(c),
+        "mean bias": mean_bias,
+        "outer bias": outer_bias,
+        "covariance bias": of_query + (1 - over[..., None]) * away - outer_bias,
     }
 
 
-def variances(values: list[np.ndarray], halves: int = 10) -> np.ndarray:
-    """E||v - E v||^2 of each size, (repeats, sizes), its draws cut into `halves` repeats."""
-    parts = [np.stack(np.array_split(v, halves)[:halves]) for v in values]
-    return np.array([[part.var(0).sum() for part in cut] for cut in parts]).T
+def integrated(
+    L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
+) -> dict[str, np.ndarray]:
+    """What Theorem 4 integrates over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
+
+    "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
+    - I|^4. The square of a mean is the inner product of two independent estimates of it, each from
+    `draws` sets of keys, so that noise does not add to it.
+    """
+    found = {name: np.empty((queries, len(sizes))) for name in ("mean", "outer", "covariance")}
+    for q in range(queries):
+        query = seeds.stream(q, "start").standard_normal(len(L))
+        sums = softmax_sums(L.T @ query, query, sizes, 4 * draws, q)
+        for name, values in found.items():
+            for j, bias in enumerate(sums[f"{name} bias"]):
+                four = bias.reshape(4, draws, -1).mean(1)
+                square = four[:2].mean(0) @ four[2:].mean(0)
+                own = (four[0] @ four[1]) * (four[2] @ four[3])
+                size = query @ query if name == "mean" else 1.0
+                values[q, j] = own if name == "covariance" else size * square
+    parts = {name: np.array_split(values, repeats) for name, values in found.items()}
+    return {name: np.array([part.mean(0) for part in own]) for name, own in parts.items()}
 
 
-def biases(values: list[np.ndarray], halves: int = 10) -> np.ndarray:
-    """||E v|| of each size's values, (repeats, sizes), the draws cut into `halves` repeats."""
-    parts = [np.stack(np.array_split(v, halves)[:halves]).mean(1) for v in values]
-    return np.array([[np.linalg.norm(mean) for mean in part] for part in parts]).T
+def leading_exponent(sizes: Sequence[int], values: np.ndarray) -> np.ndarray:
+    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by regression.
+
+    With a = -1 this is the fit of C/n + C b/n^2, up to higher orders of b/n. From three sizes on.
+    """
+    n = np.asarray(sizes, float)
+    known = np.column_stack([np.ones_like(n), np.log(n), 1 / n])
+    return np.linalg.lstsq(known, np.log(values).T, rcond=None)[0][1]
 
 
-def moments(values: list[np.ndarray], power: float) -> np.ndarray:
-    """E||v||^power of each size's values, (1, sizes)."""
-    flat = [np.linalg.norm(v.reshape(len(v), -1), axis=1) for v in values]
-    return np.array([[(size**power).mean() for size in flat]])
+def _parts(values, repeats=10):
+    """The draws of each size cut into as many repeats: (sizes) of (repeats, draws, ...)."""
+    return [np.stack([v[r::repeats][: len(v) // repeats] for r in range(repeats)]) for v in values]
+
+
+def variances(values: list[np.ndarray], repeats: int = 10) -> np.ndarray:
+    """E||v - E v||^2 of each size's draws, (repeats, sizes)."""
+    cut = _parts(values, repeats)
+    return np.array([part.var(1).reshape(repeats, -1).sum(1) for part in cut]).T
+
+
+def biases(values: list[np.ndarray], repeats: int = 10) -> np.ndarray:
+    """||E v|| of each size's draws, (repeats, sizes)."""
+    cut = _parts(values, repeats)
+    return np.array([np.linalg.norm(p.mean(1).reshape(repeats, -1), axis=1) for p in cut]).T
+
+
+def moments(values: list[np.ndarray], power: float, repeats: int = 10) -> np.ndarray:
+    """E|v|^power of each size's draws of a number, (repeats, sizes)."""
+    return np.array([(np.abs(part) ** power).mean(1) for part in _parts(values, repeats)]).T
 
 
 def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
@@ -108,19 +157,28 @@ def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) ->
     return found
 
 
-def regulariser_bias(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
-    """||E grad R^(Z) - grad R(Z)|| near the manifold, R^ with X^T X / n, (5 repeats, sizes)."""
-    rng = seeds.stream(0, "draws")
-    Z = manifold.of(problem).point() * 1.1
+def regulariser_bias(
+    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int, seed: int
+) -> np.ndarray:
+    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d).
+
+    R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
+    """
+    rng, found = seeds.stream(seed, "draws"), np.empty((repeats, len(sizes), *Z.shape))
     A, B = Z[: problem.k], Z[problem.k :]
-    limit = np.concatenate(regulariser_gradients(problem.Sigma, A, B))
-    found = np.empty((5, len(sizes)))
-    for j, n in enumerate(sizes):
-        for repeat in range(5):
-            drawn = (g @ problem.root for g in _draws(rng, draws, n, problem.d))
-            covariance = np.concatenate([X.swapaxes(1, 2) @ X / n for X in drawn])
-            gradients = np.concatenate(regulariser_gradients(covariance, A, B), -2)
-            found[repeat, j] = np.linalg.norm(gradients.mean(0) - limit)
+
+    def gradient(Sigma):
+        return np.concatenate(regulariser_gradients(Sigma, A, B), -2)
+
+    for r, (j, n) in itertools.product(range(repeats), enumerate(sizes)):
+        total = 0.0
+        for g in _draws(rng, draws, n, problem.d):
+            X, step = g @ problem.root, 1e-4
+            off = X.swapaxes(1, 2) @ X / n - problem.Sigma
+            sides = (gradient(problem.Sigma + sign * step * off) for sign in (1, -1))
+            linear = np.subtract(*sides) / (2 * step)
+            total += (gradient(problem.Sigma + off) - gradient(problem.Sigma) - linear).sum(0)
+        found[r, j] = total / draws
     return found
 
 

@@ -1,13 +1,14 @@
 """What paper B's ledger measures: each once, for the true world and all wrong ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from scipy.stats import ortho_group
 
 from lib import regression, seeds
 from lib.papers.b import concentration, measurements, smoothness, theorems
-from lib.regression import curvature, manifold
+from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
 
@@ -55,48 +56,87 @@ def curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
 
 @cache
 def sample_curvatures(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """Relative change of <grad, Delta> by the sample preconditioner, rms over 10, (4, sizes)."""
-    of = problem(sizes)
-    space, k = manifold.of(of), of.k
-    found = np.empty((40, len(ns)))
-    for r in range(40):
-        rng = seeds.stream(r, "draws")
-        Z = space.point() + 0.02 * rng.standard_normal((k + of.d, of.d))
-        Delta, gradient = Z - space.project(Z), curvature.gradient(of, Z)
+    """`measurements.sample_constants` at random minima, (alpha' or beta', draws, sizes)."""
+    of, found = problem(sizes), np.empty((2, sizes.draws, len(ns)))
+    for r in range(sizes.draws):
+        rng = seeds.stream(r, "labels")
         for j, n in enumerate(ns):
             X, _ = of.sample(n, rng)
-            step = gradient.copy()
-            step[k:] = np.linalg.solve(X.T @ X / n, gradient[k:])
-            inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
-            found[r, j] = abs(inner / (gradient * Delta).sum() - 1)
-    return np.sqrt((found.reshape(4, 10, -1) ** 2).mean(1))
+            Q = ortho_group.rvs(of.d, random_state=rng)
+            found[:, r, j] = measurements.sample_constants(of, X.T @ X / n, Q)
+    return found
+
+
+@cache
+def minima(sizes: Sizes) -> tuple[np.ndarray, float]:
+    """Points Z_Q of 100 random Q, (100, k + d, d); how far `theorems.search` of 20 starts ends."""
+    of = problem(sizes)
+    Q = ortho_group.rvs(of.d, 100, random_state=seeds.stream(0, "draws"))
+    return np.array([manifold.of(of).point(one) for one in Q]), theorems.search(of, 20)
 
 
 @cache
 def starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """The distance to the minima that 90 % of spectral starts do not exceed, (4 parts, sizes)."""
-    distances = measurements.spectral_distances(problem(sizes), ns, sizes.draws)
-    return np.quantile(distances.reshape(4, -1, len(ns)), 0.9, axis=1)
+    """What 90 % of data sets do not exceed, of Lemma 3's two events: (2, 4 parts, sizes).
+
+    The distance of the spectral start to the minima, and the size of Sigma^{1/2} Sigma^^{-1}
+    Sigma^{1/2} - I.
+    """
+    found = measurements.spectral_distances(problem(sizes), ns, sizes.draws)
+    return np.quantile(found.reshape(2, 4, -1, len(ns)), 0.9, axis=2)
 
 
 @cache
 def softmax_sums(sizes: Sizes, ns: tuple[int, ...]) -> dict:
-    """`concentration.softmax_sums` at a query with |u| = 0.4, as many keys drawn for every n."""
-    u = np.full(sizes.d, 0.4) / np.sqrt(sizes.d)
-    return concentration.softmax_sums(u, ns, 2 * sizes.softmax_draws * 100 // ns[-1])
+    """`concentration.softmax_sums` at a minimum, for a query of typical length d^{1/2}."""
+    query = np.ones(sizes.d)
+    return concentration.softmax_sums(
+        _logits(problem(sizes)).T @ query, query, ns, sizes.softmax_draws
+    )
 
 
 @cache
-def gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """|E grad L^ - grad L| at four points near the minima, (points, repeats, sizes)."""
-    of = problem(sizes)
-    return np.array([measurements.gradient_bias(of, ns, 20_000, 2, seed) for seed in range(4)])
+def integrated(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """`concentration.integrated` at a minimum of the `quiet` problem."""
+    return concentration.integrated(_logits(quiet(sizes)), ns, 200, sizes.softmax_draws // 200)
+
+
+def _logits(of):
+    """L = Sigma^{1/2} B Sigma^{1/2} at the minimum Q = I, (d, d)."""
+    return of.root @ manifold.of(of).point()[of.k :] @ of.root
+
+
+def quiet(sizes: Sizes) -> Regression:
+    """The ledger's problem with a quarter of its signal: A3 with c = 2, not with c = 1 alone.
+
+    Means over the query expand in 1/n only as far as moments of e^{x^T B x} are finite: at the full
+    signal of 0.2 the second order is not, and the first is reached slowly.
+    """
+    return problem(replace(sizes, signal=sizes.signal / 4))
 
 
 @cache
-def regulariser_biases(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """`concentration.regulariser_bias` of the ledger's problem, for each sample size of `ns`."""
-    return concentration.regulariser_bias(problem(sizes), ns, sizes.softmax_draws)
+def gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """The gradients' biases near the minima of the `quiet` problem, (points, repeats, sizes).
+
+    "L^", "R^" and "L^ + R^" at four points; "loud" (1, repeats, sizes) is L^ at the full signal.
+    """
+    of, loud, parts, repeats = quiet(sizes), problem(sizes), {"L^": [], "R^": []}, 5
+    draws = sizes.softmax_draws // 2
+    for seed in range(4):
+        Z = measurements.near(of, seed)
+        parts["L^"].append(measurements.loss_bias(of, Z, ns, draws, repeats))
+        parts["R^"].append(concentration.regulariser_bias(of, Z, ns, draws, repeats, seed))
+    of_loud = measurements.loss_bias(loud, measurements.near(loud, 0), ns, draws, repeats)
+    parts = {name: np.array(own) for name, own in parts.items()}
+    parts |= {"L^ + R^": parts["L^"] + parts["R^"], "loud": of_loud[None]}
+    return {name: np.linalg.norm(own, axis=(-1, -2)) for name, own in parts.items()}
+
+
+@cache
+def floors(sizes: Sizes) -> measurements.Floors:
+    """Descent on the oracle gradient of the `quiet` problem to its floor, batches of 50 to 400."""
+    return measurements.scaling(quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
 
 
 @cache

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.linalg import block_diag, eigh
 from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
@@ -45,31 +46,75 @@ def worst_curvature(
     return float(lowest), float(highest)
 
 
+def sample_constants(
+    problem: Regression, covariance: np.ndarray, Q: np.ndarray
+) -> tuple[float, float]:
+    """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
+
+    Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P
+    Sbar^{1/2} and any error of size e of the gradient, <P g, Delta> >= alpha' ||Delta||^2 - e^2 /
+    alpha' and ||P g||^2 <= beta'^2 ||Delta||^2 + 4 e^2 hold with the best constants
+
+        alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
+        beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
+
+    over Delta across the manifold. For the true covariance they are 4/5 and (4/3)^{1/2}.
+    """
+    space, k = manifold.of(problem), problem.k
+    Z, reach = space.point(Q), 1e-5
+    basis = np.eye(Z.size).reshape(-1, *Z.shape)
+    sides = (curvature.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
+    H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)
+    whole = lambda part: np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
+    W = whole(space.inverse_root)  # Sbar^{-1/2}
+    values, vectors = np.linalg.eigh(W @ (H + H.T) @ W / 2)
+    across = vectors[:, problem.d * (problem.d - 1) // 2 :]
+    G = (across * values[-across.shape[1] :]) @ across.T
+    found = []
+    for Sigma, error in ((covariance, 1.0), (problem.Sigma, 0.0)):
+        S = whole(problem.root @ np.linalg.inv(Sigma) @ problem.root)
+        inner = across.T @ (S @ G + G @ S) @ across / 2
+        square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
+        size = error * np.linalg.norm(S, 2)
+        beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4) if size < 2 else np.inf
+        found.append((eigh(inner, square, eigvals_only=True)[0], beta))
+    (low, high), (alpha, beta) = found
+    return low / alpha, high / beta
+
+
 def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
-    """Distance of the spectral start to the manifold for fresh data sets, (repeats, sizes)."""
-    space, rows = manifold.of(problem), []
+    """Lemma 3's two events for fresh data sets, (2, repeats, sizes).
+
+    The distance of the spectral start to the manifold, and the operator norm of Sigma^{1/2}
+    Sigma^^{-1} Sigma^{1/2} - I.
+    """
+    space, found = manifold.of(problem), np.empty((2, repeats, len(sizes)))
     for repeat in range(repeats):
         rng = seeds.stream(repeat, "labels")
-        starts = [np.concatenate(manifold.spectral_start(*problem.sample(n, rng))) for n in sizes]
-        rows.append([space.distance(Z) for Z in starts])
-    return np.array(rows)
+        for j, n in enumerate(sizes):
+            X, Y = problem.sample(n, rng)
+            inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
+            off = np.linalg.norm(inverse - np.eye(problem.d), 2)
+            start = np.concatenate(manifold.spectral_start(X, Y))
+            found[:, repeat, j] = space.distance(start), off
+    return found
 
 
-def gradient_bias(
-    problem: Regression, sizes, draws: int, repeats: int, seed: int = 0
-) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes).
+def near(problem: Regression, seed: int) -> np.ndarray:
+    """A point Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
+    minimum = manifold.of(problem).point()
+    return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
+
+
+def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
+    """E grad L^ - grad L at Z by batch size, (repeats, sizes, k + d, d).
 
     `draws` queries each with its own keys per estimate, with the control variate of
     `regression.oracle`.
     """
-    rng = seeds.stream(seed, "draws")
-    Z = manifold.of(problem).point() + 0.02 * rng.standard_normal(
-        (problem.k + problem.d, problem.d)
-    )
     A, B = (torch.from_numpy(part)[None, None] for part in (Z[: problem.k], Z[problem.k :]))
     limit = np.concatenate(regression.population_gradients(problem, Z[: problem.k], Z[problem.k :]))
-    bias = np.empty((repeats, len(sizes)))
+    bias = np.empty((repeats, len(sizes), *Z.shape))
     for j, n in enumerate(sizes):
         for repeat in range(repeats):
             # chunks of at most 2^20 keys, so that memory stays small
@@ -77,8 +122,14 @@ def gradient_bias(
             source = regression.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
             passes = range(-(-draws // chunk))
             found = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
-            bias[repeat, j] = np.linalg.norm(sum(found) / len(found) - limit)
+            bias[repeat, j] = sum(found) / len(found) - limit
     return bias
+
+
+def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
+    """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes)."""
+    found = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
+    return np.linalg.norm(found, axis=(-1, -2))
 
 
 def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
@@ -100,8 +151,7 @@ class Floors:
     """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds).
 
     exact (K,) is the same descent on the population loss; factor = (1 - eta lambda_min)^2 is what
-    excess loss shrinks by in an iteration along the slowest mode, guarantee = 1 - (convexity /
-    smoothness)^2 what the one-point constants promise.
+    excess loss shrinks by in an iteration along the slowest mode.
     """
 
     sizes: np.ndarray
@@ -110,7 +160,6 @@ class Floors:
     exact: np.ndarray
     floor: np.ndarray
     factor: float
-    guarantee: float
 
 
 def scaling(
@@ -141,5 +190,4 @@ def scaling(
         exact=run(regression.population(problem), 1).excess([problem])[0],
         floor=np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
         factor=float((1 - rates[0] / rates[-1]) ** 2),
-        guarantee=1 - (constants.convexity / constants.smoothness) ** 2,
     )
