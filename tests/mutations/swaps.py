@@ -569,8 +569,9 @@ TRAINING = [
             "np.where(never, horizon, steps) / np.where(theirs, horizon, reference)",
             "np.where(theirs, horizon, reference) / np.where(never, horizon, steps)",
         ),
-        ("low = 0.0 if theirs.any() else found.low", "low = 0.0 if never.any() else found.low"),
-        ("inner = mean_interval(np.log(ratios)", "inner = mean_interval(np.log10(ratios)"),
+        ("(bool(theirs.any()), bool(never.any()))", "(bool(never.any()), bool(theirs.any()))"),
+        ("np.log(self.values) if", "np.log10(self.values) if"),
+        ("max(largest, min(1.0,", "min(1.0, (min(1.0,"),
         ("_word(difference.low > 0,", "_word(difference.high > 0,"),
     ),
     *_of(
