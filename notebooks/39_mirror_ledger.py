@@ -230,7 +230,10 @@ for eta in (0.1, 10.0, 1000.0):
 # %%
 revision = f"seeds 0-{seeds - 1}"
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-numbers, statements = ledger.totals(table), ledger.statements(STATEMENTS)
+# On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.
+loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", "lemma29"), 0.05)
+numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})
+statements = ledger.statements(STATEMENTS)
 slug, title = "mirror_ledger", "Paper C (2410.14581), lemma by lemma"
 saved = run.save(figure, slug, "every lemma", about, table, numbers, source, statements)
 saved = ledger.save(table, STATEMENTS, saved, title)

@@ -11,7 +11,6 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # How margins settle: a max-margin direction from two iterates, and the longest step
 #

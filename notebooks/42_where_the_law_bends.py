@@ -11,7 +11,6 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # Where the law bends: a trained head, runs that miss, and several heads
 #

@@ -11,7 +11,6 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # The map of the constant: data, idle pairs, starts and other norms
 #

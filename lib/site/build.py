@@ -66,6 +66,8 @@ class Site:
             "papers": figure_pages.PAPERS,
             "sources": figure_pages.SOURCES,
             "measured": figure_pages.measured,
+            "word": figure_pages.word,
+            "hours": tables.hours,
             "expected": tables.expected,
             "size": _size,
             "inline": lambda text: Markup(mathml.inline(text)),

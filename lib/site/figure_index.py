@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+DATA = " DATA_DIR=..."
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
@@ -24,14 +25,17 @@ class Notebook:
 
     def command(self, scale: str) -> str:
         """What regenerates its figures at this scale."""
-        data = " DATA_DIR=..." if self.real_data and scale != "demo" else ""
+        data = DATA if self.real_data and scale != "demo" else ""
         chosen = "" if scale == "demo" else f"SCALE={scale} "
         return f"make figures {chosen}ARGS={self.name[:2]}{data}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure at its largest scale; `finding` or `failure` is its sentence in the README."""
+    """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
+
+    `trains` names the study whose kept curves it draws, empty where its notebook computes it.
+    """
 
     notebook: Notebook
     slug: str
@@ -39,6 +43,13 @@ class Entry:
     sentence: str
     finding: str = ""
     failure: str = ""
+    trains: str = ""
+
+    @property
+    def command(self) -> str:
+        """What regenerates it; one that is drawn from kept curves needs no data."""
+        command = self.notebook.command(self.scale)
+        return command.removesuffix(DATA) if self.trains else command
 
     @property
     def names(self) -> list[str]:

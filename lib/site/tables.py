@@ -12,6 +12,7 @@ from pathlib import Path
 import jinja2
 
 from lib import files
+from lib.companion.claims import held
 from lib.site import figure_index
 from lib.site.figure_index import Entry
 
@@ -33,6 +34,14 @@ def expected(value: float | None, tolerance: float | None) -> str:
         return f"{value:g} exactly"
     places = 1 - math.floor(math.log10(tolerance))
     return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
+
+
+def hours(entry: Entry) -> str:
+    """What trains the kept curves that a figure draws, and in how many processor hours."""
+    from lib.training import curves  # with torch, which no other table needs
+
+    took = curves.load(FIGURES / entry.scale / f"{entry.trains}.npz").hours()
+    return f"`python -m lib.training study {entry.trains}`, {took:.1f} processor hours"
 
 
 def record_of(entry: Entry) -> dict:
@@ -61,7 +70,8 @@ def table(name: str) -> str:
     templates = jinja2.Environment(
         loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False
     )
-    templates.globals |= {"expected": expected, "filled": figure_index.filled}
+    templates.globals |= {"expected": expected, "filled": figure_index.filled, "held": held}
+    templates.globals |= {"hours": hours}
     notebooks = figure_index.read(FIGURES)
     rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
     return templates.get_template(f"{name}.md.j2").render(notebooks=notebooks, rows=rows).strip()

@@ -458,7 +458,6 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--set", "seeds"], ["'seeds' is not of the form parameter=value"]),
         (["--set", "scale=desk"], ["--scale"]),
         (["02_bad", "--scale", "desk"], ["02_bad: no section for scale desk in scales.toml"]),
-        (["--scale", "paper"], ["no section for scale paper"]),
         (["--workers", "0"], ["--workers must be at least 1"]),
         (["--timeout", "-1"], ["--timeout must be positive"]),
         (["--timeout", "nan"], ["--timeout must be positive and finite"]),
@@ -702,6 +701,19 @@ RECORD = {
     "provenance": {},
 }
 ODD = (None, [], {}, "", 0, True, [1], {"loss": 1}, [{}], [None], {"loss": {"value": "1"}})
+
+
+def test_a_figure_that_redraws_kept_curves_says_so(job):
+    same = {"numbers": {"loss": {"value": 1.0, "tolerance": 0.1}}}
+    for curves, source, words in (
+        ({"figures/desk/mnist.npz": "0"}, "data_dir", "redrawn from kept curves: 1 of 1"),
+        ({"figures/desk/mnist.npz": "0"}, "demo", "1 of 1 numbers reproduced"),
+        ({"figures/power/book.json": "0"}, "synthetic", "1 of 1 numbers reproduced"),
+    ):
+        drawn = dataclasses.replace(job, parts={"kept": curves})
+        saved = RECORD | same | {"data": [{"name": "mnist", "source": source}]}
+        redrawn = compare._redrawn(drawn, saved)
+        assert compare._reproduced(saved, saved, redrawn) == (words, True)
 
 
 def test_a_record_of_odd_parts_is_damaged_and_never_a_traceback():

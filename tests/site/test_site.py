@@ -119,7 +119,7 @@ def test_a_claim_that_fails_is_never_hidden(place):
     pages, _ = built(place)
     for found in (card(pages, "Figure 1, paper A"), pages["figures/good-demo.html"]):
         assert (
-            "0 of 1 claims hold" in found.text
+            "1 of 1 do not hold" in found.text
             and "Does not hold" in found.text
             and "1.000004" in found.text
         )
@@ -414,3 +414,27 @@ def test_every_link_of_the_whole_site_leads_somewhere(whole_site, whole_pages):
                 assert (path.parent / target).exists(), f"{path}: {target}"
     for sheet in whole_site.glob("*.css"):
         assert not re.search(r"url\(|@import", sheet.read_text("utf-8"))
+
+
+def test_an_undecided_claim_is_grey_and_counted_apart(place):
+    save("good", holds=False)
+    path = place / "figures" / "demo" / "good.json"
+    saved = json.loads(path.read_text("utf-8"))
+    saved["claims"][0]["verdict"] = "undecided"
+    saved["claims"] += [
+        saved["claims"][0] | {"id": "lost", "verdict": "not reproduced"},
+        saved["claims"][0] | {"id": "won", "verdict": "reproduced", "holds": True},
+    ]
+    write(path, saved)
+    pages = built(place)[0]
+    for found in (card(pages, "Figure 1, paper A"), pages["figures/good-demo.html"]):
+        badges = {badge["class"][1]: badge.text for badge in found.select(".badge")}
+        assert badges["holds"] == "1 of 3 claims hold"
+        assert badges["fails"] == "1 of 3 do not hold"
+        assert badges["open"] == "1 of 3 undecided"
+        (open_,) = found.select("p.open")
+        assert "Undecided:" in open_.text and len(found.select("p.fails")) == 1
+    rows = pages["ledger.html"].select("tbody tr")
+    assert [row["data-holds"] for row in rows] == ["undecided", "NO", "yes"]
+    assert "fails" not in rows[0]["class"]
+    assert "1 of 3 in all" in pages["index.html"].text

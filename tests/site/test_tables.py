@@ -7,6 +7,8 @@ import pytest
 
 from lib import files
 from lib.companion import parameters
+from lib.companion.claims import held as in_words
+from lib.companion.record import SCALES
 from lib.site import figure_index, tables
 
 INDEX = figure_index.read(tables.FIGURES)
@@ -94,7 +96,7 @@ def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
 
 def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale():
     largest = {}
-    for scale in ("demo", "desk", "paper"):
+    for scale in SCALES:
         largest |= {path.stem: scale for path in (files.ROOT / "figures" / scale).glob("*.json")}
     assert {entry.slug: entry.scale for entry in ENTRIES} == largest
     assert len(ENTRIES) == len(largest)
@@ -161,7 +163,7 @@ def test_the_table_of_figures_counts_claims_and_states_tolerances():
     for entry in ENTRIES:
         held = tables.record_of(entry)
         claims = held["claims"]
-        assert f"| {sum(c['holds'] for c in claims)} of {len(claims)} |" in lines[entry.slug]
+        assert f"| {in_words(claims)} |" in lines[entry.slug]
         for name in set(entry.names) & held["numbers"].keys():
             assert f"`{name}` {tables.expected(**held['numbers'][name])}" in lines[entry.slug]
 
