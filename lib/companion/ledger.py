@@ -244,7 +244,8 @@ def failures(records: Iterable[Mapping]) -> str:
     for record in records:
         failed = [claim for claim in record["claims"] if claim["holds"] is not True]
         if failed:
-            lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
+            name = f"{record['figure']}, `{record['slug']}`"
+            lines += ["", f"## Paper {record['paper']}, {name} ({record['scale']})", ""]
         for claim in failed:
             value = failing(claim["measured"], claim["bound"])
             if claim.get("verdict") and claim.get("interval"):

@@ -34,7 +34,8 @@ class Notebook:
 class Entry:
     """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
 
-    `trains` names the study whose kept curves it draws, empty where its notebook computes it.
+    `trains` names the study whose kept curves it draws, empty where its notebook computes it;
+    `title` is its name, of no other figure.
     """
 
     notebook: Notebook
@@ -44,6 +45,7 @@ class Entry:
     finding: str = ""
     failure: str = ""
     trains: str = ""
+    title: str = ""
 
     @property
     def command(self) -> str:
@@ -86,7 +88,8 @@ def filled(sentence: str, record: Mapping) -> str:
             return f"no value of {field[1]}"
         return format(found, field[2]).replace("%", " %")
 
-    return FIELD.sub(value, sentence)
+    # Doubled braces, around a field that is an exponent, are one pair of a formula.
+    return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))
 
 
 def read(figures: Path) -> list[tuple[Notebook, list[Entry]]]:

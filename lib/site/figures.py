@@ -62,8 +62,8 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """Figure number and paper, as "Figure 2, paper A"."""
-        words = self.record["figure"] or self.slug
+        """Its title in the index, else its number, and its paper: "Figure 2, paper A"."""
+        words = (self.entry and self.entry.title) or self.record["figure"] or self.slug
         words = words[:1].upper() + words[1:]
         return f"{words}, paper {self.record['paper']}" if self.record["paper"] else words
 

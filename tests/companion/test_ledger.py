@@ -102,7 +102,13 @@ def test_an_interval_from_few_seeds_says_so():
 def test_failures_of_records_are_collected_with_their_digits():
     failed = claims.at_most("x", "size", "paper A, Lemma 5", 1.0000004, 1.0).as_dict()
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
-    record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
+    record = {
+        "paper": "A",
+        "slug": "fig",
+        "figure": "Figure 2",
+        "scale": "demo",
+        "claims": [failed, held],
+    }
     page = ledger.failures([record, record | {"claims": [held]}])
     assert "Cause not found." in page
     for verdict in ("undecided", "not reproduced"):

@@ -90,7 +90,7 @@ def test_record_has_the_layout_of_every_figure(figures):
     ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert saved["parameters"] == {"seeds": 3}
-    assert saved["alt"] == "One panel: margin against iteration. Lines and marks: alpha_opt."
+    assert saved["alt"] == "One panel: margin against iteration. Lines and marks: α_opt."
     assert saved["numbers"] == {
         "error": {"value": 0.021, "tolerance": 0.002},
         "lost": {"value": None, "tolerance": 0.0},

@@ -104,6 +104,25 @@ def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale():
     assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("*.py"))
 
 
+def test_every_figure_has_a_title_of_its_own():
+    titles = [entry.title for entry in ENTRIES]
+    assert all(titles) and len(set(titles)) == len(titles)
+
+
+def test_the_braces_of_an_exponent_are_one_pair():
+    text = figure_index.filled("like $t^{{{a:.2f}}}$ or $t^{{1/2}}$, $W_{mm}$", record(a=-1.006))
+    assert text == "like $t^{-1.01}$ or $t^{1/2}$, $W_{mm}$"
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.trains], ids=lambda entry: entry.slug)
+def test_a_redrawn_figure_names_what_trained_its_curves(entry):
+    assert re.fullmatch(
+        rf"`python -m lib.training study {entry.trains}`, \d+\.\d processor hours",
+        tables.hours(entry),
+    )
+    assert "DATA_DIR" not in entry.command and entry.trains in STUDIES
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
 def test_an_entry_agrees_with_its_record(entry):
     held = tables.record_of(entry)
