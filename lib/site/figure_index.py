@@ -4,10 +4,11 @@ Sentences there quote a record as {name:format}. Braces without a colon belong t
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+from lib import files
 
 DATA = " DATA_DIR=..."
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
@@ -97,18 +98,27 @@ def read(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
 
     None where there is no index. ValueError names the table that cannot be read.
     """
-    path = figures / "index.toml"
-    if not path.exists():
-        return []
     found = []
-    for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        rows = table.pop("figure", [])
+    for name, table in files.read_table(figures / "index.toml").items():
         try:
+            rows = table.pop("figure", [])
             notebook = Notebook(name, **table)
             found.append((notebook, [Entry(notebook, **row) for row in rows]))
-        except TypeError as error:
+            _check(notebook, found[-1][1])
+        except (TypeError, AttributeError) as error:
             raise ValueError(f"figures/index.toml, [{name}]: {error}") from None
     return found
+
+
+def _check(notebook: Notebook, rows: list[Entry]) -> None:
+    """TypeError for a field of another kind than its class says."""
+    for row in (notebook, *rows):
+        for field in fields(row):
+            value, text = getattr(row, field.name), field.type is str
+            if text and not isinstance(value, str):
+                raise TypeError(f"{field.name} is no text")
+    if not isinstance(notebook.minutes, dict):
+        raise TypeError("minutes is no table")
 
 
 def entries(figures: Path) -> list[Entry]:

@@ -13,7 +13,7 @@ import jinja2
 
 from lib import files
 from lib.companion.claims import held
-from lib.site import figure_index
+from lib.site import figure_index, read_record
 from lib.site.figure_index import Entry
 
 FIGURES = files.ROOT / "figures"
@@ -56,7 +56,7 @@ def record_of(entry: Entry) -> dict:
         raise FileNotFoundError(
             f"figures/index.toml names {path.name}, which is not there; {advice}"
         )
-    record = files.read_object(path)
+    record, _ = read_record.read(path)  # what is of another kind in it is as if it were not there
     known = figure_index.quantities(record)
     quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
     if lacking := [name for name, _ in quoted if name not in known]:

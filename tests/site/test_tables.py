@@ -10,6 +10,7 @@ from lib.companion import parameters
 from lib.companion.claims import held as in_words
 from lib.companion.record import SCALES
 from lib.site import figure_index, tables
+from lib.training.studies import STUDIES
 
 INDEX = figure_index.read(tables.FIGURES)
 ENTRIES = figure_index.entries(tables.FIGURES)
@@ -70,11 +71,14 @@ def test_the_command_follows_from_notebook_and_scale(scale, real, command):
     [
         ('[01_x]\npaper = "A"\nquestion = "?"\n', "minutes"),
         ('[01_x]\npaper = "A"\nquestion = "?"\nminutes = {}\ncolour = 1\n', "colour"),
+        ('[01_x]\npaper = 1\nquestion = "?"\nminutes = {}\n', "paper is no text"),
+        ('[01_x]\npaper = "A"\nquestion = "?"\nminutes = 1\n', "minutes is no table"),
+        ("01_x = 3\n\n[01_x]", "cannot be read"),
     ],
 )
 def test_a_bad_index_names_the_notebook_and_what_is_wrong(tmp_path, monkeypatch, text, said):
     index(tmp_path, monkeypatch, text)
-    with pytest.raises(ValueError, match=rf"\[01_x\].*{said}"):
+    with pytest.raises(ValueError, match=rf"index.toml.*{said}"):
         figure_index.read(tmp_path)
 
 
