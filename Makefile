@@ -12,7 +12,7 @@ STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
 .PHONY: help figures test falsify bench mutate site setup install lock notebooks clean
 help:
-	@echo "make figures [SCALE=demo|desk|paper] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
+	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
 	@echo "make bench                     speed, as ratios against plain references"

@@ -1,11 +1,14 @@
 """Where the project's folders are, and files written whole or not at all."""
 
+import glob
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
@@ -43,7 +46,8 @@ def _installed_notebooks() -> Path:
     for path in installed:
         if path.name == "scales.toml":
             return Path(path.locate()).resolve().parent
-    return Path.cwd() / "notebooks"
+    here = Path.cwd()  # of a kernel it is the folder of its notebook
+    return here if (here / "scales.toml").is_file() else here / "notebooks"
 
 
 def sha256(content: bytes) -> str:
@@ -78,6 +82,15 @@ def parse_object(content: bytes, name: object) -> dict:
     return value
 
 
+def read_table(path: Path) -> dict:
+    """The tables of a TOML file, none where there is no file; ValueError with the file's name."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    return found
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes `path` at the end: the old bytes or all of the new.
@@ -97,6 +110,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(paths: Iterable[Path]) -> None:
+    """Remove what writers of `paths` that were killed left beside them, a minute ago or longer."""
+    for path in paths:
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > 60:
+                    left.unlink()
 
 
 def write(path: Path, content: bytes) -> None:

@@ -245,7 +245,10 @@ for eta in (0.1, 10.0, 1000.0):
 # %%
 revision = f"seeds 0-{seeds - 1}"
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-numbers, told = ledger.totals(table), ledger.statements(STATEMENTS)
+# On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.
+loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", "lemma29"), 0.05)
+numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})
+told = ledger.statements(STATEMENTS)
 slug, title = "mirror_ledger", "Paper C (2410.14581), lemma by lemma"
 saved = run.save(figure, slug, "every lemma", about, table, numbers, source, told)
 saved = ledger.save(table, STATEMENTS, saved, title)

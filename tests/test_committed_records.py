@@ -55,6 +55,18 @@ def test_record_comes_from_a_commit_of_this_history(name):
     assert before, f"{commit} is no commit before this one: {again}"
 
 
+PROTOCOLS = sorted((files.ROOT / "notebooks").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", PROTOCOLS, ids=lambda path: path.name)
+def test_a_commit_that_a_note_names_is_of_this_history(path):
+    if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
+        pytest.skip("a shallow clone does not have the history")
+    named = set(re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", path.read_text("utf-8")))
+    gone = [c for c in named if provenance.git("merge-base", "--is-ancestor", c, "HEAD") is None]
+    assert gone == []
+
+
 @pytest.mark.parametrize("name", RECORDS)
 def test_picture_is_of_the_run_of_its_record(name):
     found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))

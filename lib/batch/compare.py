@@ -7,8 +7,10 @@ from pathlib import Path
 from lib import files, provenance
 from lib.batch.job import Job
 from lib.companion import reproduction
+from lib.companion.claims import UNDECIDED
 from lib.files import folder
 
+NO_RECORD = "no committed record"
 Committed = Mapping[str, Mapping | None]  # by slug; None for a record that cannot be read
 
 
@@ -61,14 +63,23 @@ def _figure(job: Job, slug: str, old: Committed) -> tuple[str, bool]:
     saved = files.read_object(job.figures / f"{slug}.json")
     text, same = "custom, not compared", True
     if not job.custom:
-        text, same = _reproduced(saved, old[slug]) if slug in old else ("no committed record", True)
-    failed = [claim["id"] for claim in saved["claims"] if not claim["holds"]]
-    count = len(saved["claims"])
+        known, redrawn = old.get(slug), _redrawn(job, saved)
+        text, same = _reproduced(saved, known, redrawn) if slug in old else (NO_RECORD, True)
+    open_ = [claim["id"] for claim in saved["claims"] if claim.get("verdict") == UNDECIDED]
+    failed = [c["id"] for c in saved["claims"] if not c["holds"] and c["id"] not in open_]
     names = f", not {', '.join(failed)}" if failed else ""
-    return f"{text}; held {count - len(failed)} of {count} claims{names}", same
+    names += f", undecided {', '.join(open_)}" if open_ else ""
+    held = sum(claim["holds"] for claim in saved["claims"])
+    return f"{text}; held {held} of {len(saved['claims'])} claims{names}", same
 
 
-def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
+def _redrawn(job: Job, saved: Mapping) -> bool:
+    """Whether a figure was drawn from the kept curves of a study: nothing was trained for it."""
+    curves = any(name.endswith(".npz") for name in job.parts["kept"])
+    return curves and all(row["source"] != "demo" for row in saved["data"])
+
+
+def _reproduced(new: Mapping, old: Mapping | None, redrawn: bool = False) -> tuple[str, bool]:
     if old is None:
         return "the committed record is damaged, not compared", False
     if new["parameters"] != old["parameters"]:
@@ -76,7 +87,8 @@ def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
     if _kinds(new) != _kinds(old):
         return "data differ, not compared", True
     differences, count = reproduction.compare(new, old), len(old["numbers"])
-    text = f"{count - len(differences)} of {count} numbers reproduced"
+    same = f"{count - len(differences)} of {count}"
+    text = f"redrawn from kept curves: {same}" if redrawn else f"{same} numbers reproduced"
     held = {claim["id"] for claim in new["claims"] if claim["holds"]}
     lost = [
         f"{claim['id']} held before"

@@ -1,6 +1,7 @@
 """Run the jobs of a plan on Dask, each under its lock; their outcomes come as they end."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -93,6 +94,8 @@ def stop() -> None:
 def _outcome(future, job: Job) -> Outcome:
     if future.status == "finished":
         return future.result()
+    if future.status in ("cancelled", "lost"):
+        return Outcome(job, 0.0, "the scheduler was lost")
     return Outcome(job, 0.0, f"the worker was lost ({type(future.exception()).__name__})")
 
 
@@ -104,6 +107,8 @@ def _connect(scheduler: str | None, workers: int, stack: contextlib.ExitStack):
     # one's too.
     quiet = {"distributed.logging.distributed": "critical"}
     dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
+    # Of a scheduler that dies, `_outcome` tells in a sentence what asyncio would in forty lines.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if scheduler:
         try:
             return stack.enter_context(Client(scheduler, timeout=10))

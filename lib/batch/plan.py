@@ -43,8 +43,16 @@ class Plan:
 def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool) -> Plan:
     """The plan for `names` (all notebooks when there is none) at `scale` with own `settings`.
 
-    Raises UsageError for a name, a parameter or a scale that is not there.
+    Raises UsageError for a name, a parameter or a scale that is not there, or a table of notebooks
+    that cannot be read.
     """
+    try:
+        return _plan(names, scale, settings, force, store)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _plan(names, scale, settings, force, store):
     known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
     if not known:
         place = folder("notebooks")
@@ -103,8 +111,8 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
     own = parameters.of_scale(notebook, scale)
     if own is None:
         return None
-    text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
     try:
+        text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
         literals = parameters.literals(text)
         overrides = {**own, **settings}
         _check(overrides, literals)

@@ -87,6 +87,7 @@ def _move(outcome: Outcome) -> list[str]:
     hashes = {path.name: files.sha256(written.get(path) or path.read_bytes()) for path in content}
     marker = {**job.parts, "data": data, "figures": hashes, "seconds": round(outcome.seconds, 1)}
     text = files.dumps({**marker, "made": made})
+    files.remove_leftovers([*content, job.marker])  # of batches that were killed: ours is the lock
     files.write_all({**written, job.marker: text.encode()})
     shutil.rmtree(outcome.work, ignore_errors=True)
     return list(hashes)

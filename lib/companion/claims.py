@@ -1,7 +1,7 @@
 """A claim: one statement of a paper, the number measured for it, and the bound that theory sets."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from html import escape
 
@@ -16,7 +16,8 @@ KINDS = {  # what a claim is
 }
 FEWEST_SEEDS = 20  # an interval from fewer is told as such
 UNFOLDED = 6  # so many rows that hold are shown without a click
-VERDICTS = ("reproduced", "not reproduced", "undecided")
+UNDECIDED = "undecided"
+VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,14 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean() - 2 * error), float(values.mean() + 2 * error)
 
 
+def held(claims: Iterable[Mapping]) -> str:
+    """How many claims of a record hold, in words, those that the data leave open apart."""
+    claims = list(claims)
+    open_ = sum(claim.get("verdict") == UNDECIDED for claim in claims)
+    text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
+    return text + (f", {open_} undecided" if open_ else "")
+
+
 def counts(claims: Iterable[Claim]) -> str:
     """How many statements, forms and findings hold, in words; findings last."""
     claims = list(claims)
@@ -238,7 +247,9 @@ class Table(tuple):
         return "\n".join(f"{c.verdict}: {c.statement}: {shown(c)}" for c in judged)
 
     def summary(self) -> str:
-        """One line that counts the claims that hold by kind and names those that fail."""
-        failed = [c.id for c in self if not c.holds]
-        text = f"{len(self) - len(failed)} of {len(self)} claims hold ({counts(self)})"
-        return text + (f"; not: {', '.join(failed)}" if failed else "")
+        """One line that counts the claims that hold by kind, and names those that fail or wait."""
+        open_ = [c.id for c in self if c.verdict == UNDECIDED]
+        failed = [c.id for c in self if not c.holds and c.id not in open_]
+        text = f"{sum(c.holds for c in self)} of {len(self)} claims hold ({counts(self)})"
+        text += f"; not: {', '.join(failed)}" if failed else ""
+        return text + (f"; undecided: {', '.join(open_)}" if open_ else "")

@@ -2,18 +2,27 @@
 
 import re
 
-WORDS = dict(top="T", times="×", leq="≤", le="≤", geq="≥", ge="≥", cdot="·", to="→")
+_GREEK = dict(zip("alpha beta gamma delta eta theta kappa lambda mu".split(), "αβγδηθκλμ"))
+_GREEK |= dict(zip("rho sigma tau phi psi omega Delta Lambda Sigma".split(), "ρστφψωΔΛΣ"))
+_GREEK |= dict(varepsilon="ε", epsilon="ε", pi="π", Phi="Φ", Psi="Ψ", Omega="Ω", ell="ℓ")
+_GREEK |= dict(sum="Σ", sqrt="√", infty="∞", nabla="∇")
+_RELATIONS = dict(leq="≤", le="≤", geq="≥", ge="≥", to="→", propto="∝", approx="≈", times="×")
+_RELATIONS |= {"in": "∈", "sim": "~"}
+_OTHERS = dict(top="T", cdot="·", lVert="‖", rVert="‖", left="", right="", big="", Big="", pm="±")
+WORDS = _GREEK | {name: f" {sign} " for name, sign in _RELATIONS.items()} | _OTHERS
 
 
 def plain(text: str) -> str:
     """Matplotlib's mathematics as plain text.
 
-    "$\\log_{10}(L - L^*)$" becomes "log_10(L - L^*)".
+    "$\\log_{10}(L - L^*)$" becomes "log_10(L - L^*)", "$\\eta_t\\propto t$" "η_t ∝ t".
     """
     text = re.sub(r"\\(?:mathrm|mathbf|mathcal|text|operatorname)\{([^{}]*)\}", r"\1", text)
-    text = re.sub(
-        r"\\([A-Za-z]+)", lambda match: WORDS.get(match[1], match[1]), text.replace(r"\|", "‖")
-    )
+    text = re.sub(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}", r"\1/\2", text)
+    text = re.sub(r"\\[,;: ]", " ", text.replace(r"\|", "‖").replace(r"\!", ""))
+    # An unknown command is a word, apart from what stands before it.
+    text = re.sub(r"(?<=\w)\\([A-Za-z]+)", lambda m: WORDS.get(m[1], f" {m[1]}"), text)
+    text = re.sub(r"\\([A-Za-z]+)", lambda m: WORDS.get(m[1], m[1]), text)
     return re.sub(r"\s+", " ", re.sub(r"[${}\\]", "", text)).strip()
 
 

@@ -22,9 +22,10 @@ COLUMNS = (
     "verdict",
 )
 
-DRIFT = 0.01  # of a row's measured value: so much it may differ on another processor
+DRIFT = 1e-6  # of a row's measured value, in float64: so much it may differ on another processor
 ROUNDING = 1e-9  # a measured value below it is rounding
 
+NOT_HELD = "Every claim of a committed record that fails, or that its data leave undecided."
 # By a claim's verdict; studies of real data have one, all others None.
 NO_REMARK = {
     None: " Cause not found.",
@@ -198,21 +199,22 @@ def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> 
     return path
 
 
-def totals(ledger: Iterable[Claim]) -> dict[str, Number]:
+def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
     """The numbers of a ledger's record: how many rows, how many hold, and what each measured.
 
-    A measured value may move by `DRIFT` of itself: fits and worst seeds do so on another processor.
-    Below `ROUNDING` there is nothing to reproduce.
+    A measured value may move by `DRIFT` of itself, or by `ROUNDING`. `loose` has what rows may move
+    by, in their units, that magnify rounding, such as draws on the edge of a cone: by the beginning
+    of their ids.
     """
     ledger = list(ledger)
-    measured = {
-        row.id: Number(row.measured, max(DRIFT * abs(row.measured), ROUNDING))
-        if math.isfinite(row.measured)
-        else Number(None, 0)
-        for row in ledger
-    }
     held = sum(bool(row.holds) for row in ledger)
-    return {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)} | measured
+    found = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)}
+    for row in ledger:
+        own = [tolerance for start, tolerance in (loose or {}).items() if row.id.startswith(start)]
+        known = math.isfinite(row.measured)
+        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *own]) if known else 0
+        found[row.id] = Number(row.measured if known else None, tolerance)
+    return found
 
 
 def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
@@ -238,11 +240,12 @@ def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
 
 def failures(records: Iterable[Mapping]) -> str:
     """What did not hold, and why: every failing claim of figure records, as a Markdown page."""
-    lines = ["# What did not hold, and why", "", "Every claim that fails in a committed record."]
+    lines = ["# What did not hold, and why", "", NOT_HELD]
     for record in records:
         failed = [claim for claim in record["claims"] if claim["holds"] is not True]
         if failed:
-            lines += ["", f"## Paper {record['paper']}, {record['figure']} ({record['scale']})", ""]
+            name = f"{record['figure']}, `{record['slug']}`"
+            lines += ["", f"## Paper {record['paper']}, {name} ({record['scale']})", ""]
         for claim in failed:
             value = failing(claim["measured"], claim["bound"])
             if claim.get("verdict") and claim.get("interval"):

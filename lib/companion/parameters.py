@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +100,10 @@ def of_scale(notebook: str, scale: str) -> dict | None:
     if scale == "demo":
         return {}
     path = files.folder("notebooks") / "scales.toml"
-    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    section = table.get(notebook, {}).get(scale)
+    sections = files.read_table(path).get(notebook, {})
+    section = sections.get(scale) if isinstance(sections, dict) else sections
+    if not isinstance(section, dict | None):
+        raise ValueError(f"{path}: {notebook} is not a table of scales, each a table of values")
     return None if section is None else {"scale": scale, **section}
 
 
@@ -116,7 +117,11 @@ def renamed(name: str) -> str:
 def names_now() -> dict[str, list[str]]:
     """For every name that a notebook once had, what holds its subject now."""
     path = files.folder("notebooks") / "renamed.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    table = files.read_table(path)
+    for name, now in table.items():
+        if not isinstance(now, list) or not all(isinstance(one, str) for one in now):
+            raise ValueError(f"{path}: {name} is not a list of names")
+    return table
 
 
 def reference(notebook: str, text: str) -> str:
@@ -137,6 +142,8 @@ def changed(notebook: str, text: str, found: Mapping) -> dict:
 
     At a scale that is not offered all of them count as changed, since nothing was fixed for it.
     """
+    if "scale" not in found:
+        raise ValueError(f"{notebook}: its parameters cell has no scale")
     own = of_scale(notebook, found["scale"])
     return differing(found, {} if own is None else {**literals(text), **own})
 

@@ -18,7 +18,7 @@ from lib import files, provenance
 from lib.companion import figure_text, parameters, reproduction
 from lib.companion.claims import Claim
 
-SCALES = ("demo", "desk", "paper")
+SCALES = ("demo", "desk")
 SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
 
 

@@ -10,7 +10,8 @@ from lib import files
 def main(argv: list[str] | None = None) -> int:
     """Write the pages, the Markdown tables or the moving picture of figures/; the exit status.
 
-    Troubles are printed and stop nothing, except a disk that takes no file.
+    Troubles are printed and stop nothing, except a table that cannot be read, a formula that would
+    be shown raw, and a disk that takes no file.
     """
     about = "Write the site of figures and notebooks, the tables of README and REPRODUCING, or the"
     about += " moving picture of figures/."
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:
         _write(asked.what, folder)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         print(f"lib.site: {files.sentence(error)}", file=sys.stderr)
         return 1
     return 0

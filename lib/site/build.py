@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Site:
             "papers": figure_pages.PAPERS,
             "sources": figure_pages.SOURCES,
             "measured": figure_pages.measured,
+            "word": figure_pages.word,
+            "hours": tables.hours,
             "expected": tables.expected,
             "size": _size,
             "inline": lambda text: Markup(mathml.inline(text)),
@@ -85,6 +88,8 @@ class Site:
             "script": False,
         }
         text = self.templates.get_template(f"{template}.html.j2").render(common | values)
+        if raw := re.search(r"<m[io]\b[^>]*>(\\[^<]*)<", text):
+            raise ValueError(f"{path}: a formula would be shown with {raw[1]}; write it otherwise")
         files.write(self.folder / path, text.encode())
 
     def copy(self, path: Path, name: str) -> str:
@@ -111,12 +116,14 @@ def _pages(site: Site) -> list[str]:
     for figure in site.figures:
         _figure(site, figure)
     pages = [(notebook, _notebook(site, notebook)) for notebook in site.notebooks]
+    notes = [_note(site, path) for path in notebook_page.notes()]
     best = figure_pages.largest(site.figures)
     moving = [files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png")]
     moving = [site.copy(path, path.name) for path in moving if path.is_file()]
     # Papers first, each with its notebooks' order, then what goes beyond them.
     sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))
     about = {"best": best, "notebooks": pages, "site": site, "moving": len(moving) == 2}
+    about["notes"] = notes
     about["sections"] = sections
     site.write("index.html", "index", "Figures and findings", **about)
     rows = figure_pages.statements(best)
@@ -171,6 +178,13 @@ def _notebook(site: Site, notebook: ExecutedNotebook) -> Page:
     return page
 
 
+def _note(site: Site, path: Path) -> tuple[str, str]:
+    """A Markdown file beside the notebooks as a page; its name and its title."""
+    note = notebook_page.note(path, [notebook.name for notebook in site.notebooks])
+    site.write(f"notes/{path.stem}.html", "note", note.title, note.title, page=note, file=path.name)
+    return path.stem, note.title
+
+
 def _benchmarks(site: Site) -> list[str]:
     path = files.folder("runs") / "bench.json"
     rows, troubles, written = [], [], ""
@@ -179,7 +193,7 @@ def _benchmarks(site: Site) -> list[str]:
         rows = [{key: row[key] for key in BENCHMARK} for row in found]
         written = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except FileNotFoundError:
-        troubles = ["There is no runs/bench.json here; `make bench` measures and writes it."]
+        pass  # the page says how to measure them
     except (ValueError, KeyError, TypeError) as error:
         said = f"runs/bench.json cannot be read: {type(error).__name__}"
         troubles = [f"{said}; `make bench` writes it anew."]

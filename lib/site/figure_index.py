@@ -4,11 +4,13 @@ Sentences there quote a record as {name:format}. Braces without a colon belong t
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from lib import files
+
+DATA = " DATA_DIR=..."
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
@@ -24,7 +26,7 @@ class Notebook:
 
     def command(self, scale: str) -> str:
         """What regenerates its figures at this scale."""
-        data = " DATA_DIR=..." if self.real_data and scale != "demo" else ""
+        data = DATA if self.real_data and scale != "demo" else ""
         chosen = "" if scale == "demo" else f"SCALE={scale} "
         return f"make figures {chosen}ARGS={self.name[:2]}{data}"
 
@@ -33,7 +35,8 @@ class Notebook:
 class Entry:
     """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
 
-    `trains` is what trains the kept curves that it is redrawn from, and how long.
+    `trains` names the study whose kept curves it draws, empty where its notebook computes it;
+    `title` is its name, of no other figure.
     """
 
     notebook: Notebook
@@ -43,6 +46,13 @@ class Entry:
     finding: str = ""
     failure: str = ""
     trains: str = ""
+    title: str = ""
+
+    @property
+    def command(self) -> str:
+        """What regenerates it; one that is drawn from kept curves needs no data."""
+        command = self.notebook.command(self.scale)
+        return command.removesuffix(DATA) if self.trains else command
 
     @property
     def names(self) -> list[str]:
@@ -80,7 +90,8 @@ def filled(sentence: str, record: Mapping) -> str:
             return f"no value of {field[1]}"
         return format(found, field[2]).replace("%", " %")
 
-    return FIELD.sub(value, sentence)
+    # Doubled braces, around a field that is an exponent, are one pair of a formula.
+    return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))
 
 
 def read(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
@@ -88,18 +99,27 @@ def read(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
 
     None where there is no index. ValueError names the table that cannot be read.
     """
-    path = figures / "index.toml"
-    if not path.exists():
-        return []
     found = []
-    for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        rows = table.pop("figure", [])
+    for name, table in files.read_table(figures / "index.toml").items():
         try:
+            rows = table.pop("figure", [])
             notebook = Notebook(name, **table)
             found.append((notebook, [Entry(notebook, **row) for row in rows]))
-        except TypeError as error:
+            _check(notebook, found[-1][1])
+        except (TypeError, AttributeError) as error:
             raise ValueError(f"figures/index.toml, [{name}]: {error}") from None
     return found
+
+
+def _check(notebook: Notebook, rows: list[Entry]) -> None:
+    """TypeError for a field of another kind than its class says."""
+    for row in (notebook, *rows):
+        for field in fields(row):
+            value, text = getattr(row, field.name), field.type is str
+            if text and not isinstance(value, str):
+                raise TypeError(f"{field.name} is no text")
+    if not isinstance(notebook.minutes, dict):
+        raise TypeError("minutes is no table")
 
 
 def entries(figures: Path) -> list[Entry]:

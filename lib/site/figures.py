@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.companion.claims import failing, number
+from lib.companion.claims import UNDECIDED, failing, number
 from lib.companion.ledger import verdict
 from lib.companion.record import SCALES
 from lib.files import folder
@@ -63,8 +63,8 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """Figure number and paper, as "Figure 2, paper A"."""
-        words = self.record["figure"] or self.slug
+        """Its title in the index, else its number, and its paper: "Figure 2, paper A"."""
+        words = (self.entry and self.entry.title) or self.record["figure"] or self.slug
         words = words[:1].upper() + words[1:]
         return f"{words}, paper {self.record['paper']}" if self.record["paper"] else words
 
@@ -79,7 +79,12 @@ class Figure:
     @property
     def failing(self) -> list[Mapping]:
         """The claims that do not hold."""
-        return [claim for claim in self.record["claims"] if claim["holds"] is not True]
+        return [claim for claim in self.record["claims"] if word(claim) == "does not hold"]
+
+    @property
+    def undecided(self) -> list[Mapping]:
+        """The claims that the data leave open."""
+        return [claim for claim in self.record["claims"] if word(claim) == UNDECIDED]
 
     @property
     def data(self) -> list[str]:
@@ -166,9 +171,9 @@ def _claims(figure: Figure) -> Iterator[dict]:
             "margin": number(margin) if isinstance(margin, int | float) else "",
             "seeds": str(claim.get("seeds") or seeds or ""),
             "catches": ", ".join(claim.get("catches") or ()),
-            "holds": verdict(
-                claim["holds"] is True, claim.get("catches"), claim.get("fails_if", ())
-            ),
+            "holds": UNDECIDED
+            if word(claim) == UNDECIDED
+            else verdict(claim["holds"] is True, claim.get("catches"), claim.get("fails_if", ())),
             "remark": claim.get("remark", ""),
         }
 
@@ -178,6 +183,13 @@ def _unchecked(figure: Figure) -> Iterator[dict]:
         if why := statement.get("why"):
             says = statement.get("says", "")
             yield {"statement": name, "says": says, "holds": "not checked", "remark": why}
+
+
+def word(claim: Mapping) -> str:
+    """ "holds", "does not hold" or, where the data are too few to say, "undecided"."""
+    if claim["holds"] is True:
+        return "holds"
+    return UNDECIDED if claim.get("verdict") == UNDECIDED else "does not hold"
 
 
 def measured(claim: Mapping) -> str:

@@ -13,6 +13,7 @@ def mathml(formula: str, display: bool = False) -> str:
     """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
     # latex2mathml does not know \arg
     text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
+    text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)  # MathML sizes its fences itself
     plain = f"<code>{escape(formula)}</code>"
     try:
         converted = convert(text, display="block" if display else "inline")
@@ -24,8 +25,8 @@ def mathml(formula: str, display: bool = False) -> str:
 class _Renderer(IPythonRenderer):
     """nbconvert's renderer with formulas as MathML and without links beside headings."""
 
-    def __init__(self):
-        super().__init__(escape=False, exclude_anchor_links=True)
+    def __init__(self, escape: bool):
+        super().__init__(escape=escape, exclude_anchor_links=True)
 
     def inline_math(self, body: str) -> str:
         return mathml(body)
@@ -38,14 +39,14 @@ class _Renderer(IPythonRenderer):
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
 
-def html(markdown: str) -> str:
-    """Markdown with formulas as HTML blocks."""
-    return MarkdownWithMath(renderer=_Renderer()).render(markdown)
+def html(markdown: str, escape: bool = False) -> str:
+    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
+    return MarkdownWithMath(renderer=_Renderer(escape)).render(markdown)
 
 
 def inline(markdown: str) -> str:
-    """One paragraph of Markdown as HTML without the paragraph around it."""
-    return html(markdown).strip().removeprefix("<p>").removesuffix("</p>")
+    """One paragraph of Markdown as HTML without the paragraph around it; HTML in it is shown."""
+    return html(markdown, escape=True).strip().removeprefix("<p>").removesuffix("</p>")
 
 
 def formulas(text: str) -> str:

@@ -13,10 +13,13 @@ from traitlets.config import Config
 
 from lib.companion.colab_cell import installs
 from lib.companion.notebook_cells import without_widget
+from lib.files import folder
 from lib.site import mathml, tables
 
 SHOWN = "text/html text/markdown image/svg+xml text/latex image/png image/jpeg text/plain".split()
 ACTIVE = "script style link iframe object embed meta base form".split()
+
+ACTIVE_LINK = re.compile(r"\s*(javascript|vbscript|data:text)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,22 @@ def page(path: Path, descriptions: Mapping[str, str], links: Iterable[str]) -> P
     return Page(heading[1] if heading else path.stem, str(soup), tuple(troubles))
 
 
+def notes() -> list[Path]:
+    """The Markdown files beside the notebooks: proofs, and the protocols of studies."""
+    return sorted(folder("notebooks").glob("*.md"))
+
+
+def note(path: Path, links: Iterable[str]) -> Page:
+    """The Markdown file at `path` as a page; `links` are the pages of notebooks."""
+    text = path.read_text(encoding="utf-8")
+    heading = re.search(r"^# +(.+)", text, re.MULTILINE)
+    soup = bs4.BeautifulSoup(mathml.html(text), features="html.parser")
+    _link(soup, list(links))
+    _strip(soup)
+    _make_accessible(soup)
+    return Page(heading[1] if heading else path.stem, str(soup), ())
+
+
 def failures(cells) -> list[str]:
     """Each cell that raised, and how many never ran though others did."""
     code = [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
@@ -94,14 +113,17 @@ def _exporter():
 
 
 def _link(soup: bs4.BeautifulSoup, beside: list[str]) -> None:
-    """Links to notebooks lead to the pages `beside` this one; links to other files are undone."""
+    """Links to notebooks and notes lead to their pages; links to other files are undone."""
+    written = {path.stem for path in notes()}
     for link in soup.find_all("a", href=True):
         if re.match(r"https?:|#|mailto:", link["href"]):
             continue
-        stem = Path(link["href"]).stem
-        page = next((name for name in beside if name.startswith(f"{stem}-")), None)
+        target = Path(link["href"].partition("#")[0])
+        page = next((name for name in beside if name.startswith(f"{target.stem}-")), None)
         if page:
-            link["href"] = f"{page}.html"
+            link["href"] = f"../notebooks/{page}.html"
+        elif target.suffix == ".md" and target.stem in written:
+            link["href"] = f"../notes/{target.stem}.html"
         else:
             link.unwrap()
 
@@ -111,8 +133,9 @@ def _strip(soup: bs4.BeautifulSoup) -> None:
     for element in soup.find_all(ACTIVE):
         element.decompose()
     for element in soup.find_all(True):
-        for name in [name for name in element.attrs if name.startswith("on")]:
-            del element[name]
+        for name, value in list(element.attrs.items()):
+            if name.startswith("on") or ACTIVE_LINK.match(str(value)):
+                del element[name]
         if element.name != "a" and re.match(r"\s*(https?:)?//", element.get("src") or ""):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
 

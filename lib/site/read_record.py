@@ -46,8 +46,10 @@ def read(path: Path) -> tuple[dict, list[str]]:
         record[key] = [row for row in rows if readable(row)]
         if record[key] != rows:
             lacking.append(f"{len(rows) - len(record[key])} of {len(rows)} {key}")
-    lacking += [key for key, row in record["numbers"].items() if not _is_number(row)]
-    record["numbers"] = {key: row for key, row in record["numbers"].items() if _is_number(row)}
+    for part, readable in (("numbers", _is_number), ("statements", _is_statement)):
+        rows = record[part]
+        record[part] = {key: row for key, row in rows.items() if readable(row)}
+        lacking += [key for key in rows if key not in record[part]]
     return record, _troubles(name, held.get("schema", "none"), lacking)
 
 
@@ -62,11 +64,24 @@ def _plain(value):
 
 
 def _is_claim(row):
-    return isinstance(row, dict) and OF_CLAIM <= row.keys() and _plain(row["measured"])
+    if not (isinstance(row, dict) and OF_CLAIM <= row.keys() and _plain(row["measured"])):
+        return False
+    texts = ("id", "statement", "source", "bound", "kind", "setting", "number", "remark", "verdict")
+    lists = [row.get(name) or [] for name in ("catches", "fails_if", "interval")]
+    return (
+        all(isinstance(row.get(name, ""), str) for name in texts)
+        and all(isinstance(values, list) for values in lists)
+        and all(isinstance(word, str) for words in lists[:2] for word in words)
+        and all(map(_plain, lists[2]))
+    )
 
 
 def _is_data(row):
-    return isinstance(row, dict) and {"name", "source"} <= row.keys()
+    return isinstance(row, dict) and all(isinstance(row.get(k), str) for k in ("name", "source"))
+
+
+def _is_statement(row):
+    return isinstance(row, dict) and all(isinstance(text, str) for text in row.values())
 
 
 def _is_number(row):

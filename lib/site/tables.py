@@ -12,7 +12,8 @@ from pathlib import Path
 import jinja2
 
 from lib import files
-from lib.site import figure_index
+from lib.companion.claims import held
+from lib.site import figure_index, read_record
 from lib.site.figure_index import Entry
 
 FIGURES = files.ROOT / "figures"
@@ -35,6 +36,14 @@ def expected(value: float | None, tolerance: float | None) -> str:
     return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
 
 
+def hours(entry: Entry) -> str:
+    """What trains the kept curves that a figure draws, and in how many processor hours."""
+    from lib.training import curves  # with torch, which no other table needs
+
+    took = curves.load(FIGURES / entry.scale / f"{entry.trains}.npz").hours()
+    return f"`python -m lib.training study {entry.trains}`, {took:.1f} processor hours"
+
+
 def record_of(entry: Entry) -> dict:
     """The record of a figure of the index.
 
@@ -47,7 +56,7 @@ def record_of(entry: Entry) -> dict:
         raise FileNotFoundError(
             f"figures/index.toml names {path.name}, which is not there; {advice}"
         )
-    record = files.read_object(path)
+    record, _ = read_record.read(path)  # what is of another kind in it is as if it were not there
     known = figure_index.quantities(record)
     quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
     if lacking := [name for name, _ in quoted if name not in known]:
@@ -61,7 +70,8 @@ def table(name: str) -> str:
     templates = jinja2.Environment(
         loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False
     )
-    templates.globals |= {"expected": expected, "filled": figure_index.filled}
+    templates.globals |= {"expected": expected, "filled": figure_index.filled, "held": held}
+    templates.globals |= {"hours": hours}
     notebooks = figure_index.read(FIGURES)
     rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
     return templates.get_template(f"{name}.md.j2").render(notebooks=notebooks, rows=rows).strip()

@@ -458,7 +458,6 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
         (["--set", "seeds"], ["'seeds' is not of the form parameter=value"]),
         (["--set", "scale=desk"], ["--scale"]),
         (["02_bad", "--scale", "desk"], ["02_bad: no section for scale desk in scales.toml"]),
-        (["--scale", "paper"], ["no section for scale paper"]),
         (["--workers", "0"], ["--workers must be at least 1"]),
         (["--timeout", "-1"], ["--timeout must be positive"]),
         (["--timeout", "nan"], ["--timeout must be positive and finite"]),
@@ -702,6 +701,51 @@ RECORD = {
     "provenance": {},
 }
 ODD = (None, [], {}, "", 0, True, [1], {"loss": 1}, [{}], [None], {"loss": {"value": "1"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("scales.toml", "[", "scales.toml cannot be read"),
+        ("scales.toml", '"01_good" = 3\n', "01_good is not a table of scales"),
+        ("renamed.toml", "[", "renamed.toml cannot be read"),
+        ("renamed.toml", '"07_old" = 3\n', "07_old is not a list of names"),
+        ("01_good.py", "caf\u00e9", "01_good: 'utf-8' codec can't decode"),
+        ("01_good.py", '# %% tags=["parameters"]\nseeds = 1\n', "there is no parameter scale"),
+    ],
+)
+def test_a_table_or_page_that_cannot_be_read_is_one_sentence(repository, first, name, text, words):
+    path = repository.notebooks / name
+    before = path.read_bytes()
+    try:
+        path.write_bytes(text.encode("latin-1"))
+        done = repository.inside("01_good", "--dry-run", "--scale", "desk")
+    finally:
+        path.write_bytes(before)
+    assert done.status == 2 and words in done.output and "Traceback" not in done.output
+
+
+def test_what_killed_publishes_left_goes_with_the_next_one(job, monkeypatch):
+    kept, gone = (job.figures / f".one.png.{name}" for name in ("young", "old"))
+    job.figures.mkdir(parents=True, exist_ok=True)
+    for path in (kept, gone):
+        path.write_bytes(b"half")
+    os.utime(gone, (0, 0))
+    files.remove_leftovers([job.figures / "one.png"])
+    assert kept.exists() and not gone.exists()
+
+
+def test_a_figure_that_redraws_kept_curves_says_so(job):
+    same = {"numbers": {"loss": {"value": 1.0, "tolerance": 0.1}}}
+    for curves, source, words in (
+        ({"figures/desk/mnist.npz": "0"}, "data_dir", "redrawn from kept curves: 1 of 1"),
+        ({"figures/desk/mnist.npz": "0"}, "demo", "1 of 1 numbers reproduced"),
+        ({"figures/power/book.json": "0"}, "synthetic", "1 of 1 numbers reproduced"),
+    ):
+        drawn = dataclasses.replace(job, parts={"kept": curves})
+        saved = RECORD | same | {"data": [{"name": "mnist", "source": source}]}
+        redrawn = compare._redrawn(drawn, saved)
+        assert compare._reproduced(saved, saved, redrawn) == (words, True)
 
 
 def test_a_record_of_odd_parts_is_damaged_and_never_a_traceback():

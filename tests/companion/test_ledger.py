@@ -42,16 +42,17 @@ def test_markdown_has_statement_rows_and_reasons(tmp_path):
 def test_no_measured_value_of_a_ledger_can_drift():
     def record(*values):
         rows = [claim for k, value in enumerate(values) for claim in row(f"r{k}", value)]
-        numbers = {name: asdict(number) for name, number in ledger.totals(rows).items()}
+        found = ledger.totals(rows, {"r1": 1e-4})
+        numbers = {name: asdict(number) for name, number in found.items()}
         return json.loads(json.dumps({"numbers": numbers}))
 
-    old = record(0.5, 3e-14, math.nan)
-    assert old["numbers"]["claims"]["value"] == 3
-    assert reproduction.compare(record(0.504, 8e-12, math.nan), old) == []
-    for values, moved in (((0.51, 3e-14, math.nan), "r0"), ((0.5, 3e-8, math.nan), "r1")):
-        (drifted,) = reproduction.compare(record(*values), old)
-        assert drifted.name == f"{moved} (ours)"
-    assert [d.name for d in reproduction.compare(record(0.5, 3e-14, 0.1), old)][-1] == "r2 (ours)"
+    old = (0.5, 2e-3, math.nan, 3e-14)
+    assert record(*old)["numbers"]["claims"]["value"] == 4
+    assert reproduction.compare(record(0.5 + 1e-7, 2.09e-3, math.nan, 8e-12), record(*old)) == []
+    for place, value in enumerate((0.5 + 1e-5, 2.2e-3, 0.1, 3e-8)):
+        moved = [*old[:place], value, *old[place + 1 :]]
+        drifted = reproduction.compare(record(*moved), record(*old))[-1]
+        assert drifted.name == f"r{place} (ours)"
 
 
 def test_rows_are_refused_without_a_wrong_world_or_out_of_the_book():
@@ -101,7 +102,13 @@ def test_an_interval_from_few_seeds_says_so():
 def test_failures_of_records_are_collected_with_their_digits():
     failed = claims.at_most("x", "size", "paper A, Lemma 5", 1.0000004, 1.0).as_dict()
     held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
-    record = {"paper": "A", "figure": "Figure 2", "scale": "demo", "claims": [failed, held]}
+    record = {
+        "paper": "A",
+        "slug": "fig",
+        "figure": "Figure 2",
+        "scale": "demo",
+        "claims": [failed, held],
+    }
     page = ledger.failures([record, record | {"claims": [held]}])
     assert "Cause not found." in page
     for verdict in ("undecided", "not reproduced"):

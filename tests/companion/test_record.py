@@ -90,7 +90,7 @@ def test_record_has_the_layout_of_every_figure(figures):
     ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert saved["parameters"] == {"seeds": 3}
-    assert saved["alt"] == "One panel: margin against iteration. Lines and marks: alpha_opt."
+    assert saved["alt"] == "One panel: margin against iteration. Lines and marks: α_opt."
     assert saved["numbers"] == {
         "error": {"value": 0.021, "tolerance": 0.002},
         "lost": {"value": None, "tolerance": 0.0},
@@ -322,7 +322,6 @@ def notebooks(tmp_path, monkeypatch):
         ({"scale": "desk", "seeds": 20}, "figures/desk"),
         ({"seeds": 3}, "runs/custom/01_x-*/figures/demo"),
         ({"scale": "desk"}, "runs/custom/01_x-*/figures/desk"),
-        ({"scale": "paper"}, "runs/custom/01_x-*/figures/paper"),
     ],
 )
 def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_path, capsys):
@@ -450,7 +449,7 @@ def test_bad_slug(slug, figures):
 
 
 def test_unknown_scale_names_the_known_ones():
-    with pytest.raises(ValueError, match="'huge': choose one of demo, desk, paper"):
+    with pytest.raises(ValueError, match="'huge': choose one of demo, desk"):
         record.Run(notebook="01_x", paper="A", scale="huge", parameters={})
 
 

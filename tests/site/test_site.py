@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from lib import files, provenance
 from lib.companion import claims, record
-from lib.site import build
+from lib.site import build, mathml
 from lib.site.__main__ import main
 
 PNG = (
@@ -119,7 +119,7 @@ def test_a_claim_that_fails_is_never_hidden(place):
     pages, _ = built(place)
     for found in (card(pages, "Figure 1, paper A"), pages["figures/good-demo.html"]):
         assert (
-            "0 of 1 claims hold" in found.text
+            "1 of 1 do not hold" in found.text
             and "Does not hold" in found.text
             and "1.000004" in found.text
         )
@@ -138,6 +138,13 @@ def test_a_claim_that_fails_is_never_hidden(place):
         (lambda r: r.update(numbers={"end": 3}), "missing or unreadable: end"),
         (lambda r: r["claims"][0].update(measured="much"), "1 of 1 claims"),
         (lambda r: r.pop("provenance"), "missing or unreadable: provenance"),
+        (lambda r: r["claims"][0].update(statement=3), "1 of 1 claims"),
+        (lambda r: r["claims"][0].update(interval=3), "1 of 1 claims"),
+        (lambda r: r["claims"][0].update(interval=["a", "b"]), "1 of 1 claims"),
+        (lambda r: r["claims"][0].update(catches=3), "1 of 1 claims"),
+        (lambda r: r["claims"][0].update(number=["x"]), "1 of 1 claims"),
+        (lambda r: r["data"][0].update(name=3), "1 of 1 data"),
+        (lambda r: r.update(statements={"Lemma 1": 3}), "missing or unreadable: Lemma 1"),
     ],
 )
 def test_a_record_of_another_schema_says_so_on_its_card(place, change, said):
@@ -269,7 +276,55 @@ def test_a_picture_is_described_by_its_record(place):
 
 def test_links_between_notebooks_lead_to_pages_and_others_are_undone(place):
     links = [a["href"] for a in built(place)[0]["notebooks/01_x-demo.html"].select(".cells a")]
-    assert links == ["01_x-demo.html"]
+    assert links == ["../notebooks/01_x-demo.html"]
+
+
+def test_notes_beside_the_notebooks_are_on_the_site(place):
+    write(place / "notebooks" / "proof.md", "# A proof of $t^2$\n\n[the page](01_x.ipynb#cell)")
+    text = "# T\n\n[proof](proof.md#second), [none](gone.md), [bad](javascript:alert)"
+    cells = [nbformat.v4.new_markdown_cell(text)]
+    write(
+        place / "notebooks" / "01_x.ipynb", nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+    )
+    pages, _ = built(place)
+    assert pages["index.html"].find("a", href="notes/proof.html")
+    links = [a["href"] for a in pages["notebooks/01_x-demo.html"].select(".cells a")]
+    assert links == ["../notes/proof.html"]
+    assert pages["notes/proof.html"].find("a", href="../notebooks/01_x-demo.html")
+
+
+def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeypatch):
+    write(place / "notebooks" / "proof.md", "# P\n\n$\\big\\|W\\Big\\|$")
+    assert "\\" not in built(place)[0]["notes/proof.html"].math.text
+    monkeypatch.setattr(mathml, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
+    write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
+    assert main(["--out", str(place / "site")]) == 1
+    assert "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
+
+
+def test_without_benchmarks_the_page_says_how_to_measure_them(place):
+    pages, troubles = built(place)
+    assert "make bench" in pages["benchmarks.html"].text and "bench" not in troubles
+    assert not pages["benchmarks.html"].select(".troubles")
+
+
+def test_what_a_record_says_is_never_run(place):
+    save("good")
+    path = place / "figures" / "demo" / "more.json"
+    (place / "figures" / "demo" / "more.png").write_bytes(
+        (place / "figures" / "demo" / "good.png").read_bytes()
+    )
+    bad = "<script>alert(1)</script> [x](javascript:alert(1)) <img src=x onerror=alert(1)>"
+    saved = json.loads((place / "figures" / "demo" / "good.json").read_text("utf-8"))
+    saved["claims"][0] |= {"statement": bad, "holds": False, "source": bad, "bound": bad}
+    write(path, saved | {"slug": "more", "caption": bad, "figure": bad, "alt": bad})
+    svg = '<svg><a xlink:href="JavaScript:alert(1)"><text>t</text></a></svg>'
+    notebook(place / "notebooks" / "01_x.ipynb", shown({"text/html": svg}))
+    for page in built(place)[0].values():
+        assert all(script.get("src") for script in page.select("script"))
+        values = [str(v).lower() for tag in page.find_all(True) for v in tag.attrs.values()]
+        assert not page.select("[onerror]")
+        assert not [v for v in values if v.strip().startswith("javascript")]
 
 
 def test_a_record_with_statements_is_a_ledger(place):
@@ -294,16 +349,10 @@ def test_a_record_with_statements_is_a_ledger(place):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "There is no runs/bench.json"),
-        ("{", "cannot be read"),
-        ('[{"name": "x"}]', "cannot be read"),
-    ],
+    ("content", "said"), [("{", "cannot be read"), ('[{"name": "x"}]', "cannot be read")]
 )
 def test_benchmarks_that_are_missing_or_damaged_are_said(place, content, said):
-    if content is not None:
-        write(place / "runs" / "bench.json", content)
+    write(place / "runs" / "bench.json", content)
     pages, troubles = built(place)
     assert said in pages["benchmarks.html"].text and said in troubles
 
@@ -414,3 +463,27 @@ def test_every_link_of_the_whole_site_leads_somewhere(whole_site, whole_pages):
                 assert (path.parent / target).exists(), f"{path}: {target}"
     for sheet in whole_site.glob("*.css"):
         assert not re.search(r"url\(|@import", sheet.read_text("utf-8"))
+
+
+def test_an_undecided_claim_is_grey_and_counted_apart(place):
+    save("good", holds=False)
+    path = place / "figures" / "demo" / "good.json"
+    saved = json.loads(path.read_text("utf-8"))
+    saved["claims"][0]["verdict"] = "undecided"
+    saved["claims"] += [
+        saved["claims"][0] | {"id": "lost", "verdict": "not reproduced"},
+        saved["claims"][0] | {"id": "won", "verdict": "reproduced", "holds": True},
+    ]
+    write(path, saved)
+    pages = built(place)[0]
+    for found in (card(pages, "Figure 1, paper A"), pages["figures/good-demo.html"]):
+        badges = {badge["class"][1]: badge.text for badge in found.select(".badge")}
+        assert badges["holds"] == "1 of 3 claims hold"
+        assert badges["fails"] == "1 of 3 do not hold"
+        assert badges["open"] == "1 of 3 undecided"
+        (open_,) = found.select("p.open")
+        assert "Undecided:" in open_.text and len(found.select("p.fails")) == 1
+    rows = pages["ledger.html"].select("tbody tr")
+    assert [row["data-holds"] for row in rows] == ["undecided", "NO", "yes"]
+    assert "fails" not in rows[0]["class"]
+    assert "1 of 3 in all" in pages["index.html"].text

@@ -7,7 +7,10 @@ import pytest
 
 from lib import files
 from lib.companion import parameters
+from lib.companion.claims import held as in_words
+from lib.companion.record import SCALES
 from lib.site import figure_index, tables
+from lib.training.studies import STUDIES
 
 INDEX = figure_index.read(tables.FIGURES)
 ENTRIES = figure_index.entries(tables.FIGURES)
@@ -68,11 +71,14 @@ def test_the_command_follows_from_notebook_and_scale(scale, real, command):
     [
         ('[01_x]\npaper = "A"\nquestion = "?"\n', "minutes"),
         ('[01_x]\npaper = "A"\nquestion = "?"\nminutes = {}\ncolour = 1\n', "colour"),
+        ('[01_x]\npaper = 1\nquestion = "?"\nminutes = {}\n', "paper is no text"),
+        ('[01_x]\npaper = "A"\nquestion = "?"\nminutes = 1\n', "minutes is no table"),
+        ("01_x = 3\n\n[01_x]", "cannot be read"),
     ],
 )
 def test_a_bad_index_names_the_notebook_and_what_is_wrong(tmp_path, monkeypatch, text, said):
     index(tmp_path, monkeypatch, text)
-    with pytest.raises(ValueError, match=rf"\[01_x\].*{said}"):
+    with pytest.raises(ValueError, match=rf"index.toml.*{said}"):
         figure_index.read(tmp_path)
 
 
@@ -94,12 +100,31 @@ def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
 
 def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale():
     largest = {}
-    for scale in ("demo", "desk", "paper"):
+    for scale in SCALES:
         largest |= {path.stem: scale for path in (files.ROOT / "figures" / scale).glob("*.json")}
     assert {entry.slug: entry.scale for entry in ENTRIES} == largest
     assert len(ENTRIES) == len(largest)
     named = [notebook.name for notebook, _ in INDEX]
     assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("*.py"))
+
+
+def test_every_figure_has_a_title_of_its_own():
+    titles = [entry.title for entry in ENTRIES]
+    assert all(titles) and len(set(titles)) == len(titles)
+
+
+def test_the_braces_of_an_exponent_are_one_pair():
+    text = figure_index.filled("like $t^{{{a:.2f}}}$ or $t^{{1/2}}$, $W_{mm}$", record(a=-1.006))
+    assert text == "like $t^{-1.01}$ or $t^{1/2}$, $W_{mm}$"
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.trains], ids=lambda entry: entry.slug)
+def test_a_redrawn_figure_names_what_trained_its_curves(entry):
+    assert re.fullmatch(
+        rf"`python -m lib.training study {entry.trains}`, \d+\.\d processor hours",
+        tables.hours(entry),
+    )
+    assert "DATA_DIR" not in entry.command and entry.trains in STUDIES
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
@@ -161,7 +186,7 @@ def test_the_table_of_figures_counts_claims_and_states_tolerances():
     for entry in ENTRIES:
         held = tables.record_of(entry)
         claims = held["claims"]
-        assert f"| {sum(c['holds'] for c in claims)} of {len(claims)} |" in lines[entry.slug]
+        assert f"| {in_words(claims)} |" in lines[entry.slug]
         for name in set(entry.names) & held["numbers"].keys():
             assert f"`{name}` {tables.expected(**held['numbers'][name])}" in lines[entry.slug]
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from matplotlib.figure import Figure
 
 from lib import files
@@ -23,6 +24,23 @@ def test_picture_in_words():
         "Lines and marks: t^-1/2."
     )
     assert figure_text.describe(Figure()) == "0 panels."
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        (r"$\eta_t\propto t^{-1/2}$", "η_t ∝ t^-1/2"),
+        (r"$k\sigma^2/2$", "kσ^2/2"),
+        (r"$(1-\eta\lambda_{min})^{2t}$", "(1-ηλ_min)^2t"),
+        (r"$\sqrt{2D_\psi}$", "√2D_ψ"),
+        (r"$\|W_0\| = 10\,\|W_{mm}\|$", "‖W_0‖ = 10 ‖W_mm‖"),
+        (r"$\beta_m/\sum\beta$", "β_m/Σβ"),
+        (r"$\frac{1}{2}\foo x\bar y$", "1/2 foo x bar y"),
+        (r"$p\leq2$", "p ≤ 2"),
+    ],
+)
+def test_a_formula_in_words_has_no_glued_commands(formula, words):
+    assert figure_text.plain(formula) == words
 
 
 def test_ledgers_name_statements_of_their_paper():
