@@ -188,7 +188,9 @@ print(drawn.shares_table(optimal, disputes))
 steepest = [name for name in chosen if name != judged.ADAM]
 for way, of in disputes.items():
     each_own, pairs = judged.apart(of, steepest)
-    print(f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {each_own}")
+    print(
+        f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {each_own}"
+    )
 
 # %%
 selection_claims = judged.selection_claims(optimal, disputes)
