@@ -1,8 +1,8 @@
 """The rows of the atlas: each rule with its step and the norm that it was predicted to maximise.
 
-The predictions are those of notebooks/atlas_protocol.md, written before the runs that judge them.
-Steps give every steepest descent about the same growth of margins, GROWTH a step, on unit tokens
-of n = 6, T = 8, d = 10, where the largest margin at norm 1 is about GAMMA.
+The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest
+descent about the same growth of margins, GROWTH a step, on unit tokens of n = 6, T = 8, d = 10,
+where the largest margin at norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
