@@ -171,7 +171,7 @@ difference_table
 
 # %%
 figure = drawn.differences((long, long_errors, fig2_law), (flat, flat_errors, pair_law))
-about_difference = "Left: NGD on Figure 2's problem, seed 0. Right: GD on Gaussian tokens, n=8, T=2, d=400; synthetic, float64"
+about_difference = f"Left: NGD on Figure 2's problem, seed 0. Right: GD on Gaussian tokens, n=8, T=2, d=400; {seeds} seeds; synthetic, float64"
 plots.caption(figure, about_difference)
 figure_difference = figure
 figure
@@ -196,7 +196,7 @@ claims.Table(sorted(step_claims, key=lambda claim: claim.holds))
 # %%
 figure = drawn.cycles(found)
 seeds_named = f"{', '.join(map(str, unit_seeds[:-1]))} and {unit_seeds[-1]}"
-about_steps = f"Unit tokens, n=6, T=8, d=10, seeds {seeds_named}; NGD from the settled state with its residual 1 % off"
+about_steps = f"Unit tokens, n=6, T=8, d=10, {len(unit_seeds)} seeds ({seeds_named}); NGD from the settled state with its residual 1 % off"
 plots.caption(figure, about_steps)
 figure_steps = figure
 figure

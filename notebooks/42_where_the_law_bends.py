@@ -50,8 +50,8 @@
 # | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | proved, short steps |
 # | $H$ heads | one normalisation: $\lVert W_h\rVert\propto\lVert W_{mm,h}\rVert$; one per head: equal | the law on blocks; measured |
 #
-# Derivations are in [where_the_law_bends.md](where_the_law_bends.md). Criteria were [written before the runs](bends_protocol.md);
-# changes are dated there.
+# Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them
+# history shows to be older than their runs, and dates what was changed.
 
 # %% tags=["parameters"]
 scale = "demo"

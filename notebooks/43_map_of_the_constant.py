@@ -117,8 +117,8 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 # | $\ell_p$ | error $\lVert W\rVert^{-1}$; what the start leaves off the span costs $\lVert W\rVert^{-(p-1)}$ | derived; measured |
 # | $p<2$ | steps like $t^{p-2}$ settle at any level | derived; measured |
 #
-# Derivations are in [where_the_law_bends.md](where_the_law_bends.md). Criteria were [written before the runs](bends_protocol.md);
-# changes are dated there. The page's lines must give what the library gives, here for a problem of class means and for $p=1.5$:
+# Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them
+# history shows to be older than their runs, and dates what was changed. The page's lines must give what the library gives, here for a problem of class means and for $p=1.5$:
 
 # %%
 data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens

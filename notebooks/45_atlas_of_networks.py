@@ -187,8 +187,10 @@ for way, (of, start) in ways.items():
 print(drawn.shares_table(optimal, disputes))
 steepest = [name for name in chosen if name != judged.ADAM]
 for way, of in disputes.items():
-    both, pairs = judged.apart(of, steepest)
-    print(f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {both}")
+    each_own, pairs = judged.apart(of, steepest)
+    print(
+        f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {each_own}"
+    )
 
 # %%
 selection_claims = judged.selection_claims(optimal, disputes)
@@ -360,8 +362,8 @@ numbers = {
     for name, share in of.items()
 }
 for way, of in disputes.items():
-    (won, all_of), apart = judged.won(of, steepest), judged.apart(of, steepest)
-    counts = dict(zip(("won", "disputes", "own", "apart"), (won.sum(), all_of.sum(), *apart)))
+    (won, all_of), counted = judged.won(of, steepest), judged.apart(of, steepest)
+    counts = dict(zip(("won", "disputes", "own", "apart"), (won.sum(), all_of.sum(), *counted)))
     for (name, count), tolerance in zip(counts.items(), (5, 8, 2, 2)):
         numbers[f"{name}_{judged.plain(way)}"] = record.Number(int(count), tolerance)
 captioned = title, about_selections, selection_table, numbers, source

@@ -885,7 +885,7 @@ LAW = [
         ("if left > SETTLED:", "if left > 1:"),
         ("if not measured.moved <= most:", "if not measured.moved <= 1:"),
         ("overshot ** measured.iterations[-1]", "overshot"),
-        ("law.norm[0] * longest**2", "law.norm[0] * longest"),
+        ("rule.step_size * size * apart.max() / 8", "rule.step_size * size * apart.max() / 4"),
     ),
     *_of(
         "papers/beyond/margin_law_claims",

@@ -145,7 +145,7 @@ def test_a_row_says_whose_prediction_it_is():
     rows = {name: atlas_rules.rows()[name] for name in ("Signum", "SOAP")}
     found = dict.fromkeys(rows, known(0.5))
     said = {c.id: c for c in atlas_claims.predictions(rows, found)}
-    assert said["atlas.own.Signum"].source.endswith("arXiv 2502.04664")
+    assert said["atlas.own.Signum"].source.endswith("arXiv 2502.04664 for linear models")
     assert said["atlas.nearest.SOAP"].source == atlas_claims.SOURCE
     assert {claim.kind for claim in said.values()} == {"finding"}
 

@@ -23,7 +23,7 @@ SENTENCES = [
 # What may carry a digit though it is no measured number: names of statements, sets and exponents.
 NAMES = (
     r"((Lemmas?|Theorems?|Algorithm|Figure) [\d-]+( and [\d-]+)?"
-    r"|CIFAR-10|`cifar10`|float64|p = [\d., and]+)"
+    r"|CIFAR-10|`cifar10`|float64|arXiv \d{4}\.\d{5}(, \d{4}\.\d{5})*|p = [\d., and]+)"
 )
 
 

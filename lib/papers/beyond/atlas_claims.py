@@ -19,9 +19,9 @@ ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 
-def source(number: str) -> str:
-    """The source of a row's claims: who predicted it for linear models, or that nobody else did."""
-    return SOURCE if number == OURS else f"ours, on attention; for linear models arXiv {number}"
+def source(by: str) -> str:
+    """The source of a row's claims: whose theorem predicted it, or that nobody else's did."""
+    return SOURCE if by == OURS else f"ours, measured; predicted by {by}"
 
 
 def word(name: str) -> str:

@@ -1,8 +1,8 @@
 """The rows of the atlas: each rule with its step and the norm that it was predicted to maximise.
 
-The predictions are those of notebooks/atlas_protocol.md, written before the runs that judge them.
-Steps give every steepest descent about the same growth of margins, GROWTH a step, on unit tokens
-of n = 6, T = 8, d = 10, where the largest margin at norm 1 is about GAMMA.
+The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest
+descent about the same growth of margins, GROWTH a step, on unit tokens of n = 6, T = 8, d = 10,
+where the largest margin at norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,12 @@ from lib.papers.beyond.atlas import NORMS
 
 GROWTH = 0.02
 OURS = "ours"
-MULTICLASS, BATCHES = "2502.04664", "2602.11557"  # Fan, Schmidt, Thrampoulidis; Li, Tang, Zou
-ADAM, PER_SAMPLE = "2406.10650", "2510.26303"  # Zhang, Zou, Cao; Baek, Song, Yun
-MIRROR, RESCALING = "2410.14581", "2311.14387"  # paper C; Wang, Min, Wu
+MULTICLASS = "arXiv 2502.04664 for linear models"  # Fan, Schmidt and Thrampoulidis
+BATCHES = "arXiv 2602.11557 for linear models"  # Li, Tang and Zou
+ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
+PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
+RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
+MIRROR = "paper C for attention"
 TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
 GAMMA = {
     "l_1": 0.067,
@@ -41,8 +44,8 @@ class Row:
 
     reached: None where it was predicted to reach none; highest: the norm whose ratio was predicted
     to be the largest in the median. longest: where the rule stops, for what its steps cost or, with
-    growing norms, for what a float holds. source: whose theorem on linear models says so, by arXiv
-    number; "ours" where none that we know does.
+    growing norms, for what a float holds. source: whose theorem says so, OURS where none that we
+    know does.
     """
 
     rule: Optimiser

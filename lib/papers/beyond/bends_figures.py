@@ -15,6 +15,7 @@ from lib.papers.beyond.head_law import HeadRuns
 from lib.papers.beyond.joint_law import JointRuns, path_length
 from lib.papers.beyond.lp_decay import SHARES, Settled
 from lib.papers.beyond.lp_law import LpRun
+from lib.papers.beyond.margin_law_figures import FLOOR
 from lib.papers.beyond.outside_span import Left
 from lib.papers.beyond.zero_duals import ZeroDualsRun
 
@@ -141,9 +142,10 @@ def _deviations(axis, points, names):
         own = [p for p in constant_claims.kept(points) if p.axis == name]
         off = np.abs([constant_claims.relative(p) for p in own])
         height = row + np.linspace(-0.3, 0.3, len(own))
-        axis.plot(np.clip(off, 1e-16, None), height, "o", ms=2, mfc="none", color=INK[0])
+        axis.plot(off.clip(FLOOR), height, "o", ms=2, mfc="none", color=INK[0])
     axis.axvline(constant_claims.CONSTANT, color="0.3", linestyle=":")
-    axis.set(xscale="log", xlabel="relative error of the prediction of each run's direction error")
+    axis.set(xscale="log", xlim=(FLOOR / 3, 0.1))
+    axis.set(xlabel=f"relative error of the direction error, or {FLOOR:.0e} where it is less")
     axis.set_yticks(range(len(names)), names, fontsize="x-small")
     axis.invert_yaxis()
     axis.set(title="How far off each run is; dotted: what was asked for")

@@ -10,7 +10,7 @@ from lib.papers.beyond import margin_law_worlds as worlds
 from lib.papers.beyond import thresholds
 from lib.papers.beyond.constant_map import Point, crowding, solvable
 
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 CONSTANT, NOISE, SWITCH = 0.01, 0.1, 0.01
 OURS = "ours, beyond paper A's Theorem 1"
 SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes

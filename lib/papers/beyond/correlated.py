@@ -25,7 +25,7 @@ from lib.svm.max_margin import token_svm
 
 AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 MERGED = 0.01
 LEVEL = 0.1  # came later, in the place of a claim that could not fail
 OURS = "ours, beyond paper A's Theorem 1"

@@ -8,7 +8,7 @@ import numpy as np
 from lib.companion.claims import Claim, close, furthest
 from lib.papers.beyond.head_law import HeadRuns
 
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 RATIO, LEVEL, CONSTANT = 0.02, 1e-4, 0.02
 OURS = "ours, beyond paper A's Theorem 1"
 

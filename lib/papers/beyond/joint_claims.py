@@ -11,7 +11,7 @@ from lib.papers.beyond.joint_law import JointRuns, off_span, opt_tokens, score_g
 from lib.papers.fits import fitted_slope
 from lib.svm.margin_law import from_duals
 
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 LIMIT, LEVEL = 0.02, 0.005  # relative errors of ||W|| x error, in the limit and at the head's level
 EXPONENT = 0.02
 RESIDUAL, FIRST, REST = 1e-3, 1e-9, 1e-6

@@ -8,7 +8,7 @@ import numpy as np
 from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest
 from lib.papers.beyond.lp_law import QUIET, LpRun
 
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 EXPONENT, CONSTANT = 0.05, 0.02
 LOUD = 0.1  # least move of an offset in one step that counts as a cycle
 OURS = "ours, beside paper C, Lemma 29"

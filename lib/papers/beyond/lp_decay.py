@@ -22,7 +22,7 @@ from lib.papers.beyond.margin_law_premises import each_seed
 from lib.svm.margin_slopes import PremiseFails
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 CONSTANT, PACE, LOUD = 0.02, 0.01, 0.1
 OURS = "ours, beside paper C, Lemma 29"
 

@@ -81,7 +81,7 @@ def selections(
         axis.invert_yaxis()
     axes[1].axvline(0.5, color="0.3", ls=":")
     axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.02))
-    axes[1].set(xlabel="share of disputes won by the rule's own norm")
+    axes[1].set(xlabel="disputes won by the rule's own norm")
     axes[1].set_xlim(-0.02, 1.02)
     plots.legend(figure, axes[0])
     return figure

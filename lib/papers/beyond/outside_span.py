@@ -30,7 +30,7 @@ from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
 
 SHARES = (0.1, 0.02)  # of the longest step
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 FLOW, ORDER = 0.01, 0.1
 OURS = "ours, beyond paper A's Theorem 1"
 EARLY = (

@@ -16,7 +16,7 @@ from lib.companion.claims import Claim, close, furthest
 from lib.papers.beyond.margin_law_premises import each_seed
 from lib.papers.beyond.zero_duals import OURS, ZeroDualsRun, predict, run, settled, tightened
 
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 OFFSET, SLOPE = 0.02, 0.02
 
 

@@ -32,7 +32,7 @@ from lib.svm.max_margin import MaxMargin, token_svm
 
 APART = 1e-3  # an idle pair with y_k = 0 must have a slope of 1 + APART at least
 DEAD = 0.01  # a_t^-rate at the end that counts as settled
-# Written down in notebooks/bends_protocol.md before the runs
+# Of notebooks/bends_protocol.md
 OFFSET, SLOPE, RESIDUAL = 0.02, 0.02, 0.005
 OURS = "ours, beyond paper A's Theorem 1"
 
