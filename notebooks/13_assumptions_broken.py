@@ -34,7 +34,7 @@
 # | $d$; ratio | dimension; length of other tokens over that of opt tokens |
 # | spread | largest score of the other tokens, as a share of the smallest opt score |
 #
-# The theorem and its assumptions are printed below. How we break them:
+# The theorem and its hypotheses are printed below. How we break two of them:
 #
 # * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the opt tokens.
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
