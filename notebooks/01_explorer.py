@@ -34,7 +34,7 @@
 # | $W_{mm}$ | token SVM: smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
 # | $L^*$ | loss of a layer that sees only opt tokens | |
 #
-# The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) are printed below. Class means
+# The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) are printed below with their hypotheses. Class means
 # keep Assumption 2; their samples share opt tokens, so that Assumption 1 as we read it fails. The data model
 # `unit sphere` breaks Assumption 2 as well: try what happens.
 

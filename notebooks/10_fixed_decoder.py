@@ -296,7 +296,7 @@ for name, table in tables.items():
 # * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dotted bound $t^{-1/2}$:
 #   it is steeper, by the exponent that stands in the panel.
 # * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). One grey line is one draw, that of its sample with the
-#   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses a sixth of its weight
+#   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses nearly a fifth of its weight
 #   before it rises.
 
 # %%

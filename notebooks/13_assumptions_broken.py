@@ -34,7 +34,7 @@
 # | $d$; ratio | dimension; length of other tokens over that of opt tokens |
 # | spread | largest score of the other tokens, as a share of the smallest opt score |
 #
-# The theorem and its assumptions are printed below. How we break them:
+# The theorem and its hypotheses are printed below. How we break two of them:
 #
 # * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the opt tokens.
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
@@ -89,11 +89,11 @@ d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])
 gaps, K = 10 * d[:, 2], d @ d.T  # scores 0 and 0.01, 0 and 1
 
 
-def train_pair(K, step=0.05, steps=2000):
+def train_pair(K, step=0.05, steps=1000):
     g, ratios = np.zeros(2), []
     for _ in range(steps):
         p = 1 / (1 + np.exp(-g))
-        c = np.exp(-gaps * p) * gaps * p * (1 - p)
+        c = np.exp(-gaps * p) * gaps / (4 * np.cosh(g / 2) ** 2)  # p (1 - p), without cancelling
         ratios.append(c[0] / c[1])
         g = g + step * K @ c / np.sqrt(c @ K @ c)
     return g, max(ratios)

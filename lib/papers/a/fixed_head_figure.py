@@ -73,8 +73,8 @@ def _least_weights(axis, crowd):
     axis.plot(crowd.iterations, least.T, color="0.7", linewidth=0.5)
     worst = least[least.min(1).argmin()]
     axis.plot(crowd.iterations, worst, color=plots.COLOURS["NGD"])
-    title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, NGD, {len(least)} draws"
-    axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]))
+    title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, {len(least)} draws"
+    axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
     axis.axhline(1.0, linestyle=":", color="0.3")
 
 

@@ -69,7 +69,8 @@ def growth(
         first = int(name == "||W||")
         own = path_exponent(history, values, decay, since, first)
         id, steps = f"exponent.{name}.{rule}", "S_t - 1" if first else "S_t"
-        text, source = f"{rule}: exponent of {name} in {steps}", f"paper A, {sources[name]}"
+        text = f"{rule}: exponent of {name} in {steps}"
+        source = f"paper A, {sources[name]} (our reading)"
         found.append(every_close(id, text, source, own, 1.0, tolerance))
     return found
 
@@ -144,7 +145,7 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
     own = path_exponent(history, -history.log_gap, decay, since)
     statement = f"{name}: exponent in S_t of -log L, steps (t+1)^-{decay:.3g}"
     id = f"remark3.{name}.{decay:.3g}"
-    return every_close(id, statement, "paper A, Remark 3", own, 1.0, 0.02)
+    return every_close(id, statement, "paper A, Remark 3 (our reading)", own, 1.0, 0.02)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
@@ -175,9 +176,9 @@ def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 1
     text, source = f"{rule}: exponent of the smallest score gap in S_t", "paper A, Lemma 13"
     ratio = f"{rule}: largest ratio of two samples' losses"
     falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]
-    largest = loss_ratio(history, tokens).max()
+    largest, form = loss_ratio(history, tokens).max(), f"{source} (our reading)"
     return [
-        at_least("lemma13.gap", text, source, own.min(), 0.98, interval=interval(own)),
+        at_least("lemma13.gap", text, form, own.min(), 0.98, interval=interval(own)),
         at_most("lemma13.ratio", ratio, f"{source} (our constant)", largest, 4.0),
         at_least("lemma13.monotone", falls, source, growth.min(), 1.0 - FLOAT),
     ]

@@ -59,7 +59,7 @@ def joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 
 
 def _why(run):
-    """Why the error times log t of a run shows no small world, or rises: how fast it falls."""
+    """How fast the error falls: why its exponent in log t shows no small world, or misses -1."""
     eq13 = run.by_decay[2 / 3]
     own = exponent(eq13, "W_mm", eq13.iterations[-1] / 10)
     ends = eq13.direction_error["W_mm"][:, -1]
@@ -88,7 +88,9 @@ def _decay_rows(run, two, sizes, world):
     slow = run.by_decay[4 / 5]
     own = joint_training.path_exponent(slow, -slow.log_gap, 4 / 5, late)
     text = "exponent of -log L in S_t, steps (t+1)^-4/5"
-    inside = every_close("eq13.exponent", text, "paper A, Section 4.1", own, 1.0, BEYOND)
+    inside = every_close(
+        "eq13.exponent", text, "paper A, Section 4.1 (our reading)", own, 1.0, BEYOND
+    )
     return tabled([*table, ("Eq. 13", ("exponent off",), inside)], "(DM)", sizes)
 
 

@@ -126,7 +126,8 @@ STATEMENTS = {
     ),
     "Lemma 14": Statement(
         "opt tokens are separable",
-        r"$y_i x_{i,opt}$ and mixtures with $p_{opt} \ge 1/2$ are linearly separable",
+        r"(DM), Condition 2: $y_i x_{i,opt}$ and mixtures with $p_{opt} \ge 1/2$ are linearly"
+        " separable",
     ),
     "Lemma 15": Statement(
         "gradient, step and curvature, constants",
@@ -160,7 +161,8 @@ STATEMENTS = {
     ),
     "Section 3.1": Statement(
         "local directions do not hold",
-        "The local max-margin directions of other selections are not where training ends",
+        "Under Assumptions 1 and 2 training does not end at the local max-margin directions of"
+        " other selections",
     ),
     "Section 3.2": Statement(
         "other losses", r"The results for fixed $u$ hold for any decreasing $C^1$ loss"
