@@ -185,7 +185,8 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # ## The dimension, timed
 #
 # Microseconds for one NGD iteration, after the basis is built. Times depend on the machine and on what else
-# it does, so they are shown here and held to a bound by `make bench` alone.
+# it does, so they are printed here and held to a bound by `make bench` alone: look at how little happens while
+# $d$ grows a thousandfold.
 
 # %%
 micros, megabytes = [], []
@@ -234,12 +235,10 @@ for name in ("NGD", "NGD-mom", "Polyak, no cap"):
 #   curves cross the dotted line: beyond it float64 has no number for the weight.
 # * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dotted line is
 #   $-1/2$. GD stays near 0.
-# * **Microseconds.** Look at how little happens while $d$ grows a thousandfold. The points differ by no
-#   more than the machine's noise: another run orders them otherwise.
 
 # %%
 about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-figure = horizon_figure.draw(histories, plain_error, (dimensions, micros), about)
+figure = horizon_figure.draw(histories, plain_error, about)
 figure
 
 # %% [markdown]

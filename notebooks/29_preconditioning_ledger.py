@@ -244,4 +244,6 @@ exponents = {
     f"exponent_{name}": record.Number(value.mean(), 1e-3) for name, value in growth.items()
 }
 slug, what = "precond_condition", "what the preconditioner is for"
-run.save(figure_ill, slug, what, about_ill, ill, exponents, source)
+run.save(
+    figure_ill, slug, what, about_ill, ill, exponents, source, setting={"d": mild.d, "k": mild.k}
+)

@@ -419,4 +419,14 @@ numbers = {
     "constant": record.Number(fig2_law.constant[0], 1e-8),
     "settling": record.Number(rates[0], 1e-2),
 }
-run.save(figure_collapse, "law_collapse", title, about_collapse, collapse_table, numbers, rows)
+drawn = {"seeds": [0]}
+run.save(
+    figure_collapse,
+    "law_collapse",
+    title,
+    about_collapse,
+    collapse_table,
+    numbers,
+    rows,
+    setting=drawn,
+)

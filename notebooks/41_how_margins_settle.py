@@ -323,4 +323,5 @@ run.save(
     figure_difference, "law_difference", title, about_difference, difference_table, numbers, rows
 )
 numbers = {"move_at_1.02": record.Number(cycle, 0.05)}
-run.save(figure_steps, "law_steps", title, about_steps, steps_table, numbers, rows)
+drawn = {"seeds": unit_seeds}
+run.save(figure_steps, "law_steps", title, about_steps, steps_table, numbers, rows, setting=drawn)

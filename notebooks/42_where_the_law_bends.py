@@ -374,7 +374,10 @@ numbers = {
 run.save(figure_joint, "bends_joint", title, about_joint, joint_table, numbers, rows)
 numbers = {f"alpha_{d}": record.Number(a, 1e-6) for a, d in zip(thresholds, dimensions)}
 numbers["facts"] = record.Number(len(facts), 0)
-run.save(figure_global, "bends_global", title, about_global, global_table, numbers, rows)
+drawn = {"seeds": global_seeds}
+run.save(
+    figure_global, "bends_global", title, about_global, global_table, numbers, rows, setting=drawn
+)
 numbers = {
     "common": record.Number(abs(head_table[0].measured), 1e-3),
     "each": record.Number(abs(head_table[2].measured), 1e-3),

@@ -367,7 +367,7 @@ for way, of in disputes.items():
     for (name, count), tolerance in zip(counts.items(), (5, 8, 2, 2)):
         numbers[f"{name}_{judged.plain(way)}"] = record.Number(int(count), tolerance)
 captioned = title, about_selections, selection_table, numbers, source
-run.save(figure_selections, "networks_selections", *captioned)
+run.save(figure_selections, "networks_selections", *captioned, setting={"seeds": selection_seeds})
 
 # %%
 numbers = {f"rate_{rule}": record.Number(rate, 1e-12) for rule, rate in best_rate.items()}
@@ -377,4 +377,5 @@ numbers |= {  # two processors gave 0.007 apart at most
     for norm, claim in zip(judged.FIRST, vit_table, strict=True)
 }
 source = [images.identity("cifar10", demo=scale == "demo")]
-run.save(figure_vit, "networks_vit", title, about_vit, vit_table, numbers, source, dtype="float32")
+told = {"dtype": "float32", "setting": {"seeds": vit_seeds}}
+run.save(figure_vit, "networks_vit", title, about_vit, vit_table, numbers, source, **told)

@@ -107,7 +107,8 @@ def legend(claims: Iterable[Claim]) -> str:
         False: "a [b, c]: the worst seed, or what the row names, and the mean over seeds less and"
         " plus two standard errors, so that a may lie outside",
         True: "a [b, c] of a row with a verdict: the mean over seeds, of ratios the geometric mean,"
-        " and its 95 % interval; p: the level at which the interval would just decide",
+        " or what the row names, and its 95 % interval; p: the level at which the interval would"
+        " just decide",
     }
     return "; ".join(said[kind] for kind in sorted(kinds))
 

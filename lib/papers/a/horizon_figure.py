@@ -44,17 +44,12 @@ def rates(last: Mapping[str, np.ndarray]) -> list[claims.Claim]:
     ]
 
 
-def draw(
-    histories: Mapping[str, History],
-    plain_error: Sequence[float],
-    cost: tuple[Sequence[int], Sequence[float]],
-    caption: str,
-) -> Figure:
-    """Four panels: error, missing weight, exponent by decade, and `cost` (dimensions, us a step).
+def draw(histories: Mapping[str, History], plain_error: Sequence[float], caption: str) -> Figure:
+    """Three panels: error, missing weight, exponent by decade.
 
     `plain_error` is that of NGD in ordinary arithmetic, one entry a step.
     """
-    figure, (error, weight, rate, price) = plots.panels(2, 2, height=2.5)
+    figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     found, middle = exponents(histories, steps), decades(steps) * 10**0.5
     for name, history in histories.items():
@@ -69,13 +64,10 @@ def draw(
     note = {"fontsize": "x-small", "color": "0.3", "va": "bottom"}
     weight.text(1.2, 1.4 * SMALLEST_FLOAT, "above: no float64", **note)
     rate.axhline(-0.5, linestyle=":", color="0.3")
-    price.plot(*cost, "o-", color=plots.COLOURS["NGD"])
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Direction error", yscale="log", **time)
     weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)
-    rate.set(title="Exponent of the direction error, by decade", ylim=(-1.5, 0.1), **time)
-    price.set(title="Microseconds an iteration (NGD)", ylim=(0, 1.3 * max(cost[1])))
-    price.set(xscale="log", xlabel="dimension $d$")
+    rate.set(title="Exponent of the error, by decade", ylim=(-1.5, 0.1), **time)
     plots.legend(figure, error)
     plots.caption(figure, caption)
     return figure

@@ -66,7 +66,7 @@ def accuracy_figure(curves: Curves) -> Figure:
     differences(axes[3], names, found, scale=100)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     axes[3].plot(np.arange(len(paper)) + 0.25, paper, "x", color="#D55E00", markersize=5)
-    axes[3].set(title="Paired difference (points)")
+    axes[3].set(title="Difference (points)")
     plots.legend(figure, axes[0])
     return figure
 
