@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,22 @@ from lib.representation import Facts, counts, last, span
 
 CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
+
+
+class Target(NamedTuple):
+    """A direction V: its part in minimal coordinates (runs, ...), and the norm of the rest (runs,).
+
+    Where the rest is not zero, W has no part there.
+    """
+
+    inside: np.ndarray
+    outside: np.ndarray
+
+    @property
+    def norm(self) -> np.ndarray:
+        """||V||, (runs,)."""
+        inside = np.linalg.norm(self.inside.reshape(len(self.inside), -1), axis=1)
+        return np.hypot(inside, self.outside)
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +132,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         # of all other tokens against the opt token
         log_odds = np.logaddexp.reduce(-raw.margins, -1)
         log_miss = -np.logaddexp(0.0, -log_odds)
-    flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
+    flipped = {name: Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
@@ -149,7 +166,7 @@ def _score_gaps(scores, head_fixed):
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of the vectors at each record, direction error and alignment per target, (runs, k) each.
+    """Norm of the vectors at each record, direction error and alignment per Target, (runs, k) each.
 
     vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
     is orthogonal to all of them and to the targets.
@@ -158,8 +175,10 @@ def _directions(vectors, count, outside, targets):
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}
-    flat = {name: v.reshape(runs, 1, -1) for name, v in targets.items()}
-    units = {name: v / np.linalg.norm(v, axis=-1, keepdims=True) for name, v in flat.items()}
+    units = {
+        name: (V.inside.reshape(runs, 1, -1) / V.norm[:, None, None], (V.outside / V.norm)[:, None])
+        for name, V in targets.items()
+    }
     chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
     for first in range(0, count, chunk):
         part = slice(first, first + chunk)
@@ -168,10 +187,10 @@ def _directions(vectors, count, outside, targets):
         norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
         # the direction of zero is not defined
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
-        for name, unit in units.items():
+        for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
             apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
-            error[name][:, part] = np.hypot(apart, outside / scale)
+            error[name][:, part] = np.hypot(np.hypot(apart, outside / scale), rest)
     return norm, error, alignment
 
 
@@ -180,9 +199,9 @@ def _descent(problem, raw, target):
     runs, count = raw.margins.shape[:2]
     logits = np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1)
     c = -attention.slopes(logits, raw.scores, problem.loss).pull[..., 1:].reshape(runs, count, -1)
-    parts = problem.delta, target, problem.z
+    parts = problem.delta, target.inside, problem.z
     toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
-    size = np.linalg.norm(target, axis=(1, 2))[:, None]
+    size = target.norm[:, None]
     length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c)) * size
     with np.errstate(invalid="ignore"):
         return (c * toward).sum(-1) / length
