@@ -134,6 +134,7 @@ def _start(problem, start):
             f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside "
             f"{(runs,)}"
         )
+    checked_start(start.inside, (runs, r, q)), checked_start(start.outside, (runs,))
     return start
 
 

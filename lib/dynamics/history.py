@@ -8,6 +8,7 @@ import numpy as np
 
 from lib import attention
 from lib.compiled import status
+from lib.dynamics.recording import end_where_not_finite
 from lib.dynamics.reduced import Raw, Reduced
 from lib.representation import Facts, counts, last, span
 
@@ -103,10 +104,11 @@ class History(Facts):
         ]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -> History:
     """The History of raw records at `times`, from a `Start` and the head u (runs, r).
 
-    Targets as in `train`.
+    Targets by name. A run with a record that is not finite ends there as diverged.
     """
 
     # What the closures name lives as long as the history; the Gram matrices need not.
@@ -128,16 +130,23 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         coefficients = b[:, part].reshape(runs, k, n * T)
         return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
 
-    with np.errstate(invalid="ignore"):  # NaN where a run had ended
-        # of all other tokens against the opt token
-        log_odds = np.logaddexp.reduce(-raw.margins, -1)
-        log_miss = -np.logaddexp(0.0, -log_odds)
+    # of all other tokens against the opt token
+    log_odds = np.logaddexp.reduce(-raw.margins, -1)
+    log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
         nothing = np.zeros(len(norm))
         head_norm, head_error, head_alignment = _directions(head, times.size, nothing, head_targets)
+    descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
+    logs, steps = [raw.logs[..., :3]], raw.logs[..., 3:]
+    finite, derived = [norm, raw.margins], [log_miss, steps, raw.alpha]
+    if not problem.head_fixed:
+        finite, derived = [*finite, head_norm, raw.scores], [*derived, raw.b]
+    for measured in (error, alignment, descent, head_error, head_alignment):
+        derived += measured.values()
+    end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
     return History(
         iterations=times,
         status=np.array(status.NAMES)[raw.status],
@@ -149,7 +158,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         score_gaps=_score_gaps(raw.scores, problem.head_fixed),
         direction_error=error,
         alignment=alignment,
-        descent={name: _descent(problem, raw, target) for name, target in targets.items()},
+        descent=descent,
         head_norm=head_norm,
         head_direction_error=head_error,
         head_alignment=head_alignment,
