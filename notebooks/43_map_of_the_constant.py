@@ -221,6 +221,7 @@ bent = dynamics.train(
 row = lambda name, values: print(f"{name:18}", *(f"{value:8.4f}" for value in values))
 row("||W_t|| x error", (bent.norm * bent.direction_error["W_mm"])[0])
 row("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]))
+assert np.abs(bent.norm * bent.direction_error["W_mm"] - np.log(1.5 * bent.norm)).max() < 0.2
 assert np.isclose(zero_duals.predict(corner).constants, np.log(1.5))
 repeated = attention.token_set([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]], [1.0], u=[1.0, 0.0], opt=[0])
 for name, broken in {"a dual at zero": corner, "repeated tokens": repeated}.items():

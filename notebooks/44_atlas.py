@@ -361,6 +361,7 @@ for norm, name in ((2, "Frobenius"), (np.inf, "l_inf")):
 # %% [markdown]
 # **Newton-Schulz.** Prediction: with more of Muon's five iterations the spectral ratio does not go to 1, since they do not
 # converge to the polar factor.
+# (All in float64. `torch.optim.Muon` iterates in bfloat16: its first step on these problems is 10 to 23 % off, seeds 0 to 4.)
 
 # %%
 for iterations in (5, 10):

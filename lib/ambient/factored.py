@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib import attention
 from lib.ambient import factored_loop, gradients
 from lib.ambient import update as o
 from lib.ambient.update import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
-from lib.dynamics.recording import record_times, unwritten
+from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
 
@@ -84,9 +85,12 @@ def train(
     K (runs, d, m), Q (runs, d_z, m): the start; K = Q = 0 is a saddle at which both gradients
     vanish, and a run from there is "stalled" at once. record: iterations, ascending.
 
-    Raises ValueError for factors that do not fit the tokens or each other or are not finite, for
+    loss: "exponential" or "logistic".
+
+    Raises ValueError for another loss, factors that do not fit or are not finite, for
     momentum of polar factors, Shampoo, SOAP and other rules of matrices, batches, blocks and radii.
     """
+    logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -101,7 +105,7 @@ def train(
         if one.kind not in KINDS or more or (one.kind == o.SPECTRAL and one.momentum):
             raise ValueError(f"{name}: factors take plain rules without matrix moments and batches")
     times = record_times(record, max(record))
-    problem = _problems(tokens, loss == "logistic")
+    problem = _problems(tokens, logistic)
     return {name: _trained(problem, one, times, K, Q) for name, one in optimisers.items()}
 
 
@@ -123,6 +127,7 @@ def _trained(problems, rule, times, K, Q):
         raw["status"][run], raw["ended"][run] = apart.call(
             factored_loop.run_job, problem, rule.numbers(), times, *factors, records
         )
+    end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
     return FactoredPath(
         optimiser=rule,
         iterations=times,

@@ -163,6 +163,19 @@ def _follow(A, Q, work, basis):
 
 
 @numba.njit
+def _begin(A, Q, work, basis, values):
+    """Q = the eigenvectors of A, by values from large to small; off its range the axes' rests.
+
+    Eigenvectors of rounding would be the processor's, and the next gradient has entries there.
+    """
+    eigen(A, work, Q, values)
+    for k in range(len(A)):
+        if values[k] <= FLOOR * values[0]:
+            Q[:, k] = 0.0
+    _follow(A, Q, work, basis)
+
+
+@numba.njit
 def _turn(left, M, right, back, work, out):
     """out = left^T M right, or left M right^T where `back`."""
     _product(left, M, not back, False, work)
@@ -182,18 +195,15 @@ def _turn_there(M, s):
 
 @numba.njit
 def soap(rule, t, G, top, s, D):
-    """Adam in the bases of L and R; returns the log of the factor that D lacks."""
+    """Adam in the bases of L and R before this step; returns the log of the factor that D lacks."""
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
-    fresh = s.logs[0] == -math.inf
-    _accumulate(rule, G, top, s)
-    if fresh:
-        eigen(s.left, s.work_left, s.of_left, s.values_left)
-        eigen(s.right, s.work_right, s.of_right, s.values_right)
-    else:
-        _follow(s.left, s.of_left, s.work_left, s.root_left)
-        _follow(s.right, s.of_right, s.work_right, s.root_right)
+    first = s.logs[0] == -math.inf
+    if first:
+        _accumulate(rule, G, top, s)
+        _begin(s.left, s.of_left, s.work_left, s.root_left, s.values_left)
+        _begin(s.right, s.of_right, s.work_right, s.root_right, s.values_right)
     logs, beta, memory = s.moment_logs, rule[o.MOMENTUM], rule[o.MEMORY]
     logs[0] = scaled.mix(s.first.ravel(), logs[0], beta, G.ravel(), top, 1.0 - beta)
     _turn_there(G, s)
@@ -206,4 +216,8 @@ def soap(rule, t, G, top, s, D):
         s.turned.ravel(), m_log, s.second.ravel(), v_log, rule[o.EPSILON], s.quotient.ravel()
     )
     _turn(s.of_left, s.quotient, s.of_right, True, s.half, D)
+    if not first:
+        _accumulate(rule, G, top, s)
+        _follow(s.left, s.of_left, s.work_left, s.root_left)
+        _follow(s.right, s.of_right, s.work_right, s.root_right)
     return scaled_by

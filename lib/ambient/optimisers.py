@@ -173,10 +173,11 @@ def soap(
     """SOAP (Vyas et al., 2024): Adam in the eigenbases Q_L, Q_R of Shampoo's L and R.
 
     D = Q_L (m' / sqrt(v)) Q_R^T with m' = Q_L^T m Q_R, v a mean of squares of Q_L^T G Q_R, both
-    corrected as in Adam. The bases start as eigenvectors of the first L and R and follow them by
-    one power iteration and QR a step, as in the paper's Algorithm 4 with frequency 1. Entries of
-    Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and count as zero, so the first
-    D is the polar factor of G.
+    corrected as in Adam. A step uses the bases and then updates L, R and them, by one power
+    iteration and QR: the paper's Algorithms 3 and 4 with frequency 1. The bases start as
+    eigenvectors of the first gradient's L and R, and the first step is taken in them (the published
+    code skips it). Entries of Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and
+    count as zero, so the first D is the polar factor of G.
     """
     return Optimiser(
         update.SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True

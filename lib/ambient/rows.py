@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib import attention
 from lib.ambient import kernel
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
@@ -34,7 +35,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> Rows:
     runs, n, T, d = tokens.shape
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
-    return Rows(A, signed, n, loss == "logistic", joint)
+    return Rows(A, signed, n, attention.is_logistic(loss), joint)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def run_compiled(
     by_rule = [{name: values[kind::kinds] for name, values in raw.items()} for kind in range(kinds)]
     for own, one in zip(times, by_rule, strict=True):
         one |= {name: one[name][:, : len(own)] for name in ("path", "head", "logs")}
+        finite, logs = [one["path"], one["head"]], [one["logs"]]
+        recording.end_where_not_finite(one["status"], one["ended"], own, finite, logs)
     return [RowsRaw(**one) for one in by_rule]
 
 

@@ -13,7 +13,7 @@ from lib.ambient.optimisers import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
-from lib.dynamics.recording import checked_start, record_times, unwritten
+from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
 
@@ -62,12 +62,12 @@ def train(
     optimisers: one Optimiser, or several by name; all runs and rules are trained in one call on
     all cores. start: W_0 (runs, d, d_z), default zero. record: iterations to record, ascending
     (default about 100, evenly spaced in log t). seeds: one per run, for the order of shuffled
-    batches (default 0, 1, ...).
+    batches (default 0, 1, ...). loss: "exponential" or "logistic".
 
-    Raises ValueError for a start of the wrong shape, an unknown loss, records out of order, a batch
+    Raises ValueError for a start of the wrong shape, another loss, records out of order, a batch
     larger than n, or blocks that do not divide W.
     """
-    attention.check_loss(loss)
+    logistic = attention.is_logistic(loss)
     check_sizes(tokens)
     runs, n, _, d = tokens.shape
     times = record_times(record, steps)
@@ -81,7 +81,8 @@ def train(
     raw = unwritten(
         status.COMPLETED, runs * kinds, path=(len(times), *shape[1:]), logs=(len(times), 2)
     )
-    _run_all(_problem(tokens, loss), list(named.values()), times, order, W, raw)
+    _run_all(_problem(tokens, logistic), list(named.values()), times, order, W, raw)
+    end_where_not_finite(raw["status"], raw["ended"], times, [raw["path"]], [raw["logs"]])
     paths = {
         name: _path(one, times, {key: value[k::kinds] for key, value in raw.items()})
         for k, (name, one) in enumerate(named.items())
@@ -118,11 +119,11 @@ def _run_all(problem, optimisers, times, order, W, raw):
     raw["status"], raw["ended"] = (np.array(part) for part in zip(*ended, strict=True))
 
 
-def _problem(tokens, loss):
+def _problem(tokens, logistic):
     delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
     scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]  # (runs, n, T, 1)
     scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
-    return gradients.Problem(delta, np.ascontiguousarray(tokens.z), scores, loss == "logistic")
+    return gradients.Problem(delta, np.ascontiguousarray(tokens.z), scores, logistic)
 
 
 def _orders(optimisers, seeds, n):

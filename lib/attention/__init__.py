@@ -8,7 +8,7 @@ the reduction.
 """
 
 from lib.attention.coordinates import Minimal, minimal
-from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, log_loss
+from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, is_logistic, log_loss
 from lib.attention.model import gradients, influences, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import (
@@ -29,6 +29,7 @@ __all__ = [
     "gaussian_tokens",
     "gradients",
     "influences",
+    "is_logistic",
     "log_loss",
     "logits",
     "minimal",

@@ -23,6 +23,15 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
         raise ValueError(f"loss must be one of {known}, not {loss!r}")
 
 
+def is_logistic(loss: str) -> bool:
+    """Whether a compiled loop takes the logistic loss, else the exponential one; it has no other.
+
+    Raises ValueError for any other loss.
+    """
+    check_loss(loss, COMPILED_LOSSES)
+    return loss == "logistic"
+
+
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
     """log l(f), elementwise in the margins f (...), for one of the `LOSSES`."""
     if loss == "exponential":

@@ -13,12 +13,15 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.dynamics.history import History, derive
+from lib.dynamics.history import History, Target, derive
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
 from lib.representation import Facts, span
 from lib.seeds import gaussian, stream
+from lib.svm.solution import MaxMargin
+
+ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,9 +69,9 @@ def train(
     steps: int,
     record: Sequence[int] | None = None,
     start: Start | np.ndarray | None = None,
-    targets: Mapping[str, np.ndarray] | None = None,
+    targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     head: str = "fixed",
-    head_targets: Mapping[str, np.ndarray] | None = None,
+    head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
     loss: str = "exponential",
 ) -> History | dict[str, History]:
     """Minimise paper A's loss over W (head "fixed") or over W and u ("joint").
@@ -78,22 +81,30 @@ def train(
     rules: one GradientRule, or named rules that all runs are trained with in one call on all
     cores; the result is one History or a dict of them. steps: number of updates. record:
     iterations to record, ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a
-    Start or as an array (runs, d, d_z); default zero. targets: matrices (runs, r, q) in minimal
-    coordinates, such as `svm.token_svm(...).W`; head_targets: vectors (runs, r). loss: one of
-    `attention.LOSSES`; those that are not compiled train in plain numpy. L* is the loss at
-    p_opt = 1 for a fixed head and 0 in joint training.
+    Start or as an array (runs, d, d_z); default zero. targets: matrices in the coordinates of what
+    is given, (runs, d, d_z) of a token set and (runs, r, q) of a Minimal, or solutions such as
+    `svm.token_svm(tokens)`; head_targets: vectors (runs, d) or (runs, r), or solutions such as
+    `svm.head_svm(tokens)`. loss: one of `attention.LOSSES`; those that are not compiled train in
+    plain numpy. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
 
     A run whose gradient is zero ends as "stalled", one whose loss is not finite as
     "diverged"; the history says which and when. Raises ValueError for records, starts or
-    targets of the wrong shape or order, and TypeError for rules that are none.
+    targets of the wrong shape or order, for a solution of other tokens, and for a target that
+    leaves the span of tokens and queries where W_0 does too; TypeError for rules that are none.
     """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
     check_head(head)
     times = record_times(record, steps)
     start = _start(problem, start)
-    targets = _check_targets(targets, start.inside.shape)
-    head_targets = _check_targets(head_targets, problem.tokens.u.shape)
+    targets = _targets(targets, tokens, problem)
+    head_targets = _targets(head_targets, tokens, problem, of_head=True)
+    for name, target in targets.items():
+        if (start.outside * target.outside > 0).any():
+            raise ValueError(
+                f"target {name!r} and W_0 both leave the span of tokens and queries, where only "
+                "norms are kept; their angle is not known there"
+            )
     named = rules if isinstance(rules, Mapping) else {"": rules}
     for rule in named.values():
         if not isinstance(rule, GradientRule):
@@ -123,19 +134,43 @@ def _start(problem, start):
             f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside "
             f"{(runs,)}"
         )
+    checked_start(start.inside, (runs, r, q)), checked_start(start.outside, (runs,))
     return start
 
 
-def _check_targets(targets, shape):
-    targets = {name: np.asarray(target, float) for name, target in (targets or {}).items()}
-    for name, target in targets.items():
+def _targets(given, tokens, problem, of_head=False):
+    """The targets as a dict of Target, from the coordinates of `tokens`, a TokenSet or Minimal."""
+    own = tokens if isinstance(tokens, TokenSet) else tokens.tokens
+    shape = own.u.shape if of_head else (*own.u.shape, own.z.shape[-1])
+    found = {}
+    for name, target in (given or {}).items():
+        if isinstance(target, MaxMargin):
+            if not all(
+                np.array_equal(*(getattr(of, k) for of in (target.tokens, own))) for k in "Xz"
+            ):
+                raise ValueError(
+                    f"target {name!r} solves other tokens, or these in other coordinates: solve "
+                    "what is trained, svm.token_svm(tokens) or svm.token_svm(problem)"
+                )
+            target = target.value
+        target = np.asarray(target, float)
         if target.shape != shape:
             raise ValueError(
-                f"target {name!r} has shape {target.shape}; it needs {shape}, in minimal "
-                f"coordinates: train on problem = attention.minimal(tokens), and take the target "
-                f"from problem.tokens"
+                f"target {name!r} has shape {target.shape}; it needs {shape}, in the coordinates "
+                "of the tokens or of the Minimal that is trained"
             )
-        sizes = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
-        if not (np.isfinite(sizes).all() and sizes.all()):
+        size = np.linalg.norm(target.reshape(len(target), -1), axis=1)  # (runs,)
+        if not (np.isfinite(size).all() and size.all()):
             raise ValueError(f"target {name!r} must be finite and not zero")
-    return targets
+        inside, outside = target, np.zeros(len(target))
+        if isinstance(tokens, TokenSet):
+            basis = problem.token_basis
+            inside, outside = problem.reduce(target) if not of_head else _along(target, basis)
+        found[name] = Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
+    return found
+
+
+def _along(v, basis):
+    """v (runs, d) in a basis (runs, d, r), and the rest's norm (runs,)."""
+    inside = np.einsum("rd,rdk->rk", v, basis)
+    return inside, np.linalg.norm(v - np.einsum("rk,rdk->rd", inside, basis), axis=1)

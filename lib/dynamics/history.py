@@ -2,16 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from lib import attention
 from lib.compiled import status
+from lib.dynamics.recording import end_where_not_finite
 from lib.dynamics.reduced import Raw, Reduced
 from lib.representation import Facts, counts, last, span
 
 CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
+
+
+class Target(NamedTuple):
+    """A direction V: its part in minimal coordinates (runs, ...), and the norm of the rest (runs,).
+
+    Where the rest is not zero, W has no part there.
+    """
+
+    inside: np.ndarray
+    outside: np.ndarray
+
+    @property
+    def norm(self) -> np.ndarray:
+        """||V||, (runs,)."""
+        inside = np.linalg.norm(self.inside.reshape(len(self.inside), -1), axis=1)
+        return np.hypot(inside, self.outside)
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,10 +104,11 @@ class History(Facts):
         ]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
 def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -> History:
     """The History of raw records at `times`, from a `Start` and the head u (runs, r).
 
-    Targets as in `train`.
+    Targets by name. A run with a record that is not finite ends there as diverged.
     """
 
     # What the closures name lives as long as the history; the Gram matrices need not.
@@ -111,16 +130,23 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         coefficients = b[:, part].reshape(runs, k, n * T)
         return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
 
-    with np.errstate(invalid="ignore"):  # NaN where a run had ended
-        # of all other tokens against the opt token
-        log_odds = np.logaddexp.reduce(-raw.margins, -1)
-        log_miss = -np.logaddexp(0.0, -log_odds)
-    flipped = {name: np.swapaxes(target, 1, 2) for name, target in targets.items()}
+    # of all other tokens against the opt token
+    log_odds = np.logaddexp.reduce(-raw.margins, -1)
+    log_miss = -np.logaddexp(0.0, -log_odds)
+    flipped = {name: Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
     head_norm, head_error, head_alignment = np.full_like(norm, np.nan), {}, {}
     if not problem.head_fixed:
         nothing = np.zeros(len(norm))
         head_norm, head_error, head_alignment = _directions(head, times.size, nothing, head_targets)
+    descent = {name: _descent(problem, raw, target) for name, target in targets.items()}
+    logs, steps = [raw.logs[..., :3]], raw.logs[..., 3:]
+    finite, derived = [norm, raw.margins], [log_miss, steps, raw.alpha]
+    if not problem.head_fixed:
+        finite, derived = [*finite, head_norm, raw.scores], [*derived, raw.b]
+    for measured in (error, alignment, descent, head_error, head_alignment):
+        derived += measured.values()
+    end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
     return History(
         iterations=times,
         status=np.array(status.NAMES)[raw.status],
@@ -132,7 +158,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         score_gaps=_score_gaps(raw.scores, problem.head_fixed),
         direction_error=error,
         alignment=alignment,
-        descent={name: _descent(problem, raw, target) for name, target in targets.items()},
+        descent=descent,
         head_norm=head_norm,
         head_direction_error=head_error,
         head_alignment=head_alignment,
@@ -149,7 +175,7 @@ def _score_gaps(scores, head_fixed):
 
 
 def _directions(vectors, count, outside, targets):
-    """Norm of the vectors at each record, direction error and alignment per target, (runs, k) each.
+    """Norm of the vectors at each record, direction error and alignment per Target, (runs, k) each.
 
     vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
     is orthogonal to all of them and to the targets.
@@ -158,8 +184,10 @@ def _directions(vectors, count, outside, targets):
     norm = np.full((runs, count), np.nan)
     error = {name: norm.copy() for name in targets}
     alignment = {name: norm.copy() for name in targets}
-    flat = {name: v.reshape(runs, 1, -1) for name, v in targets.items()}
-    units = {name: v / np.linalg.norm(v, axis=-1, keepdims=True) for name, v in flat.items()}
+    units = {
+        name: (V.inside.reshape(runs, 1, -1) / V.norm[:, None, None], (V.outside / V.norm)[:, None])
+        for name, V in targets.items()
+    }
     chunk = max(1, CHUNK // max(1, vectors(slice(0, 1)).size))
     for first in range(0, count, chunk):
         part = slice(first, first + chunk)
@@ -168,10 +196,10 @@ def _directions(vectors, count, outside, targets):
         norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
         # the direction of zero is not defined
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
-        for name, unit in units.items():
+        for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
             apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)
-            error[name][:, part] = np.hypot(apart, outside / scale)
+            error[name][:, part] = np.hypot(np.hypot(apart, outside / scale), rest)
     return norm, error, alignment
 
 
@@ -180,9 +208,9 @@ def _descent(problem, raw, target):
     runs, count = raw.margins.shape[:2]
     logits = np.concatenate([0 * raw.margins[..., :1], -raw.margins], -1)
     c = -attention.slopes(logits, raw.scores, problem.loss).pull[..., 1:].reshape(runs, count, -1)
-    parts = problem.delta, target, problem.z
+    parts = problem.delta, target.inside, problem.z
     toward = np.einsum("rntd,rde,rne->rnt", *parts, optimize=True).reshape(runs, 1, -1)
-    size = np.linalg.norm(target, axis=(1, 2))[:, None]
+    size = target.norm[:, None]
     length = np.sqrt(np.einsum("rkm,rkm->rk", c @ problem.K, c)) * size
     with np.errstate(invalid="ignore"):
         return (c * toward).sum(-1) / length

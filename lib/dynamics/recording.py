@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lib.attention.token_sets import SIZES
+from lib.compiled.status import DIVERGED
 from lib.whole_numbers import whole_number
 
 
@@ -22,17 +24,44 @@ def record_times(record: Sequence[int] | None, steps: int) -> np.ndarray:
     times = log_spaced(steps) if record is None else np.asarray(record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
         raise ValueError("record must be a list of whole numbers, at least one")
+    times = times.astype(int)  # of small or unsigned types, differences wrap around
     if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
         raise ValueError(f"record must ascend within 0 ... {steps}, the number of steps")
     return times
 
 
 def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """W_0 as an array of floats; ValueError unless it has this shape and is finite."""
+    """W_0 as an array of floats; ValueError unless it has this shape and finite squares."""
     start = np.asarray(start, float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
+    largest = np.abs(start).max()
+    if largest > SIZES[1]:
+        raise ValueError(
+            f"start has largest entry {largest:.3g}, whose square leaves the range of float64; it "
+            f"needs at most {SIZES[1]:g}"
+        )
     return start
+
+
+def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None:
+    """End each run at its first record that is not finite, as diverged, and make the rest NaN.
+
+    In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...) with an axis
+    of records at `times` (k,). A log may be -inf; what is derived is not asked.
+    """
+    written = times <= ended[:, None]
+    bad = np.zeros_like(written)
+    for values in finite:
+        bad |= ~np.isfinite(values).reshape(*bad.shape, -1).all(-1)
+    for values in logs:
+        bad |= ~(values < np.inf).reshape(*bad.shape, -1).all(-1)  # true for NaN
+    bad &= written
+    for run in np.flatnonzero(bad.any(1)):
+        first = bad[run].argmax()
+        status[run], ended[run] = DIVERGED, times[first]
+        for values in (*finite, *logs, *derived):
+            values[run, first:] = np.nan
 
 
 def check_head(head: str) -> None:

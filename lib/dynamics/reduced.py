@@ -110,7 +110,7 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
         scores=np.tile(problem.scores, every),
         rules=np.repeat(numbers, runs, 0),
         head_fixed=problem.head_fixed,
-        logistic=problem.loss == "logistic",
+        logistic=attention.is_logistic(problem.loss),
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
     raw["status"], raw["ended"] = apart.call(
@@ -142,7 +142,8 @@ def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
     raw["ended"][:] = times[-1]
     for t in range(times[-1] + 1):
         logits = np.concatenate([np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1)
-        at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
+        with np.errstate(over="ignore", invalid="ignore"):  # ends a run as diverged
+            at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c, push = -at.pull[..., 1:].reshape(runs, -1), at.push.reshape(runs, -1)
         k = np.einsum("rij,rj->ri", problem.K, c)
         log_gap = at.log_gap if problem.head_fixed else at.log_loss

@@ -153,7 +153,7 @@ def train(
     Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
     order. Memory: n(T-1) d d_z numbers a run.
     """
-    attention.check_loss(loss, attention.COMPILED_LOSSES)
+    attention.is_logistic(loss)
     check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
@@ -172,10 +172,9 @@ def train(
 
 def _times(steps, record):
     """The iterations to record: `record` cut at `steps`, or the default."""
-    if record is not None and (kept := np.asarray(record)).ndim == 1:
-        if (np.diff(kept) <= 0).any():
-            raise ValueError("record must be a list of whole numbers, ascending")
-        record = kept[kept <= steps]
+    if record is not None and (kept := np.asarray(record)).size:
+        whole = record_times(record, max(0, int(kept.max())))
+        record = whole[whole <= steps]
     return record_times(record, steps)
 
 

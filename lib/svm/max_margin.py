@@ -15,6 +15,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from lib.attention import coordinates
+from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.svm import cone, frobenius, lp
 from lib.svm.blocks import Blocks, norm_of
@@ -26,7 +27,9 @@ __all__ = ["ACCURACY", "Infeasible", "MaxMargin", "feasible", "head_svm", "token
 
 
 def token_svm(
-    tokens: TokenSet, selected: np.ndarray | None = None, norm: str | float | Blocks = "frobenius"
+    tokens: TokenSet | Minimal,
+    selected: np.ndarray | None = None,
+    norm: str | float | Blocks = "frobenius",
 ) -> MaxMargin:
     """W_mm = argmin ||W|| subject to (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t != s_i.
 
@@ -35,7 +38,8 @@ def token_svm(
     |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads);
     "spectral"; or `Blocks`, the largest N of W's blocks. In the nuclear, spectral, l_1, l_inf and
     block-wise norm W need not be unique; its norm is. The l_p norms with p != 2 and blocks depend
-    on the coordinates: give tokens in the model's own; m constraints take m d d_z numbers.
+    on the coordinates: give tokens in the model's own; m constraints take m d d_z numbers. Of a
+    Minimal, W is in minimal coordinates.
 
     Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
     (`lp`), or by Clarabel (`cone`). Gap and violation are at most ACCURACY for the Frobenius norm,
@@ -45,26 +49,40 @@ def token_svm(
     ValueError for a wrong shape or range of `selected`, an unknown norm, or sizes beyond float64;
     RuntimeError, with what to do, where that accuracy was not reached.
     """
-    runs, n, T, _ = tokens.shape
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+    tokens = _own(tokens, norm)
+    runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
         delta = coordinates.differences(tokens, selected)
-    return _solve("token SVM", delta, tokens.z, norm, (runs, n, T - 1))
+    return _solve("token SVM", tokens, delta, tokens.z, norm, (runs, n, T - 1))
 
 
-def head_svm(tokens: TokenSet, selected: np.ndarray | None = None, p: float = 2) -> MaxMargin:
+def head_svm(
+    tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
+) -> MaxMargin:
     """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
 
     Paper A, u-SVM, for p = 2; paper C for other p; 1 <= p <= inf. selected (runs, n): s_i, default
     the opt tokens. It is the token SVM with delta_i = y_i x_{i,s_i} and z_i = 1: the same solvers,
     the same record (value v (runs, d), duals (runs, n)), and it raises the same.
     """
-    p, selected = _known(p, "p", ()), checked_selection(tokens, selected)
+    p = _known(p, "p", ())
+    tokens = _own(tokens, p)
+    selected = checked_selection(tokens, selected)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
     delta = tokens.y[..., None, None] * chosen
-    return _solve("head SVM", delta, np.ones((*selected.shape, 1)), p, selected.shape)
+    return _solve("head SVM", tokens, delta, np.ones((*selected.shape, 1)), p, selected.shape)
+
+
+def _own(tokens, norm):
+    """The token set of a Minimal too; ValueError where the norm sees which coordinates they are."""
+    if not isinstance(tokens, Minimal):
+        return tokens
+    if norm not in (2, "nuclear", "spectral"):
+        raise ValueError(f"the norm {norm} sees the coordinates: give the tokens, not a Minimal")
+    return tokens.tokens
 
 
 def _known(norm, name, words):
@@ -100,7 +118,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
     return selected
 
 
-def _solve(problem, delta, z, norm, shape):
+def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
     began = time.perf_counter()
     # One thread: at these sizes a second gains little, and on a busy machine the two wait for each
@@ -129,6 +147,7 @@ def _solve(problem, delta, z, norm, shape):
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         seconds=time.perf_counter() - began,
+        tokens=tokens,
         _weights=weights,
         **found,
     )

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lib.attention.token_sets import TokenSet
 from lib.representation import Facts, span
 
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
@@ -26,6 +27,7 @@ class MaxMargin(Facts):
     accuracy     what gap and violation were held to
     solver       one name per run
     seconds      for all runs together
+    tokens       the problem's; W is in their coordinates
     status       "optimal": whatever is less raises
     """
 
@@ -38,6 +40,7 @@ class MaxMargin(Facts):
     accuracy: float
     solver: tuple[str, ...]
     seconds: float
+    tokens: TokenSet
     _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
     status: str = "optimal"
 
@@ -48,7 +51,7 @@ class MaxMargin(Facts):
 
     @cached_property
     def value(self) -> np.ndarray:
-        """W (runs, d, d_z) in the coordinates of the tokens given; for the head v (runs, d)."""
+        """W (runs, d, d_z) in the coordinates of `tokens`; for the head v (runs, d)."""
         W = self._weights()
         return W if self.duals.ndim == 3 else W[..., 0]
 

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from pytorch_optimizer import SOAP
 
 from lib import attention, dynamics
 from lib.ambient import graded_svd as svd
@@ -345,30 +346,45 @@ def without_rounding(M):
 
 
 def soap_numpy(data, rule, steps, W):
-    """SOAP in plain numpy, with torch's names for its parts."""
+    """Algorithms 3 and 4 of Vyas et al. with frequency 1, line by line; the bases of the first G
+    stand for their initialisation."""
     beta, beta2 = rule.momentum, rule.memory
-    L, R, m, v = 0, 0, 0, 0
-    for t in range(steps):
+    M, V = np.zeros_like(W), np.zeros_like(W)
+    for t in range(1, steps + 1):
         G = exact.gradients(data, exact.digits(W), "exponential").mean(0).astype(float)
-        L, R = beta2 * L + (1 - beta2) * G @ G.T, beta2 * R + (1 - beta2) * G.T @ G
-        if t == 0:
+        if t == 1:
+            L, R = (1 - beta2) * G @ G.T, (1 - beta2) * G.T @ G
             QL, QR = np.linalg.eigh(L)[1][:, ::-1], np.linalg.eigh(R)[1][:, ::-1]
-        else:
+        turned = without_rounding(QL.T @ G @ QR)
+        M = beta * M + (1 - beta) * G
+        V = beta2 * V + (1 - beta2) * turned**2
+        inner, root = without_rounding(QL.T @ M @ QR) / (1 - beta**t), np.sqrt(V / (1 - beta2**t))
+        N = np.divide(inner, root, out=np.zeros_like(root), where=root > 0)
+        W = W + rule.step_size * QL @ N @ QR.T
+        if t > 1:
+            L, R = beta2 * L + (1 - beta2) * G @ G.T, beta2 * R + (1 - beta2) * G.T @ G
             QL, QR = np.linalg.qr(L @ QL)[0], np.linalg.qr(R @ QR)[0]
-        m = beta * m + (1 - beta) * G
-        v = beta2 * v + (1 - beta2) * without_rounding(QL.T @ G @ QR) ** 2
-        inner = without_rounding(QL.T @ m @ QR) / (1 - beta ** (t + 1))
-        root = np.sqrt(v / (1 - beta2 ** (t + 1)))
-        D = np.divide(inner, root, out=np.zeros_like(root), where=root > 0)
-        W = W + rule.step_size * QL @ D @ QR.T
     return W
 
 
-def test_soap_is_its_definition():
-    data, rule = tokens.unit_tokens([0], n=6, T=4, d=4), o.soap(0.01, 0.9, 0.99)
+SOAP_DATA, SOAP_RULE = tokens.unit_tokens([0], n=6, T=4, d=4), o.soap(0.01, 0.9, 0.99)
+
+
+def test_soap_is_the_published_algorithm():
     with mpmath.workdps(30):
-        expected = soap_numpy(data, rule, 10, START[0])
-    np.testing.assert_allclose(ours(rule, 10, START, data), expected, rtol=1e-6, atol=1e-8)
+        expected = soap_numpy(SOAP_DATA, SOAP_RULE, 10, START[0])
+    np.testing.assert_allclose(ours(SOAP_RULE, 10, START, SOAP_DATA), expected, atol=1e-12)
+
+
+def test_the_second_step_of_soap_against_a_published_package():
+    """It skips the first of its steps; its epsilon is above rounding and below what moves."""
+    options = {"weight_decay": 0.0, "precondition_frequency": 1, "eps": 1e-11}
+    make = lambda W: SOAP(W, 0.01, (0.9, 0.99), **options)
+    theirs = [torch_run(make, k + 1, SOAP_DATA, START) for k in (1, 2)]
+    first, second = (ours(SOAP_RULE, k, START, SOAP_DATA) for k in (1, 2))
+    np.testing.assert_allclose(first, theirs[0], atol=1e-6)
+    moved = np.linalg.norm(theirs[1] - theirs[0])
+    assert np.linalg.norm(second - first - (theirs[1] - theirs[0])) <= 2e-4 * moved
 
 
 def test_the_first_step_of_soap_is_the_polar_factor():

@@ -126,6 +126,61 @@ def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
     )
 
 
+def flipped():
+    """A sample whose minimal coordinates have the shape of its own and the other signs."""
+    X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]
+    return attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [flipped(), tokens.unit_tokens([0, 1], n=12, T=8, d=10), tokens.unit_tokens(0, n=3, T=3, d=20)],
+)
+def test_targets_are_in_the_coordinates_of_what_is_trained(data):
+    """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
+    inner = attention.minimal(data)
+    solution, W_0 = svm.token_svm(data), 0.1 * np.ones((*data.u.shape, data.z.shape[-1]))
+    own = solution.W, solution
+    given = [(data, target) for target in own]
+    reduced = svm.token_svm(inner), svm.token_svm(inner.tokens), svm.token_svm(inner.tokens).W
+    given += [(inner, target) for target in (*reduced, inner.reduce(solution.W)[0])]
+    given += [(inner.tokens, svm.token_svm(inner.tokens).W)]
+    errors, descents = [], []
+    for what, target in given:
+        history = dynamics.train(what, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target})
+        errors.append(history.direction_error["mm"])
+        descents.append(history.descent["mm"])
+    np.testing.assert_allclose(errors, errors[:1] * len(errors), rtol=1e-9)
+    np.testing.assert_allclose(descents, descents[:1] * len(descents), rtol=1e-9)
+    W = ambient(data, rules.ngd(0.1), 0 * W_0, "fixed", "exponential", 30)[-1][0]
+    unit = [m / np.linalg.norm(m, axis=(1, 2), keepdims=True) for m in (W, solution.W)]
+    expected = np.linalg.norm(unit[0] - unit[1], axis=(1, 2))
+    np.testing.assert_allclose(errors[0][:, 1], expected, rtol=1e-9)
+
+
+def test_targets_outside_the_span_and_of_the_head():
+    data = tokens.two_token_gaussian([0, 1], n=3, d=12)
+    V, v = np.random.default_rng(0).standard_normal((2, 12, 12)), np.ones((2, 12))
+    targets = dict(targets={"V": V}, head_targets={"v": v, "mm": svm.head_svm(data)})
+    rule = rules.ngd(0.1, decay=2 / 3)
+    history = dynamics.train(data, rule, 30, [1, 30], head="joint", **targets)
+    inner = attention.minimal(data)
+    targets = dict(head_targets={"mm": svm.head_svm(inner)})
+    again = dynamics.train(inner, rule, 30, [1, 30], head="joint", **targets)
+    W, u = inner.expand(history.weights(1)), history.head(1)
+    u = np.einsum("rk,rdk->rd", u, inner.token_basis)
+    cosine = lambda a, b: (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)
+    for run in range(2):
+        of_W, of_u = cosine(W[run], V[run]), cosine(u[run], v[run])
+        assert history.alignment["V"][run, 1] == pytest.approx(of_W, rel=1e-10)
+        assert history.direction_error["V"][run, 1] ** 2 == pytest.approx(2 - 2 * of_W, rel=1e-10)
+        assert history.head_alignment["v"][run, 1] == pytest.approx(of_u, rel=1e-10)
+    for name in ("head_alignment", "head_direction_error"):
+        np.testing.assert_allclose(
+            getattr(history, name)["mm"], getattr(again, name)["mm"], rtol=1e-9
+        )
+
+
 def test_descent_is_the_gradient_seen_from_the_target():
     data, start, _ = problem("fixed")
     target = svm.token_svm(data).W
@@ -307,7 +362,14 @@ def test_log_spaced_covers_start_and_end():
         (dict(start=np.zeros((1, 3, 3))), "start has shape"),
         (dict(start=np.full((1, 10, 10), np.nan)), "all finite"),
         (dict(targets={"V": np.zeros((1, 2, 2))}), "target 'V' has shape"),
-        (dict(targets={"V": np.zeros((1, 10, 6))}), "not zero"),
+        (dict(targets={"V": np.zeros((1, 10, 6))}), "target 'V' has shape"),  # minimal coordinates
+        (dict(targets={"V": np.zeros((1, 10, 10))}), "not zero"),
+        (dict(targets={"V": svm.token_svm(tokens.unit_tokens(1))}), "other tokens"),
+        (
+            dict(targets={"V": svm.token_svm(attention.minimal(tokens.unit_tokens(0)))}),
+            "other coordinates",
+        ),
+        (dict(start=np.eye(10)[None], targets={"V": np.ones((1, 10, 10))}), "both leave the span"),
     ],
 )
 def test_bad_input_is_named(options, message):

@@ -389,3 +389,19 @@ def test_margins_of_constraints_of_very_unequal_length_are_those_of_the_given_to
     solution = svm.token_svm(data)
     exact = [(a * solution.W[0]).sum() for _, _, a in constraints_of(data)]
     np.testing.assert_allclose(solution.margins[0].ravel(), exact, rtol=1e-5)
+
+
+def test_a_minimal_is_solved_in_its_own_coordinates():
+    data = tokens.unit_tokens([0, 1], n=3, T=4, d=20)
+    space = coordinates.minimal(data)
+    for norm in ("frobenius", "nuclear", 2):
+        inside, whole = svm.token_svm(space, norm=norm), svm.token_svm(data, norm=norm)
+        np.testing.assert_allclose(inside.norm, whole.norm, rtol=1e-6)
+    inside, whole = svm.token_svm(space), svm.token_svm(data)
+    np.testing.assert_allclose(space.expand(inside.W), whole.W, atol=1e-9 * inside.norm.max())
+    assert inside.tokens is space.tokens and whole.tokens is data
+    for norm in (3, np.inf, svm.Blocks("spectral", 2)):
+        with pytest.raises(ValueError, match="sees the coordinates"):
+            svm.token_svm(space, norm=norm)
+    with pytest.raises(ValueError, match="sees the coordinates"):
+        svm.head_svm(space, p=1)

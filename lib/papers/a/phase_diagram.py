@@ -101,9 +101,9 @@ def which_reach(
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return {}
-    problem, goal = coordinates.minimal(kept), {"W_mm": svm.token_svm(kept).W}
+    goal = {"W_mm": svm.token_svm(kept)}
     with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
-        histories = dynamics.train(problem, rules, steps, [steps], targets=goal)
+        histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
         return {name: reached(history, "W_mm") for name, history in histories.items()}
 
 
