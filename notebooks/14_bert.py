@@ -98,7 +98,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
 # those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study multi_nli_again`, or `civil_comments`, trains them anew.
+# `python -m lib.training multi_nli_again`, or `civil_comments`, trains them anew.
 #
 # Figure 1 has two studies. The first has three seeds and two epochs. The second took the rates that the first had chosen,
 # six fresh seeds and three epochs. Its verdict counts; the runs of the two are not pooled.

@@ -93,7 +93,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
 # those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study mnist` trains them anew.
+# `python -m lib.training mnist` trains them anew.
 
 # %%
 kept = curves.kept("mnist", needed=scale != "demo")

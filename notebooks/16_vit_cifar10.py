@@ -93,7 +93,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
 # those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study cifar10` trains them anew.
+# `python -m lib.training cifar10` trains them anew.
 # %%
 kept = curves.kept("cifar10", needed=scale != "demo")
 verdict = kept and speed.vision_table(kept, "fig7")

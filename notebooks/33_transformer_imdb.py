@@ -83,7 +83,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
 # those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study imdb` trains them anew.
+# `python -m lib.training imdb` trains them anew.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 

@@ -86,7 +86,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0)):
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The curves of
 # those runs are committed. Every number below is computed from them here, in seconds;
-# `python -m lib.training study vit` trains them anew.
+# `python -m lib.training vit` trains them anew.
 #
 # Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index
 # is 0 where all entries of a matrix are equally large, and 1 where one is left.

@@ -1,4 +1,4 @@
-"""A committed trial, its first steps again: today's code draws, batches and steps as it did then."""
+"""A committed trial, its first steps again: today's code draws and steps as it did then."""
 
 import os
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lib import files, training
-from lib.training import curves, rules, studies, threads
+from lib.training import curves, rules
+from lib.training.studies import STUDIES
 
 STEPS = 200
 # One unit of the half precision in which a trial's losses are kept: another processor sums in
@@ -18,8 +19,8 @@ UNIT = 2.0**-10
 def test_the_first_steps_of_a_committed_trial_come_again_to_its_last_kept_bit():
     kept = curves.load(files.ROOT / "figures" / "desk" / "mnist.npz")
     (trial,) = [c for c in kept.trials("SGD") if c.rate == 0.1]
-    threads.one("sums are split over threads")
-    problem = studies.MNIST.problem()
+    study = STUDIES["mnist"]
+    problem = study.problem(batch=study.batch, **study.options)
     model = training.initialised(problem.build, trial.seed)
     batches = problem.batches(trial.seed, True)
     optimizer = rules.RULES["SGD"](model.parameters(), trial.rate, None)

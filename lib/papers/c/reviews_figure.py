@@ -10,7 +10,7 @@ from lib.papers import kept_curves
 from lib.papers.c import reviews
 from lib.papers.kept_curves import together
 from lib.training.curves import Curves
-from lib.training.studies.measures import EDGES
+from lib.training.measures import EDGES
 
 WHEN = {"start": "start", "last": "end"}
 
