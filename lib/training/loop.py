@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from lib import files, seeds
 from lib.training.batches import Batches
@@ -133,7 +134,10 @@ def train(
         model.eval()
         with torch.inference_mode(), autocast():
             found = {name: float(v) for name, v in evaluate(model).items()} if evaluate else {}
-            kept = {"weight_norms": norms(parameters).tolist(), "walked": path.tolist() * walk}
+            kept = {
+                "weight_norms": norms(parameters).cpu().tolist(),
+                "walked": path.cpu().tolist() * walk,
+            }
         rows.append({"at": step, "metrics": found} | kept)
         model.train()
 
@@ -222,7 +226,8 @@ def write(path: Path, state: Mapping) -> None:
     for remains in path.parent.glob(f".{path.name}.*"):
         remains.unlink()  # of a run killed while it wrote
     stream = io.BytesIO()
-    torch.save(dict(state), stream)
+    near = lambda x: x.cpu() if isinstance(x, Tensor) else x  # noqa: E731
+    torch.save(tree_map(near, dict(state)), stream)
     content = stream.getvalue()
     files.write(path, hashlib.sha256(content).hexdigest().encode() + content)
 
