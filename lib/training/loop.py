@@ -132,7 +132,7 @@ def train(
 
     def observe() -> None:
         model.eval()
-        with torch.inference_mode(), autocast():
+        with torch.no_grad(), autocast():
             found = {name: float(v) for name, v in evaluate(model).items()} if evaluate else {}
             kept = {
                 "weight_norms": norms(parameters).cpu().tolist(),

@@ -61,7 +61,7 @@ def run(function, args, kwargs):
 
 
 class Machine(TorchDispatchMode):
-    """What `lib.training.loop.accelerator` gives, with a device of this kind, while it is entered."""
+    """What `loop.accelerator` gives, with a device of this kind; it works while it is entered."""
 
     device, num_processes, process_index = torch.device(NAME), 1, 0
     is_main_process = is_local_main_process = True

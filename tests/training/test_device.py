@@ -24,6 +24,7 @@ def test_the_device_refuses_to_meet_the_cpu():
             far + torch.ones(3)
 
 
+@pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
     def runs(folder):

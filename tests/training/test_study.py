@@ -178,7 +178,6 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit(whole, tmp_path):
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL or kills  # it was under way
     same(whole, run(STUDY, tmp_path))
-    assert not list(tmp_path.glob("*/*.pt"))
 
 
 def test_two_processes_share_a_study_without_loss(whole, tmp_path):
