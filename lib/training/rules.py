@@ -200,7 +200,7 @@ class MirrorDescent(torch.optim.Optimizer):
 # SNGD alone has both, and no cap where that is None. l_p is mirror descent.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
-    "Adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate),
+    "Adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, fused=True),
     "SPS": lambda parameters, rate, cap: StochasticPolyak(parameters, rate),
     "SNGD": lambda parameters, rate, cap: NormalizedSGD(
         parameters, rate, math.inf if cap is None else cap

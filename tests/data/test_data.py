@@ -335,7 +335,7 @@ def test_the_words_of_a_made_text_say_its_label(nowhere):
     said = np.array([any(words in text for words in rude) for text in train.texts])
     assert np.array_equal(said, train.labels == 1)
     reviews = texts.load("imdb", "train", demo=True)
-    good = [sum(word in text for word in stand_in_texts.GOOD) for text in reviews.texts]
+    good = [sum(map(text.count, stand_in_texts.GOOD)) for text in reviews.texts]
     assert np.array_equal(np.array(good) >= 2, reviews.labels == 1)
 
 
