@@ -95,9 +95,9 @@ class Study:
             raise ValueError(
                 f"rates names the rules {sorted(unknown)}; there is {', '.join(RULES)}"
             )
-        given = [*(r for rates in self.rates.values() for r in rates)]
+        given = [r for rates in self.rates.values() for r in rates]
         given += [] if self.cap is None else [self.cap]
-        if bad := [r for r in given if isinstance(r, bool) or not 0 < r < math.inf]:
+        if bad := [r for r in given if type(r) not in (int, float) or not 0 < r < math.inf]:
             raise ValueError(f"a rate must be a number above 0 and finite, got {bad[0]}")
         for name in ("horizon", "batch", "window", "seeds", "evaluations", "loss_rows"):
             if (given := getattr(self, name)) < 1:

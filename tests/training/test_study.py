@@ -257,6 +257,7 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "options.size=3"], "options has the entries rows, not 'size'"),
         (["--set", "criterion='luck'"], "criterion must be one of speed, accuracy"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
+        (["--one", "SGD", "'x'", "0"], "a rate must be a number above 0 and finite, got x"),
         (["--one", "SGD", "fast", "0"], "'fast' is no number"),
         (["--one", "SGD", "0", "0"], "a rate must be a number above 0 and finite, got 0"),
         (["--one", "SGD", "1e999", "0"], "a rate must be a number above 0 and finite, got inf"),
