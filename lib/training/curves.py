@@ -26,7 +26,8 @@ FEWEST = 3  # seeds below which there is no verdict
 PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds", "made")
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "end")
-DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+# What reading a damaged file raises depends on the byte that is wrong.
+DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zlib.error)
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,7 +189,7 @@ def load(path: Path) -> Curves:
                 place[group][key] = values
         found = [Curve(**row, **part) for row, part in zip(head["curves"], parts, strict=True)]
         curves = Curves(head["name"], head["configuration"], tuple(found))
-    except DAMAGE as error:
+    except (*DAMAGE, zipfile.BadZipFile) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"
