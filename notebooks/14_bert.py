@@ -101,7 +101,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
 # trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training study multi_nli_again`, or
+# those runs; `python -m lib.training multi_nli_again`, or
 # `civil_comments`, trains them anew in 0.7 and 1.1 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24

@@ -86,7 +86,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. The measure of
 # sparsity is a later one. **No study is
 # trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training study imdb` trains them anew in 1.0
+# those runs; `python -m lib.training imdb` trains them anew in 1.0
 # processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24

@@ -48,7 +48,7 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
 
 
 def test_data_files_beside_what_is_imported_count():
-    assert "lib/data/sources.toml" in names("from lib.data import sources")
+    assert "lib/data/sources.toml" in names("from lib.data import places")
     assert "lib/data/sources.toml" not in names("from lib.svm import lp")
     beside = {path.parent for path in (files.ROOT / "lib").rglob("*.py")}
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}

@@ -1,20 +1,18 @@
-"""Real image sets as uint8 tensors, in the fixed order of `locate`, checked row by row."""
+"""Real image sets as uint8 tensors, in the fixed order of `places`, checked row by row."""
 
 import io
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.data import locate, parquet, sources, stand_in_images
+from lib.data import places, stand_in_images
 from lib.representation import Facts
 
 if TYPE_CHECKING:
     import torch
 
-IMAGES = sources.pinned("image", stand_in_images.STAND_INS)
-PIECE = 1000  # encoded images that are read from the mapped file at a time
+IMAGES = places.pinned("image", stand_in_images.DIGITS, stand_in_images.PICTURES)
 
 
 @dataclass(frozen=True)
@@ -67,114 +65,93 @@ class ImageSet(Facts):
         # From the 256 grey levels' counts: a float64 copy of 50,000 colour
         # images would take 1.2 GB.
         levels = torch.arange(256, dtype=torch.float64) / 255
-        counts = torch.stack(
-            [torch.bincount(channel.flatten(), minlength=256) for channel in self.images.unbind(1)]
-        )
+        channels = self.images.unbind(1)
+        counts = torch.stack([torch.bincount(c.flatten(), minlength=256) for c in channels])
         share = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
-        mean = share @ levels  # (C,)
-        pixels = int(counts[0].sum())
+        mean, pixels = share @ levels, int(counts[0].sum())  # (C,)
         variance = (share * (levels - mean[:, None]) ** 2).sum(1) * pixels / (pixels - 1)  # (C,)
         # (C, 1, 1)
         return Standardise(mean.float()[:, None, None], variance.sqrt().float()[:, None, None])
 
     def first(self, rows: int | None) -> "ImageSet":
-        """The first `rows` images, all of them for None or more rows than there are.
-
-        ValueError for `rows` below 1.
-        """
-        if rows is not None and rows < 1:
-            raise ValueError(f"rows must be 1 or more, got {rows}")
+        """The first `rows` images, all of them for None; ValueError for `rows` below 1."""
+        _check(rows)
         return replace(self, images=self.images[:rows], labels=self.labels[:rows])
 
 
+def _check(rows: int | None) -> None:
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows must be 1 or more, got {rows}")
+
+
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
-    """The split "train" or "test" of "mnist" or "cifar10", or of its stand-in.
+    """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
-    The stand-in is taken where the set is nowhere. The images are decoded once, one group of rows
-    of the file after the other; with `rows` no more than the first `rows` of the split are read.
-    With `demo` the hub is left alone: without a local copy the stand-in is used at once. Without
-    it, a stand-in is announced in one printed sentence that says how to get the real set.
-
-    Raises FileNotFoundError if `DATA_DIR` does not exist or lacks the set, ValueError for `rows`
-    below 1, or for a file that is damaged, lacks a column, or holds an image or label that cannot
-    be used; the message names file, row and remedy.
+    With `demo` the hub is left alone: without a local copy the stand-in is used. Raises
+    FileNotFoundError for a set that is nowhere, ValueError for `rows` below 1, or for a file that
+    is damaged, lacks a column, or holds an image or label that cannot be used; the message names
+    file, row and remedy.
     """
     import torch
 
-    source = sources.known(name, split, IMAGES)
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be 1 or more, got {rows}")
-    where, folder = locate.place(source, demo)
-    found = locate.identify(source, where, folder)
-    if where == "demo":
+    source = places.known(name, split, IMAGES)
+    _check(rows)
+    found = source.identity(demo)
+    if found["source"] == "demo":
         (pixels,), labels = source.stand_in.read(split)
-        pixels, labels = pixels[:rows], labels[:rows]
     else:
-        stored = source.splits[split == "test"]
-        pixels, labels = _read(source, parquet.files(folder, stored), rows)
+        parts, left = [], rows
+        for file, table in source.tables(split, demo):
+            parts.append(
+                _read(source, file, table.select(range(min(len(table), left or len(table)))))
+            )
+            left = left and left - len(parts[-1][1])
+            if left == 0:
+                break
+        pixels, labels = map(np.concatenate, zip(*parts, strict=True))
     known_by = {key: found[key] for key in ("name", "source", "revision", "rows")}
-    return ImageSet(torch.from_numpy(pixels), torch.from_numpy(labels), source.classes, **known_by)
+    pixels, labels = torch.from_numpy(pixels[:rows]), torch.from_numpy(labels[:rows])
+    return ImageSet(pixels, labels, source.classes, **known_by)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}.
-
-    It reads no image of a file. See `locate.identify`. Raises as `load` does for a `DATA_DIR` or
-    file that cannot be used.
-    """
-    source = sources.known(name, "train", IMAGES)
-    return locate.identify(source, *locate.locate(source, demo))
+    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}."""
+    return places.known(name, "train", IMAGES).identity(demo)
 
 
-def _read(
-    source: sources.Source, files: list[Path], rows: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the first `rows` rows of the `files`."""
-    import pyarrow.compute as pc
+def _read(source: places.Source, name: object, table) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the rows of a file."""
+    import datasets
 
-    left = sum(map(parquet.count, files))
-    left = left if rows is None else min(rows, left)
-    pixels, labels = np.empty((left, *source.shape), dtype=np.uint8), []
-    place = 0
-    for path in files:
-        data = parquet.read(path, (*source.columns, source.label), image=source.columns[0])
-        data = data.select(range(min(len(data), left)))
-        numbers = data[:][source.label].to_pylist() if len(data) else []
-        labels.append(parquet.labels(path, numbers, source.classes))
-        row = 0
-        for table in data.iter(PIECE):
-            for encoded in pc.struct_field(table[source.columns[0]], "bytes").to_pylist():
-                pixels[place] = _decode(source, path, row, encoded)
-                place, row = place + 1, row + 1
-        left -= len(data)
-        if not left:
-            break
-    return pixels, np.concatenate(labels)
+    (column,) = source.columns
+    kind = table.features[column]
+    if not (isinstance(kind, datasets.Image) or (isinstance(kind, dict) and "bytes" in kind)):
+        raise ValueError(f"{name} cannot be read: {column} is {kind}, not a struct with bytes")
+    table = table.cast_column(column, datasets.Image(decode=False))
+    pixels = np.empty((len(table), *source.shape), dtype=np.uint8)
+    row = 0
+    for piece in table.with_format("arrow").iter(1000):
+        for values in piece[column].to_pylist():
+            pixels[row] = _decode(source, f"{name}, row {row}", values and values["bytes"])
+            row += 1
+    return pixels, source.labels(name, table[:][source.label])
 
 
-def _decode(source: sources.Source, path: Path, row: int, encoded: bytes | None) -> np.ndarray:
+def _decode(source: places.Source, place: str, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     channels, height, width = source.shape
     try:
         with Image.open(io.BytesIO(encoded)) as picture:
-            found = len(picture.getbands())
-            if found != channels:
-                raise ValueError(
-                    f"{path}, row {row}: the image has {found} channels ({picture.mode}),"
-                    f" not {channels}"
-                )
-            pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
-    except UnidentifiedImageError as error:
-        raise ValueError(
-            f"{path}, row {row}: the image does not decode (its bytes are of no known format)"
-        ) from error
-    except (OSError, TypeError, SyntaxError) as error:
-        raise ValueError(f"{path}, row {row}: the image does not decode ({error})") from error
+            found, size = len(picture.getbands()), picture.size
+            pixels = np.asarray(picture)
+    except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them
+        raise ValueError(f"{place}: the image does not decode ({error})") from error
+    if found != channels:
+        raise ValueError(f"{place}: the image has {found} channels, not {channels}")
+    if size != (width, height):
+        wide, high = size
+        raise ValueError(f"{place}: the image has {wide} x {high} pixels, not {width} x {height}")
     # (H, W) or (H, W, C) -> (C, H, W)
-    pixels = pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)
-    if pixels.shape != source.shape:
-        size = f"{pixels.shape[2]} x {pixels.shape[1]}"
-        raise ValueError(f"{path}, row {row}: the image has {size} pixels, not {width} x {height}")
-    return pixels
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)

@@ -6,7 +6,7 @@ Scikit-learn's scanned digits, and coloured shapes drawn here.
 import numpy as np
 
 from lib import seeds
-from lib.data.sources import StandIn
+from lib.data.places import StandIn
 
 DIGITS_TEST_ROWS = 360
 PICTURES_TRAIN_ROWS, PICTURES_TEST_ROWS = 2000, 500
@@ -68,7 +68,4 @@ def _shapes(y: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
     return [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
 
 
-STAND_INS = {
-    "mnist": StandIn("digits", "scikit-learn's 8 x 8 digits", _digits),
-    "cifar10": StandIn("demo pictures", "coloured shapes, generated here,", _pictures),
-}
+DIGITS, PICTURES = StandIn("digits", _digits), StandIn("demo pictures", _pictures)

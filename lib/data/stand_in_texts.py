@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from lib import seeds
-from lib.data.sources import StandIn
+from lib.data.places import StandIn
 
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
@@ -115,13 +115,11 @@ def _review(rng, label: int) -> tuple[str]:
     return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
 
 
-STAND_INS = {
-    name: StandIn(
-        called, f"{called}, generated from templates,", partial(_made, classes=classes, make=make)
+STAND_INS = [
+    StandIn(name, partial(_made, classes=classes, make=make))
+    for name, classes, make in (
+        ("demo pairs", 3, _pair),
+        ("demo comments", 2, _comment),
+        ("demo reviews", 2, _review),
     )
-    for name, called, classes, make in (
-        ("multi_nli", "demo pairs", 3, _pair),
-        ("civil_comments", "demo comments", 2, _comment),
-        ("imdb", "demo reviews", 2, _review),
-    )
-}
+]

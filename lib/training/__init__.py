@@ -1,37 +1,33 @@
 """One resumable training loop for all networks and optimisers, and the papers' update rules.
 
-The loop runs in one process or in several that share every batch; the rules are torch optimisers.
-
-In: a network, batches, an optimiser whose `step(closure)` states its constant. Out: a
-`TrainingHistory` of losses, step sizes, norms and evaluations. Open `loop` first; `step_sizes` and
-`mirror_descent` hold the optimisers, `rules` names all of them. `study` declares a comparison of
-rules, `studies` holds the papers' own, `rate_choice` picks each rule's rate, `runner` runs it.
+In: a network, batches, an optimiser whose `step(closure)` states its constant; or a `Study`, a
+comparison of rules. Out: a `Curve` of losses, step sizes, norms and evaluations, or a file of them.
+Open `loop` first; `rules` holds the optimisers, `study` what is compared and how it is run,
+`studies` the papers' own. `python -m lib.training STUDY` trains one.
 """
 
-from lib.training import threads  # first: it must come before torch
+import os
+
+# OpenMP's threads spin while they wait for each other, which starves whatever shares their cores;
+# it reads this once, so it is set before torch comes.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # isort: split
 from lib.training.batches import Batches
-from lib.training.checkpoints import Checkpoints
-from lib.training.history import TrainingHistory
+from lib.training.curves import Curve, Curves
 from lib.training.loop import initialised, train
-from lib.training.losses import classification, cross_entropy
-from lib.training.mirror_descent import MirrorDescent
-from lib.training.settings import Execution, Recording
-from lib.training.step_sizes import NormalizedSGD, StochasticPolyak
+from lib.training.measures import classification, cross_entropy
+from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
 
 __all__ = [
     "Batches",
-    "Checkpoints",
-    "Execution",
+    "Curve",
+    "Curves",
     "MirrorDescent",
     "NormalizedSGD",
-    "Recording",
     "StochasticPolyak",
-    "TrainingHistory",
     "classification",
     "cross_entropy",
     "initialised",
-    "threads",
     "train",
 ]

@@ -1,30 +1,28 @@
-"""Shuffled mini-batches as a function of seed and step, so that a run can go on from any step."""
+"""Mini-batches as a function of seed and step, so that a run goes on from any step: plain ones,
+token rows of like lengths, images cropped and mirrored at random."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from lib import seeds
 from lib.representation import Shapes
 
+POOL = 8  # batches of tokens whose rows are sorted by length among themselves
+
 
 @dataclass(frozen=True, repr=False)
 class Batches(Shapes):
-    """Shuffled mini-batches of data on one device: batch k is a function of (seed, k) alone.
+    """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
-    Every epoch has its own order, drawn from the stream "batches" of `seed`; an
-    incomplete batch is left out.
-
-    Args:
-        inputs: (N, ...), for images uint8.
-        targets: (N,).
-        size: rows of a batch; more than N raises ValueError.
-        seed: the run's integer seed.
-        transform: applied to the rows of `inputs` that a batch takes, as `images.Standardise`.
-        part: (k, n) for the k-th of n equal parts of every batch; see `share`.
+    Batch k is a function of (seed, k) alone: every epoch has its own order, drawn from the stream
+    "batches" of `seed`; an incomplete batch is left out. `transform` is applied to the inputs that
+    a batch takes. `part` (k, n) is the k-th of n equal parts of every batch. ValueError for inputs
+    and targets of different length, a size above N, or parts that do not divide it.
     """
 
     inputs: Tensor
@@ -35,19 +33,14 @@ class Batches(Shapes):
     part: tuple[int, int] = (0, 1)
 
     def __post_init__(self):
-        if len(self.inputs) != len(self.targets):
+        N, targets, n = len(self.inputs), len(self.targets), self.part[1]
+        if N != targets:
+            raise ValueError(f"inputs has {N} rows and targets {targets}; they must agree")
+        if not 0 < self.size <= N:
+            raise ValueError(f"size must lie between 1 and the {N} rows there are, got {self.size}")
+        if self.size % n:
             raise ValueError(
-                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)};"
-                " they must agree"
-            )
-        if not 0 < self.size <= len(self.inputs):
-            raise ValueError(
-                f"size must lie between 1 and the {len(self.inputs)} rows there are,"
-                f" got {self.size}"
-            )
-        if self.size % self.part[1]:
-            raise ValueError(
-                f"a batch of {self.size} rows cannot be shared equally by {self.part[1]} processes"
+                f"a batch of {self.size} rows cannot be shared equally by {n} processes"
             )
 
     @property
@@ -55,18 +48,28 @@ class Batches(Shapes):
         """Steps of one pass over the data."""
         return len(self.inputs) // self.size
 
-    def rows(self, step: int) -> Tensor:
-        """Row numbers of batch `step` (from 0): (size,), or this part's (size / n,)."""
+    def whole(self, step: int) -> Tensor:
+        """Row numbers of batch `step` (from 0): (size,)."""
         epoch, place = divmod(step, self.per_epoch)
         order = _order(self.seed, epoch, len(self.inputs))
-        rows = order[place * self.size : (place + 1) * self.size]
-        k, n = self.part
-        return rows.reshape(n, -1)[k]  # (size,) -> (n, size / n) -> (size / n,)
+        return order[place * self.size : (place + 1) * self.size]
+
+    def mine(self, values: Tensor) -> Tensor:
+        """This part's share of one value a row: (size,) -> (n, size / n) -> (size / n,)."""
+        return values.reshape(self.part[1], -1)[self.part[0]]
+
+    def rows(self, step: int) -> Tensor:
+        """This part's row numbers of batch `step`."""
+        return self.mine(self.whole(step))
+
+    def pick(self, step: int, rows: Tensor) -> Tensor:
+        """The inputs of these `rows` in batch `step`, before `transform`."""
+        return self.inputs[rows]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs (size, ...) and targets (size,) of batch `step`, or this part's rows of them."""
+        """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of it."""
         rows = self.rows(step).to(self.inputs.device)
-        inputs = self.inputs[rows]
+        inputs = self.pick(step, rows)
         return (inputs if self.transform is None else self.transform(inputs)), self.targets[rows]
 
     def to(self, device) -> "Batches":
@@ -74,10 +77,69 @@ class Batches(Shapes):
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
     def share(self, k: int, n: int) -> "Batches":
-        """The k-th of n equal parts of every batch; ValueError if n does not divide `size`."""
+        """The k-th of n equal parts of every batch."""
         return replace(self, part=(k, n))
 
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, rows: int) -> Tensor:
     return torch.from_numpy(seeds.stream_at(seed, "batches", epoch).permutation(rows))
+
+
+def trim(inputs: Tensor) -> Tensor:
+    """Tokens (b, 2, T) without the columns that are padding in every row."""
+    return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
+
+
+class Bucketed(Batches):
+    """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding.
+
+    The rows of `POOL` consecutive batches are sorted by length and dealt out again, in random
+    order. Batch k is still a function of (seed, k) alone, and an epoch takes every row once.
+    """
+
+    def whole(self, step: int) -> Tensor:
+        """Row numbers of batch `step` (from 0): (size,)."""
+        epoch, place = divmod(step, self.per_epoch)
+        first = place // POOL * POOL
+        count = min(POOL, self.per_epoch - first)
+        start = epoch * self.per_epoch + first
+        pool = torch.cat([super(Bucketed, self).whole(start + k) for k in range(count)])
+        lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
+        dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
+        order = seeds.stream_at(self.seed, "buckets", epoch, first).permutation(count)
+        return dealt[order[place - first]]
+
+
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
+    """Cut a window out of each zero-padded image, and mirror some of the windows.
+
+    `images` (b, c, s, s) are padded by `padding` on every side. `top`, `left` int64 (b,) in 0 ... 2
+    padding are the windows' corners; those where `mirrored` bool (b,) holds are turned left to
+    right. Shape and dtype stay.
+    """
+    b, _, s, _ = images.shape
+    wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
+    windows = wide.unfold(2, s, 1).unfold(3, s, 1)  # (b, c, top, left, s, s), a view
+    cut = windows[torch.arange(b, device=images.device), :, top, left]  # (b, c, s, s)
+    return torch.where(mirrored[:, None, None, None], cut.flip(-1), cut)
+
+
+@dataclass(frozen=True, repr=False)
+class AugmentedBatches(Batches):
+    """`Batches` of images cropped out of a border of `padding` pixels and mirrored at random.
+
+    What happens to a picture is a function of (seed, step) alone. Source: paper C, vision
+    experiment (crop, resize, flip; a flip after the resize is the same picture as before it).
+    """
+
+    padding: int = 4
+
+    def pick(self, step: int, rows: Tensor) -> Tensor:
+        """The pictures of these `rows`; offsets are drawn for the whole batch, for every part."""
+        rng = seeds.stream_at(self.seed, "crops", step)
+        top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
+        drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
+        return crop_flip(
+            self.inputs[rows], *(self.mine(d).to(rows.device) for d in drawn), self.padding
+        )

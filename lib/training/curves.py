@@ -1,93 +1,73 @@
-"""The kept curves of a study: one small file from which every claim and figure is recomputed.
+"""One run as arrays, and the file of a study's runs, from which every claim is recomputed.
 
-An .npz of plain arrays, never pickled, with a schema number, the study's configuration and its
-digest inside.
+An .npz of plain arrays, never pickled, with the study's configuration, where each run was made, and
+a digest of all of it inside. A run under way and a whole study are kept in the same form.
 """
 
+import hashlib
+import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from lib import files
+from lib import files, provenance
 from lib.representation import Shapes
-from lib.training.checkpoints import differences, flat
-from lib.training.history import (
-    DAMAGE,
-    TrainingHistory,
-    flattened,
-    grouped,
-    packed,
-    running_mean,
-    steps_to_reach,
-    unpacked,
-)
-from lib.training.rules import STEP_SIZED
 
-SCHEMA = 1
+SCHEMA = 2
 LARGEST = 2_000_000  # bytes of a curve file
+ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
+FEWEST = 3  # seeds below which there is no verdict
+PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds", "made")
+STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "end")
-STEPWISE = ("loss", "step_size", "gradient_norm")
+# What reading a damaged file raises depends on the byte that is wrong.
+DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zlib.error)
 
 
 @dataclass(frozen=True, repr=False)
 class Curve(Shapes):
-    """One run: who ran, what it did step by step, and what it ended with.
+    """One run: who ran and where, what it did step by step, and what it ended with.
 
-    `part` is "trial" for a run that chooses a rate, "curve" for one that is judged. `loss`,
-    `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are kept for rules
-    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
-    `evaluated_at`; `end` {name: array} at the end. `seconds` is processor time.
+    `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
+    that was asked for alone. `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended;
+    the last two are of rules whose step size changes. `metrics`, `weight_norms`, `walked` {name:
+    (points,)} at `evaluated_at`; `end` {name: array} at the end. `seconds` is processor time.
+    `status` is "finished", "stopped after step k", "paused after step k" or "diverged at step k".
+    `made`: commit, code, torch, device, processor, threads.
     """
 
-    part: str
-    rule: str
-    rate: float
-    cap: float | None
-    seed: int
     status: str
-    seconds: float
     loss: np.ndarray
     step_size: np.ndarray
     gradient_norm: np.ndarray
     evaluated_at: np.ndarray
+    part: str = "curve"
+    rule: str = ""
+    rate: float = 0.0
+    cap: float | None = None
+    seed: int = 0
+    seconds: float = 0.0
+    made: Mapping = field(default_factory=dict)
     metrics: Mapping[str, np.ndarray] = field(default_factory=dict)
     weight_norms: Mapping[str, np.ndarray] = field(default_factory=dict)
     walked: Mapping[str, np.ndarray] = field(default_factory=dict)
     end: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, history: TrainingHistory, who: Mapping, end: Mapping, seconds: float) -> "Curve":
-        """The curve of a `history`; `who` has part, rule, rate, cap and seed."""
-        trial = who["part"] == "trial"
-        done = int(np.isfinite(history.loss).sum())
-        kept = slice(0, done if not trial and who["rule"] in STEP_SIZED else 0)
-        points = np.asarray(history.evaluated_at)
-        seen = points <= done
-        groups = {
-            name: {key: np.asarray(values)[seen] for key, values in getattr(history, name).items()}
-            for name in GROUPS[:3]
-        }
-        if trial:
-            groups["weight_norms"], groups["walked"] = {}, {}
-        return cls(
-            **who,
-            status=history.status,
-            seconds=seconds,
-            loss=_narrow(history.loss[:done], trial),
-            step_size=history.step_size[kept].astype(np.float32),
-            gradient_norm=history.gradient_norm[kept].astype(np.float32),
-            evaluated_at=points[seen],
-            **groups,
-            end=dict(end),
-        )
-
     @property
     def diverged(self) -> bool:
         """Whether the loss stopped being finite."""
         return self.status.startswith("diverged")
+
+    @property
+    def paused(self) -> bool:
+        """Whether the run was left where it can go on."""
+        return self.status.startswith("paused")
 
     @property
     def hits(self) -> np.ndarray:
@@ -96,12 +76,16 @@ class Curve(Shapes):
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
 
     def smooth(self, window: int) -> np.ndarray:
-        """The running mean of the loss over `window` steps: (steps,)."""
-        return running_mean(self.loss.astype(float), window)
+        """The running mean of the loss over `window` steps, over fewer at the start: (steps,)."""
+        total = np.cumsum(self.loss, dtype=float)
+        before = np.concatenate([np.zeros(window), total])[: len(total)]
+        return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
     def steps_to(self, target: float, window: int) -> float:
-        """First step at which the running mean over `window` is ≤ `target`; inf if it never is."""
-        return float(steps_to_reach(self.loss.astype(float)[None], target, window)[0])
+        """First step at which the mean over `window` steps is ≤ `target`; inf if it never is."""
+        reached = self.smooth(window) <= target
+        reached[: window - 1] = False  # a mean over fewer entries is noisier
+        return reached.argmax() + 1.0 if reached.any() else np.inf
 
 
 @dataclass(frozen=True)
@@ -117,24 +101,26 @@ class Curves:
         """A short hash of name and configuration."""
         return digest(self.name, self.configuration)
 
+    def judged(self) -> list[Curve]:
+        """The runs that are judged."""
+        return [curve for curve in self.curves if curve.part == "curve"]
+
     def rates(self) -> dict[str, float]:
         """The rate at which each rule was judged, in the study's order."""
-        judged = {curve.rule: curve.rate for curve in self.curves if curve.part == "curve"}
+        judged = {curve.rule: curve.rate for curve in self.judged()}
         return {rule: judged[rule] for rule in self.configuration["rates"] if rule in judged}
+
+    def seeds(self) -> list[int]:
+        """Seeds that every rule has run."""
+        have = {(curve.rule, curve.seed) for curve in self.judged()}
+        rules, seeds = ({pair[k] for pair in have} for k in (0, 1))
+        return sorted(seed for seed in seeds if all((rule, seed) in have for rule in rules))
 
     def runs(self, rule: str) -> list[Curve]:
         """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
         kept = self.seeds()
-        found = [c for c in self.curves if c.part == "curve" and c.rule == rule and c.seed in kept]
+        found = [c for c in self.judged() if c.rule == rule and c.seed in kept]
         return sorted(found, key=lambda curve: curve.seed)
-
-    def seeds(self) -> list[int]:
-        """Seeds that every rule has run."""
-        judged = [curve for curve in self.curves if curve.part == "curve"]
-        rules = {curve.rule for curve in judged}
-        seeds = {curve.seed for curve in judged}
-        have = {(curve.rule, curve.seed) for curve in judged}
-        return sorted(seed for seed in seeds if all((rule, seed) in have for rule in rules))
 
     def trials(self, rule: str) -> list[Curve]:
         """The trials of `rule`, in the order of their rates."""
@@ -149,23 +135,20 @@ class Curves:
         """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`."""
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
-            rows.append({key: getattr(curve, key) for key in _PLAIN})
-            own = flattened(curve, (*STEPWISE, "evaluated_at"), GROUPS)
-            arrays |= {f"{k}/{key}": values for key, values in own.items()}
-        head = {"schema": SCHEMA, "name": self.name, "digest": self.digest}
-        head |= {"configuration": dict(self.configuration), "curves": rows}
-        content = packed(head, arrays)
-        if len(content) > LARGEST:
-            raise ValueError(f"{path} would take {len(content):,} bytes, at most {LARGEST:,}")
-        files.write(Path(path), content)
-
-
-def _narrow(loss: np.ndarray, trial: bool) -> np.ndarray:
-    """The loss as it is kept: float32, for a trial float16, whose largest number is 65,504."""
-    return loss.clip(max=6e4).astype(np.float16) if trial else loss.astype(np.float32)
-
-
-_PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds")
+            rows.append({name: getattr(curve, name) for name in PLAIN})
+            arrays |= {f"{k}/{name}": np.asarray(getattr(curve, name)) for name in STEPWISE}
+            for group in GROUPS:
+                values = getattr(curve, group).items()
+                arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in values}
+        head = {"schema": SCHEMA, "name": self.name, "configuration": dict(self.configuration)}
+        head = json.loads(files.dumps(head | {"curves": rows}))
+        content = io.BytesIO()
+        np.savez_compressed(
+            content, json=np.array(files.dumps(head | {"seal": _seal(head, arrays)})), **arrays
+        )
+        if len(content.getvalue()) > LARGEST:
+            raise ValueError(f"{path} would take {len(content.getvalue()):,} bytes of {LARGEST:,}")
+        files.write(Path(path), content.getvalue())
 
 
 def digest(name: str, configuration: Mapping) -> str:
@@ -174,50 +157,48 @@ def digest(name: str, configuration: Mapping) -> str:
     return files.sha256(json.dumps(plain, sort_keys=True).encode())
 
 
-def load(path: Path, configuration: Mapping | None = None) -> Curves:
+def _seal(head: Mapping, arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of all that a curve file holds."""
+    found = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    for name, values in sorted(arrays.items()):
+        found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
+    return found.hexdigest()
+
+
+def load(path: Path) -> Curves:
     """The curves that `Curves.save` wrote to `path`.
 
-    Raises FileNotFoundError where there is none; ValueError for a file that is truncated or no
-    curve file, for another schema, and for another `configuration`, naming what differs.
+    FileNotFoundError where there is none; ValueError for a file that is damaged, no curve file, or
+    of another schema.
     """
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} is not there; `python -m lib.training study` makes it")
+        raise FileNotFoundError(f"{path} is not there; `python -m lib.training` makes it")
     try:
-        head, arrays = unpacked(path)
-        schema, stated = head["schema"], head["digest"]
-        if schema == SCHEMA:
-            curves = tuple(_curves(head["curves"], arrays))
-            found = Curves(head["name"], head["configuration"], curves)
-    except (OSError, *DAMAGE) as error:
+        # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
+        with open(path, "rb") as stream, np.load(stream) as file:
+            arrays = {name: file[name] for name in file.files if name != "json"}
+            head = json.loads(str(file["json"]))
+        seal, schema = head.pop("seal"), head["schema"]
+        parts = [{group: {} for group in GROUPS} for _ in head["curves"]]
+        for name, values in arrays.items():
+            k, group, key = (*name.split("/", 2), None)[:3]
+            place = parts[int(k)]
+            if key is None:
+                place[group] = values
+            else:
+                place[group][key] = values
+        found = [Curve(**row, **part) for row, part in zip(head["curves"], parts, strict=True)]
+        curves = Curves(head["name"], head["configuration"], tuple(found))
+    except (*DAMAGE, zipfile.BadZipFile) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"
         ) from error
     if schema != SCHEMA:
-        raise ValueError(
-            f"{path} has schema {schema}, this code reads {SCHEMA}; check out the commit that "
-            "wrote it or run the study again"
-        )
-    if found.digest != stated:
-        raise ValueError(f"{path} does not have the configuration that its digest states")
-    if configuration is not None:
-        expected = json.loads(files.dumps(dict(configuration)))
-        if unlike := differences(flat(found.configuration), flat(expected)):
-            raise ValueError(f"{path} is of another configuration: {'; '.join(unlike[:5])}")
-    return found
-
-
-def _curves(rows, arrays):
-    for k, row in enumerate(rows):
-        mine = {
-            name.split("/", 1)[1]: values
-            for name, values in arrays.items()
-            if name.split("/", 1)[0] == str(k)
-        }
-        yield Curve(**row, **grouped(mine, GROUPS))
-
-
-FEWEST = 3  # seeds below which there is no verdict
+        raise ValueError(f"{path} has schema {schema}, this code reads {SCHEMA}")
+    if seal != _seal(head, arrays):
+        raise ValueError(f"{path} is damaged: it does not hold what its digest states")
+    return curves
 
 
 def kept(name: str, needed: bool = False) -> Curves | None:
@@ -226,18 +207,41 @@ def kept(name: str, needed: bool = False) -> Curves | None:
     None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
     where they are `needed` FileNotFoundError or ValueError.
     """
-    path = files.ROOT / "figures" / "desk" / f"{name}.npz"
-    command = f"python -m lib.training study {name}"
+    path, command = (
+        files.ROOT / "figures" / "desk" / f"{name}.npz",
+        f"python -m lib.training {name}",
+    )
     if not path.exists() and not needed:
         print(f"the study {name} has no committed curves yet: {command}")
         return None
     found = load(path)
     if len(found.seeds()) >= FEWEST:
         return found
-    done = sum(curve.part == "curve" for curve in found.curves)
-    words = f"the study {name} is unfinished, {done} judged runs so far"
-    words += f": {command} --adopt figures/desk goes on"
+    words = f"the study {name} is unfinished, {len(found.judged())} judged runs so far: {command}"
     if needed:
         raise ValueError(words)
     print(words)
     return None
+
+
+@lru_cache
+def code() -> str:
+    """A short hash of the code that decides a run: lib/training, lib/networks, lib/data."""
+    sources = (path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py"))
+    return files.sha256(b"".join(path.read_bytes() for path in sorted(sources)))
+
+
+@lru_cache
+def made(device: str) -> dict:
+    """Where a run is made: commit, code, torch, device, processor, threads."""
+    import torch
+
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "commit": provenance.commit(),
+        "code": code(),
+        "torch": torch.__version__,
+        "device": device,
+        "processor": torch.cuda.get_device_name() if device == "cuda" else capability,
+        "threads": torch.get_num_threads(),
+    }

@@ -1,29 +1,32 @@
 """One training loop for every network and optimiser; it records each step and survives a kill.
 
-`train` is the loop, `_Run.take` one step of it: any torch optimiser that is called as
-`step(closure)` goes in. The loop runs on `accelerate`, so the same call serves a CPU, a GPU or,
-under torchrun, several processes that share every batch.
+Any torch optimiser goes in that is called as `step(closure)`. The loop runs on `accelerate`: the
+same call serves a CPU, a GPU or, under torchrun, several processes that share every batch.
 """
 
+import hashlib
+import io
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
-from lib import seeds
-from lib.training import devices
+from lib import files, seeds
 from lib.training.batches import Batches
-from lib.training.checkpoints import run_configuration
-from lib.training.history import TrainingHistory
-from lib.training.losses import cross_entropy
-from lib.training.record import Record
-from lib.training.settings import Execution, Recording
+from lib.training.curves import Curve
+from lib.training.measures import Evaluate, cross_entropy
+from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
+RECENT = 100  # steps whose mean loss a stopping rule sees
+SEAL = 64  # hex digits of the SHA-256 with which a checkpoint begins
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -33,214 +36,218 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         return build()
 
 
+def accelerator(cpu: bool = False):
+    """`accelerate`'s view of this machine: its device, or the CPU, and the other processes."""
+    from accelerate import Accelerator  # which takes a second to import
+
+    return Accelerator(cpu=cpu)
+
+
+def agreed(machine, value):
+    """The first process's `value`, in every process."""
+    if machine.num_processes == 1:
+        return value
+    from accelerate.utils import broadcast_object_list
+
+    return broadcast_object_list([value])[0]
+
+
 def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Batches,
     steps: int,
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
-    recording: Recording = Recording(),  # noqa: B008 (it is frozen)
-    execution: Execution = Execution(),  # noqa: B008
-) -> TrainingHistory:
-    """Train `model` in place for `steps` steps and return its history.
+    *,
+    evaluate: Evaluate | None = None,
+    at: Iterable[int] = (),
+    stop: Callable[[Mapping[str, float]], bool] | None = None,
+    walk: bool = False,
+    cpu: bool = False,
+    precision: str = "float32",
+    checkpoint: Path | None = None,
+    every: int = 500,
+    key: str = "",
+    pause: Callable[[int], bool] | None = None,
+    label: str = "",
+) -> Curve:
+    """Train `model` in place for `steps` steps and return the curve.
 
     Args:
-        optimizer: any torch optimiser over the model's parameters; it is called as `step(closure)`.
-            What it states as `last_step_size` and `last_gradient_norm` is recorded.
-        batches: step k uses `batches.batch(k)`, whatever the optimiser; several processes take
-            `batches.share(k, n)` each. `batches.seed` seeds dropout, afresh at every step.
-        loss: (model, batch) to a scalar tensor, a mean over the rows.
-        recording: what is measured, and what ends the run early.
-        execution: device, precision, memory, checkpoints.
+        optimizer: called as `step(closure)`; where it states `last_step_size` and
+            `last_gradient_norm`, both are recorded.
+        batches: step k uses `batches.batch(k)`; its seed also seeds dropout, afresh at every step.
+        loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
+        evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
+            and at the end.
+        stop: what `evaluate` found, and "recent_loss", to whether the run ends there.
+        walk: record the sum of squared moves of every parameter.
+        checkpoint, every, key: the file that is written every so many steps and that the same call
+            goes on from, bit for bit on a CPU; a file of another `key` is refused.
+        pause: the steps done to whether the run is saved and left there.
 
-    A loss that is not finite ends the run, unless the optimiser skips such steps: the history says
-    so and the rest of it is NaN; nothing is raised. Raises MemoryError, saying what helps, where
-    the device's memory does not hold a batch; ValueError for steps below 1, parts that do not
-    divide a batch, an evaluation outside 0 ... steps, or a checkpoint of another configuration;
-    OSError if a checkpoint cannot be written; RuntimeError if the processes' weights drift apart.
+    A loss that is not finite ends the run; the status says so, nothing is raised. ValueError for
+    steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of another run;
+    OSError for one that cannot be written.
     """
-    run = _Run.prepared(model, optimizer, batches, steps, loss, recording, execution)
-    done = run.restored()
-    run.network.train()
-    bar = devices.progress(run.accelerator, steps, done, recording.label)
-    with devices.same_generators_afterwards(run.accelerator.device), bar:
-        for step in range(done, steps):
-            if step in run.record.points:
-                run.observe(step)
-                if run.stops(step):
-                    return run.history(f"stopped after step {step}", step)
-            if step > done and run.pauses(step):
-                if run.diverged(step - 1):
-                    break
-                run.save(step)
-                return run.record.history(f"paused after step {step}", step, skipped=0)
-            try:
-                run.take(step)
-            except FloatingPointError:  # of an optimiser that looks before it moves
-                run.record.loss[step] = math.nan  # the loss itself may still have been finite
-                break
-            bar.update()
-            saving = run.saves_after(step)
-            # Not at every step: a look at the loss waits for the device.
-            if (saving or step % CHECK_EVERY == 0) and run.diverged(step):
-                break
-            if saving:
-                run.save(step + 1)
-        else:
-            run.observe(steps)
-            if done < steps:
-                run.save(steps)
-    return run.history()
+    points = sorted({*map(int, at), steps})
+    if steps < 1 or points[0] < 0 or points[-1] > steps:
+        raise ValueError(f"steps must be 1 or more, at within 0 ... steps; got {steps}, {points}")
+    machine = accelerator(cpu)
+    device, n = machine.device, machine.num_processes
+    network, stepper = machine.prepare(model, optimizer)
+    part = (batches if n == 1 else batches.share(machine.process_index, n)).to(device)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
+    log = {name: torch.full((steps,), math.nan, device=device) for name in ("loss", "step", "norm")}
+    path = norms([p.detach() for p in parameters]) * 0
+    sized = hasattr(optimizer, "last_step_size")
+    rows, begin = [], time.process_time()
 
+    def autocast():
+        return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
-@dataclass(frozen=True)
-class _Run:
-    """One training under way.
-
-    `network` and `stepper` are `model` and `optimizer` as `accelerate` wraps them; `batches` is
-    this process's part.
-    """
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    network: nn.Module
-    stepper: torch.optim.Optimizer
-    batches: Batches
-    loss: Callable
-    recording: Recording
-    execution: Execution
-    configuration: Mapping
-    accelerator: object
-    record: Record
-
-    @classmethod
-    def prepared(cls, model, optimizer, batches, steps, loss, recording, execution) -> "_Run":
-        """The arguments of `train`, checked and moved to the device.
-
-        Raises ValueError where `execution.accumulate` does not divide the rows of a process.
-        """
-        points, checkpoints = recording.points(steps), execution.checkpoints
-        seen = run_configuration(model, optimizer, batches, steps, points, execution.precision)
-        given = checkpoints.configuration if checkpoints else {}
-        accelerator = devices.accelerator(execution.cpu)
-        device, n = accelerator.device, accelerator.num_processes
-        if execution.accumulate < 1 or batches.size % (execution.accumulate * n):
-            raise ValueError(
-                f"accumulate must divide the {batches.size // n} rows of a process, got "
-                f"{execution.accumulate}"
-            )
-        layers = [name for name, _ in model.named_parameters()]
-        network, stepper = accelerator.prepare(model, optimizer)
-        part = batches if n == 1 else batches.share(accelerator.process_index, n)
-        return cls(
-            model=accelerator.unwrap_model(network),
-            optimizer=optimizer,
-            network=network,
-            stepper=stepper,
-            batches=part.to(device),
-            loss=loss,
-            recording=recording,
-            execution=execution,
-            configuration=seen | dict(given),
-            accelerator=accelerator,
-            record=Record(steps, points, device, layers),
-        )
-
-    def take(self, step: int) -> None:
-        """Step number `step`, from 0: the optimiser moves the model along its batch's gradient."""
-        device, parts = self.accelerator.device, self.execution.accumulate
-        with devices.memory_advice(device, step, self.batches.size, parts):
-            batch = self.batches.batch(step)
-            torch.manual_seed(self._dropout_seed(step))
-            walking = self.model.parameters() if self.recording.walk else ()
-            before = [parameter.detach().clone() for parameter in walking]
-            self.stepper.step(partial(self._closure, step, batch))
-            self.record.note(step, self.optimizer)
-            if before:
-                self.record.walk(self.model, before)
-
-    def _closure(self, step: int, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """Gradients and loss of `batch`; what `step(closure)` of an optimiser calls."""
-        self.stepper.zero_grad()
-        value, parts = 0.0, self.execution.accumulate
-        for part in zip(*(values.chunk(parts) for values in batch), strict=True):
-            with self._autocast():
-                share = self.loss(self.network, part) / parts
-            self.accelerator.backward(share)
-            value = value + share.detach()
-        # The gradient is averaged over processes by itself, the loss is not, and
-        # Polyak's step needs both.
-        self.record.loss[step] = value = self.accelerator.reduce(value, "mean")
+    def closure() -> Tensor:
+        stepper.zero_grad()
+        with autocast():
+            value = loss(network, batch)
+        machine.backward(value)
+        # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
+        # needs both.
+        log["loss"][step] = value = machine.reduce(value.detach(), "mean")
         return value
 
-    @cached_property
-    def _dropout(self) -> int:
-        return int(seeds.stream(self.batches.seed, "dropout").integers(2**63))
+    def take() -> None:
+        # By step, not one stream: a resumed run needs no generator's state.
+        sequence = np.random.SeedSequence([dropout, step, machine.process_index])
+        torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]))
+        before = [p.detach().clone() for p in parameters] if walk else []
+        stepper.step(closure)
+        if sized:
+            log["step"][step] = optimizer.last_step_size
+            log["norm"][step] = optimizer.last_gradient_norm
+        if walk:
+            moves = torch._foreach_sub([p.detach() for p in parameters], before)
+            path.add_(torch.stack(torch._foreach_norm(moves)).to(path) ** 2)
 
-    def _dropout_seed(self, step: int) -> int:
-        # By step, not one stream: a resumed run needs no generator's state, and evaluations may
-        # draw.
-        sequence = np.random.SeedSequence([self._dropout, step, self.accelerator.process_index])
-        return int(sequence.generate_state(1, np.uint64)[0])
-
-    def _autocast(self):
-        enabled = self.execution.precision == "bf16"
-        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=enabled)
-
-    @property
-    def _skips(self) -> bool:
-        return getattr(self.optimizer, "check_finite", None) == "skip"
-
-    def diverged(self, step: int) -> bool:
-        """Whether the loss of `step` is not finite and the optimiser does not skip such steps."""
-        return not self._skips and not math.isfinite(self.record.loss[step])
-
-    def observe(self, done: int) -> None:
-        """Record what is measured after `done` steps, unless the checkpoint has it already."""
-        apart = partial(devices.drift, self.accelerator, self.model, done)
-        with self._autocast():
-            self.record.observe(done, self.model, self.recording.evaluate, apart)
-
-    def stops(self, done: int) -> bool:
-        """Whether the record after `done` steps ends the run early."""
-        return self.recording.stop is not None and self.recording.stop(self.record.found(done))
-
-    def pauses(self, done: int) -> bool:
-        """Whether the run is to be left after `done` steps, to go on at the next call."""
-        checkpoints = self.execution.checkpoints
-        return bool(checkpoints and checkpoints.pause and checkpoints.pause(done))
-
-    def saves_after(self, step: int) -> bool:
-        """Whether a checkpoint is due after `step`; that of the end comes after the last record."""
-        checkpoints, done = self.execution.checkpoints, step + 1
-        return bool(checkpoints) and done % checkpoints.every == 0 and done < len(self.record.loss)
-
-    def save(self, done: int) -> None:
-        """Write the checkpoint after `done` steps, from one process, where one is asked for."""
-        if not self.execution.checkpoints or not self.accelerator.is_main_process:
-            return
-        with self.record.paused():
-            state = {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "record": self.record.state(),
+    def observe() -> None:
+        model.eval()
+        with torch.no_grad(), autocast():
+            found = {name: float(v) for name, v in evaluate(model).items()} if evaluate else {}
+            kept = {
+                "weight_norms": norms(parameters).cpu().tolist(),
+                "walked": path.cpu().tolist() * walk,
             }
-            self.execution.checkpoints.save(state, self.configuration, done)
+        rows.append({"at": step, "metrics": found} | kept)
+        model.train()
 
-    def restored(self) -> int:
-        """Load the last checkpoint, if there is one; returns the number of steps done so far."""
-        if not self.execution.checkpoints:
-            return 0
-        found = self.execution.checkpoints.load(self.configuration)
-        done = found[0] if found else 0
-        devices.require_same_step(self.accelerator, done)
-        if found:
-            self.model.load_state_dict(found[1]["model"])
-            self.optimizer.load_state_dict(found[1]["optimizer"])
-            self.record.restore(found[1]["record"])
-        return done
+    def save() -> None:
+        if not (checkpoint and machine.is_main_process):
+            return
+        state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
+        state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        write(checkpoint, state | {"log": log, "rows": rows, "path": path})
 
-    def history(self, ending: str = "finished", done: int | None = None) -> TrainingHistory:
-        """The history of a run with this `ending`, in words, after `done` steps or all of them."""
-        skipped = self.optimizer.skipped_steps if self._skips else None
-        return self.record.history(ending, done, skipped)
+    done, spent, status = 0, 0.0, "finished"
+    if checkpoint and checkpoint.exists():
+        state = read(checkpoint, key)
+        done, spent, rows = state["step"], state["seconds"], state["rows"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        path.copy_(state["path"])
+        for name, values in state["log"].items():
+            log[name].copy_(values)
+    if agreed(machine, done) != done:
+        raise ValueError(f"{checkpoint} differs between the processes: they must see one file")
+    network.train()
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), bar(machine, steps, done, label) as shown:
+        for step in range(done, steps + 1):
+            if step in points and not (rows and rows[-1]["at"] == step):
+                observe()
+            if step == steps:
+                break
+            if stop and step in points:
+                recent = float(log["loss"][max(0, step - RECENT) : step].mean())
+                if stop(rows[-1]["metrics"] | {"recent_loss": recent}):
+                    status = f"stopped after step {step}"
+                    break
+            if step > done and pause and agreed(machine, pause(step)):
+                if math.isfinite(log["loss"][step - 1]):
+                    save()
+                    status = f"paused after step {step}"
+                break
+            batch = part.batch(step)
+            try:
+                take()
+            except FloatingPointError:  # of an optimiser that looks before it moves
+                log["loss"][step] = math.nan  # the loss itself may still have been finite
+                status = ""
+                break
+            shown.update()
+            saving = checkpoint and (step + 1) % every == 0 and step + 1 < steps
+            # Not at every step: a look at the loss waits for the device.
+            if (saving or step % CHECK_EVERY == 0) and not math.isfinite(log["loss"][step]):
+                status = ""
+                break
+            if saving:
+                step += 1  # noqa: PLW2901 (the number of steps done)
+                save()
+    loss, size, norm = (values.double().cpu().numpy() for values in log.values())
+    finite = np.isfinite(loss)
+    end = steps if finite.all() else int(finite.argmin())
+    if end < step or not status:
+        status = f"diverged at step {end + 1}"
+    rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
+
+    def by_layer(group: str) -> dict[str, np.ndarray]:
+        table = np.array([row[group] for row in rows]).reshape(len(rows), len(names))
+        return dict(zip(names, table.T, strict=True))  # layer: (points,)
+
+    return Curve(
+        status=status,
+        seconds=spent + time.process_time() - begin,
+        seed=batches.seed,
+        loss=loss[:end],
+        step_size=size[taken],
+        gradient_norm=norm[taken],
+        evaluated_at=np.array([row["at"] for row in rows], dtype=int),
+        metrics={
+            name: np.array([row["metrics"][name] for row in rows])
+            for name in (rows[0]["metrics"] if rows else ())
+        },
+        weight_norms=by_layer("weight_norms"),
+        walked=by_layer("walked") if walk else {},
+    )
+
+
+def write(path: Path, state: Mapping) -> None:
+    """Write a checkpoint, the old one or all of the new one; OSError where that fails."""
+    for remains in path.parent.glob(f".{path.name}.*"):
+        remains.unlink()  # of a run killed while it wrote
+    stream = io.BytesIO()
+    near = lambda x: x.cpu() if isinstance(x, Tensor) else x  # noqa: E731
+    torch.save(tree_map(near, dict(state)), stream)
+    content = stream.getvalue()
+    files.write(path, hashlib.sha256(content).hexdigest().encode() + content)
+
+
+def read(path: Path, key: str) -> dict:
+    """The state of a checkpoint; ValueError if it is damaged or of another `key`."""
+    content = path.read_bytes()
+    if hashlib.sha256(content[SEAL:]).hexdigest().encode() != content[:SEAL]:
+        raise ValueError(f"{path} is damaged: remove it to start this run afresh")
+    state = torch.load(io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True)
+    if state["key"] != key:
+        raise ValueError(f"{path} is of another run or other code: remove it to start afresh")
+    return state
+
+
+def bar(machine, steps: int, done: int, label: str):
+    """A progress bar, shown by one process of each machine; TQDM_DISABLE=1 turns it off."""
+    from tqdm import tqdm
+
+    # tqdm itself reads the variable only once, at import.
+    silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0")
+    hidden = silent or not machine.is_local_main_process
+    return tqdm(total=steps, initial=done, desc=label, unit="step", leave=False, disable=hidden)

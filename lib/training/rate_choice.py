@@ -1,68 +1,62 @@
-"""The choice of a rule's rate in a study, out of trials on seeds that no judged run has."""
+"""The choice of a rule's rate in a study, out of trials on a seed that no judged run has."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lib.training.curves import Curve
-from lib.training.study import JUDGED, Study
+
+if TYPE_CHECKING:
+    from lib.training.study import Study
+
+JUDGED = 4  # last evaluations whose mean held-out accuracy judges a trial
+DIVERGED = (math.inf, math.inf)
 
 
-def choose(study: Study, rule: str, trial: Callable[[float, bool], Curve]) -> float:
+def choose(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> float:
     """The rate at which `rule` is judged, out of the study's candidates.
 
     Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and the
     best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at most
-    `study.extensions` times. A single candidate needs no trial. `trial(rate, quarter)` runs one
-    rate, with `quarter` up to there only.
-    ValueError, with the rates, where every one diverged.
+    `study.extensions` times. `trials(rates, until)` runs some rates, up to the step `until` or to
+    the end for None. ValueError, with the rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
     if len(rates) == 1:
         return rates[0]
     # A study that is taken up again finds some trials whole; they are judged by their first quarter
     # as before, so that the same rates are kept.
-    early = {rate: score(study, first_steps(trial(rate, True), study.quarter)) for rate in rates}
+    begun = [cut(curve, study.quarter) for curve in trials(rates, study.quarter)]
+    early = {rate: score(study, curve) for rate, curve in zip(rates, begun, strict=True)}
     kept = sorted(rates, key=early.get)[: (len(rates) + 1) // 2]
     dropped = [rate for rate in rates if rate not in kept]
-    trials = {rate: trial(rate, False) for rate in kept}
+    found = dict(zip(kept, trials(kept, None), strict=True))
     for extension in range(study.extensions + 1):
-        if all(found.diverged for found in trials.values()):
-            diverged = [*trials, *(rate for rate in dropped if early[rate] == DIVERGED)]
-            raise ValueError(_all_diverged(study, rule, diverged, dropped))
-        scores = {rate: score(study, found) for rate, found in trials.items()}
+        if all(curve.diverged for curve in found.values()):
+            dead = sorted([*found, *(rate for rate in dropped if early[rate] == DIVERGED)])
+            alive = ", ".join(f"{rate:g}" for rate in dropped if rate not in dead)
+            words = f"{study.name}: every rate of {rule} diverged: "
+            words += ", ".join(f"{rate:g}" for rate in dead)
+            words += f" (dropped at a quarter of the steps: {alive})" if alive else ""
+            raise ValueError(f"{words}; give the study lower rates")
+        scores = {rate: score(study, curve) for rate, curve in found.items()}
         best = min(scores, key=lambda rate: (scores[rate], -rate))
-        beyond = beyond_edge(rule, best, sorted([*trials, *dropped]), trials[best])
+        beyond = beyond_edge(rule, best, sorted([*found, *dropped]), found[best])
         if beyond is None or extension == study.extensions:
-            break
-        trials[beyond] = trial(beyond, False)
-    return best
+            return best
+        (found[beyond],) = trials([beyond], None)
 
 
-def first_steps(curve: Curve, steps: int) -> Curve:
+def cut(curve: Curve, steps: int) -> Curve:
     """What `curve` would be had its run been left after `steps` steps; itself if it was shorter."""
     if len(curve.loss) < steps:
         return curve
     seen = curve.evaluated_at <= steps
-    return replace(
-        curve,
-        status=f"paused after step {steps}",
-        loss=curve.loss[:steps],
-        evaluated_at=curve.evaluated_at[seen],
-        metrics={name: values[seen] for name, values in curve.metrics.items()},
-    )
-
-
-def _all_diverged(
-    study: Study, rule: str, diverged: Sequence[float], dropped: Sequence[float]
-) -> str:
-    text = ", ".join(f"{rate:g}" for rate in sorted(diverged))
-    alive = ", ".join(f"{rate:g}" for rate in dropped if rate not in diverged)
-    words = f"{study.name}: every rate of {rule} diverged: {text}"
-    words += f" (dropped at a quarter of the steps: {alive})" if alive else ""
-    return f"{words}; give the study lower rates"
+    metrics = {name: values[seen] for name, values in curve.metrics.items()}
+    return replace(curve, status="paused", loss=curve.loss[:steps], metrics=metrics)
 
 
 def beyond_edge(rule: str, best: float, tried: Sequence[float], trial: Curve) -> float | None:
@@ -79,10 +73,7 @@ def beyond_edge(rule: str, best: float, tried: Sequence[float], trial: Curve) ->
     return float(f"{best * tried[-1] / tried[-2]:.3g}")
 
 
-DIVERGED = (math.inf, math.inf)
-
-
-def score(study: Study, trial: Curve) -> tuple[float, float]:
+def score(study: "Study", trial: Curve) -> tuple[float, float]:
     """How good a trial is, the smaller the better; `DIVERGED` if it diverged."""
     if trial.diverged:
         return DIVERGED

@@ -1,9 +1,8 @@
 """A study's smoke test: it is trained in a temporary folder; here is what that can show."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -11,18 +10,14 @@ from lib.budget import Budget
 from lib.companion import claims
 from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
-from lib.training import threads
 from lib.training.curves import Curves
-from lib.training.run_files import RunId
-from lib.training.runner import Runner
-from lib.training.study import Study
+from lib.training.study import Study, Work, a_run
 
 
 def train(study: Study) -> Curves:
-    """Run a small `study` to its end on one thread, from nothing, and forget all but its curves."""
-    threads.one("a small network waits for others longer than it computes")
+    """Run a small `study` to its end, from nothing, and forget all but its curves."""
     with tempfile.TemporaryDirectory() as folder:
-        return Runner(study, Path(folder), Budget(), say=lambda words: None).run()
+        return Work(study, folder, Budget(), say=lambda words: None).run()
 
 
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
@@ -32,10 +27,9 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
     """
     asked = replace(study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(asked, Path(folder), Budget(), say=lambda words: None)
-        for rule, rate in rates.items():
-            runner.one(RunId("curve", rule, rate, cap if rule == "SNGD" else None, 0))
-        return runner.files.collected()
+        work = Work(asked, folder, Budget(), say=lambda words: None)
+        work.all_of([a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()])
+        return work.collected()
 
 
 def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
@@ -54,16 +48,16 @@ SHORT = (
 )
 
 
-def learns(curves: Curves) -> Claim:
-    """The claim that the loss falls under the best rule.
-
-    Its number is the last running mean over the first loss, at the worst seed.
-    """
+def _falls(curves: Curves, over: Callable) -> dict[str, float]:
+    """Last running mean over the first loss, by rule, `over` the seeds."""
     window = curves.configuration["window"]
-    falls = {
-        rule: max(run.smooth(window)[-1] / run.loss[0] for run in curves.runs(rule))
-        for rule in curves.rates()
-    }
+    fall = lambda run: run.smooth(window)[-1] / run.loss[0]  # noqa: E731
+    return {rule: over([fall(run) for run in curves.runs(rule)]) for rule in curves.rates()}
+
+
+def learns(curves: Curves) -> Claim:
+    """The claim that the loss falls under the best rule, at its worst seed."""
+    falls = _falls(curves, max)
     best = min(falls, key=falls.get)
     text = f"last over first loss ({best})"
     return claims.remarked(claims.at_most("learns", text, "ours", falls[best], 0.98), SHORT)
@@ -74,11 +68,7 @@ def numbers(curves: Curves, tolerance: float = 0.15) -> dict[str, Number]:
 
     The `tolerance` leaves room for another processor.
     """
-    window = curves.configuration["window"]
     return {
-        f"{rule.lower().replace('.', '_')}_loss_ratio": finite(
-            np.median([run.smooth(window)[-1] / run.loss[0] for run in curves.runs(rule)]),
-            tolerance,
-        )
-        for rule in curves.rates()
+        f"{rule.lower().replace('.', '_')}_loss_ratio": finite(fall, tolerance)
+        for rule, fall in _falls(curves, np.median).items()
     }

@@ -11,21 +11,22 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from lib import training
-from lib.data import hub
+from lib.data import places
 from lib.data.texts import TextSet
 from lib.networks import bert, pretrained
-from lib.training import bert_evaluation
-from tests.data.test_locate import serve
+from lib.training import measures
+from lib.training.batches import POOL, Bucketed, trim
+from tests.data.test_data import serve
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
 
 
-def pairs(rows=40, pairs=True, groups=None):
+def pairs(rows=40, pairs=True):
     rng = np.random.default_rng(0)
     text = lambda: " ".join(rng.choice(WORDS[4:], rng.integers(1, 9)))
     first, second = [text() for _ in range(rows)], [text() for _ in range(rows)]
     labels = np.arange(rows) % 3
-    return TextSet(first, labels, 3, "made", "demo", "1", rows, second if pairs else None, groups)
+    return TextSet(first, labels, 3, "made", "demo", "1", rows, second if pairs else None)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +141,6 @@ def test_a_silent_hub_costs_less_than_five_seconds(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", address)
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
     begin = time.monotonic()
     assert bert.weights().source == "package"
     assert time.monotonic() - begin < 5
@@ -149,7 +149,7 @@ def test_a_silent_hub_costs_less_than_five_seconds(monkeypatch):
 
 def test_demo_leaves_the_hub_alone(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
-    monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
     weights = bert.weights(demo=True)
     assert (weights.source, weights.name, weights.layers) == ("package", "all-MiniLM-L6-v2", 6)
 
@@ -171,22 +171,21 @@ def test_tokens_equal_those_of_transformers(weights):
 
 
 def test_whole_texts_only(weights):
-    data = pairs(groups=np.arange(40)[:, None] < 20)
+    data = pairs()
     every, whole = bert.tokenise(weights, data, 64), bert.tokenise(weights, data, 12, whole=True)
     short = torch.nonzero(every.lengths <= 12)[:, 0]
     assert 0 < len(short) < 40
     assert torch.equal(whole.inputs, every.inputs[short, :, :12]) and torch.equal(
         whole.labels, every.labels[short]
     )
-    assert whole.groups.tolist() == data.groups[short.numpy()].tolist()
 
 
 def test_padding_changes_nothing(weights):
     tokens = bert.tokenise(weights, pairs(), 40)
     model = bert.classifier(weights, 3).eval()
     with torch.no_grad():
-        whole, trimmed = model(tokens.inputs), model(bert_evaluation.trim(tokens.inputs))
-    assert bert_evaluation.trim(tokens.inputs).shape[-1] == int(tokens.lengths.max()) < 40
+        whole, trimmed = model(tokens.inputs), model(trim(tokens.inputs))
+    assert trim(tokens.inputs).shape[-1] == int(tokens.lengths.max()) < 40
     torch.testing.assert_close(whole, trimmed, rtol=0, atol=1e-6)
 
 
@@ -217,18 +216,16 @@ def test_a_small_network_for_the_same_tokens(weights):
 
 def test_batches_take_every_row_once_and_waste_little(weights):
     tokens = bert.tokenise(weights, pairs(96), 40)
-    batches = bert_evaluation.batches(tokens, 8, seed=3)
+    batches = Bucketed(tokens.inputs, tokens.labels, 8, 3, trim)
     rows = [batches.rows(step) for step in range(12)]
     assert sorted(torch.cat(rows).tolist()) == list(range(96))
     assert [batches.rows(step).tolist() for step in range(12)] == [r.tolist() for r in rows]
-    assert rows[0].tolist() != bert_evaluation.batches(tokens, 8, seed=4).rows(0).tolist()
+    assert rows[0].tolist() != Bucketed(tokens.inputs, tokens.labels, 8, 4, trim).rows(0).tolist()
     assert rows[0].tolist() != batches.rows(12).tolist()  # the next epoch
-    longest = [int(tokens.lengths[of].max()) for of in rows[: bert_evaluation.POOL]]
+    longest = [int(tokens.lengths[of].max()) for of in rows[:POOL]]
     assert longest != sorted(longest)  # no pool begins with its short rows
     padded = lambda b: sum(b.batch(step)[0].shape[-1] for step in range(12))
-    assert padded(batches) < padded(
-        training.Batches(tokens.inputs, tokens.labels, 8, 3, bert_evaluation.trim)
-    )
+    assert padded(batches) < padded(training.Batches(tokens.inputs, tokens.labels, 8, 3, trim))
     parts = [batches.share(k, 2).rows(5) for k in range(2)]
     assert torch.cat(parts).tolist() == rows[5].tolist()
 
@@ -238,8 +235,8 @@ def test_entropy_of_known_attention():
     uniform = used[:, None, None, :].double() / used.sum(1)[:, None, None, None]
     uniform = uniform.expand(2, 3, 4, 4)  # (b, heads, T, T)
     one = torch.eye(4, dtype=torch.float64).expand(2, 3, 4, 4)
-    assert float(bert_evaluation._entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
-    assert float(bert_evaluation._entropy(one, used)) == 0
+    assert float(measures.entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
+    assert float(measures.entropy(one, used)) == 0
     half = (uniform + one) / 2
 
     def entropy_of_half(n):
@@ -247,32 +244,19 @@ def test_entropy_of_known_attention():
         return -(high * math.log(high) + (n - 1) * low * math.log(low)) / math.log(n)
 
     a, b = entropy_of_half(3), entropy_of_half(2)
-    assert float(bert_evaluation._entropy(half, used)) == pytest.approx(
-        (3 * a + 2 * b) / 5, abs=1e-12
-    )
-
-
-def test_the_worst_group_is_that_of_one_label():
-    labels, everyone = np.array([0, 0, 1, 1]), np.ones((4, 1), bool)
-    for correct, worst in (([0, 1, 1, 1], 0.5), ([1, 1, 0, 0], 0.0), ([1, 1, 1, 1], 1.0)):
-        found = bert_evaluation.worst_group(np.array(correct, bool), labels, everyone)
-        assert found == worst
+    assert float(measures.entropy(half, used)) == pytest.approx((3 * a + 2 * b) / 5, abs=1e-12)
 
 
 def test_judge_measures_what_it_says(weights):
-    groups = np.arange(40)[:, None] % 4 == np.arange(2)
-    tokens = bert.tokenise(weights, pairs(groups=groups), 40)
+    tokens = bert.tokenise(weights, pairs(), 40)
     model = training.initialised(lambda: bert.classifier(weights, 3), 0).eval()
-    found = bert_evaluation.judge(tokens, probe=5, size=7)(model)
+    found = measures.judge(tokens, probe=5, size=7)(model)
     with torch.no_grad():
         logits = model(tokens.inputs)
     correct = (logits.argmax(1) == tokens.labels).numpy()
     assert found["test_accuracy"] == pytest.approx(correct.mean())
     loss = torch.nn.functional.cross_entropy(logits, tokens.labels)
     assert found["test_loss"] == pytest.approx(float(loss), abs=1e-5)
-    labels = tokens.labels.numpy()
-    shares = [correct[groups[:, k] & (labels == y)].mean() for k in range(2) for y in range(3)]
-    assert found["worst_group_accuracy"] == pytest.approx(min(shares))
     assert 0 < found["entropy.0"] <= 1 and set(found) >= {"entropy.0", "entropy.1"}
     assert model.network.config._attn_implementation == "sdpa"
 

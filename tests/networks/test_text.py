@@ -13,7 +13,7 @@ from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
 from lib.networks.text import EncoderBlock, SelfAttention, TextTransformer, attended, summed_loss
 from lib.networks.vocabulary import Vocabulary
-from lib.training.mirror_descent import MirrorDescent
+from lib.training.rules import MirrorDescent
 
 
 def network(dropout=0.0, length=9, size=2):
@@ -110,7 +110,7 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
     logits = model(batch)
     expected = F.binary_cross_entropy_with_logits(logits, labels.double().float(), reduction="sum")
     torch.testing.assert_close(summed_loss(model, (batch, labels)), expected)
-    found = training.classification(batch, labels, size=4, binary=True)(model)
+    found = training.classification(batch, labels, size=4)(model)
     assert found["test_loss"] == pytest.approx(float(expected.detach()) / 6, rel=1e-5)
     assert found["test_accuracy"] == pytest.approx(
         float(((logits > 0) == (labels > 0)).float().mean())
@@ -120,7 +120,7 @@ def test_loss_is_a_sum_and_the_judge_a_mean():
 def test_a_review_counts_as_positive_from_probability_one_half_on():
     logits = torch.tensor([-0.3, 0.3, 0.3])
     rows, labels = torch.zeros(3, 2, dtype=torch.long), torch.tensor([0, 1, 1])
-    judge = training.classification(rows, labels, binary=True)
+    judge = training.classification(rows, labels)
     model = torch.nn.Linear(1, 1)
     model.forward = lambda ids: logits
     assert judge(model)["test_accuracy"] == 1.0

@@ -17,8 +17,6 @@ STUDY = Study(
     batch=1,
     window=4,
     targets=(0.5,),
-    stop=lambda found: False,
-    stop_words="never",
 )
 # Final loss by rate; the first quarter tells them apart in the same order.
 LOSSES = {0.1: 0.9, 0.2: 0.8, 0.4: 0.7, 0.8: 0.6, 0.05: 0.95, 1.6: 1.1}
@@ -35,24 +33,25 @@ def trial(rate, steps=40, diverges_at=None):
 def fresh(diverging, asked):
     """A study's first time: a quarter of a run is what has been run by then."""
 
-    def run(rate, quarter):
-        asked.append((rate, quarter))
-        return trial(rate, 10 if quarter else 40, diverging.get(rate))
+    def trials(rates, until):
+        asked.extend((rate, until) for rate in rates)
+        return [trial(rate, until or 40, diverging.get(rate)) for rate in rates]
 
-    return run
+    return trials
 
 
 def taken_up(diverging, asked):
     """The same study later: the whole runs of kept rates are there, and are handed out."""
     before = []
     choose(STUDY, "SGD", fresh(diverging, before))
-    whole = {rate for rate, quarter in before if not quarter}
+    whole = {rate for rate, until in before if not until}
 
-    def run(rate, quarter):
-        asked.append((rate, quarter))
-        return trial(rate, 10 if quarter and rate not in whole else 40, diverging.get(rate))
+    def trials(rates, until):
+        asked.extend((rate, until) for rate in rates)
+        steps = {rate: 40 if rate in whole else until or 40 for rate in rates}
+        return [trial(rate, steps[rate], diverging.get(rate)) for rate in rates]
 
-    return run
+    return trials
 
 
 @pytest.mark.parametrize("diverging", [{}, {0.8: 11}, {0.8: 30}, {0.8: 5}, {0.4: 30}])
@@ -66,7 +65,7 @@ def test_a_study_taken_up_again_chooses_as_it_did(diverging):
 def test_the_best_half_at_a_quarter_goes_on():
     asked = []
     assert choose(STUDY, "SGD", fresh({}, asked)) == 0.8
-    assert [rate for rate, quarter in asked if not quarter] == [0.8, 0.4, 1.6]
+    assert [rate for rate, until in asked if not until] == [0.8, 0.4, 1.6]
 
 
 def test_rates_that_all_diverge_are_named_apart_from_those_that_were_dropped():

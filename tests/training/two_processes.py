@@ -1,28 +1,26 @@
-"""One of the processes of tests/training/test_parallel.py, started by torchrun.
-
-`-m tests.training.two_processes FOLDER`.
-"""
+"""One of the processes of tests/training/test_parallel.py, started by torchrun."""
 
 import sys
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
 
-from lib.training import commands
+from lib.budget import Budget
+from lib.training.studies import demo
+from lib.training.study import Work, a_run
+from tests.training import test_study as points
 
-COMMAND = ["digits", "sps", "--steps", "12", "--evaluations", "3", "--cpu", "--out"]
-BERT = ["pairs", "sps", "--steps", "4", "--evaluations", "1", "--batch", "16", "--cpu", "--out"]
+RUNS = [a_run("curve", "SPS", 0.5, None, 0), a_run("curve", "SGD", 0.1, None, 0)]
+BERT = a_run("curve", "SPS", 0.3, None, 0)
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    model, _ = commands.run(commands.options([*COMMAND, str(folder / "both")]))
-    rank = torch.distributed.get_rank()
-    torch.save(model.state_dict(), folder / f"rank{rank}.pt")
-    commands.run(commands.options([*BERT, str(folder / "bert")]))
-    Accelerator.reduce = lambda self, tensor, reduction: tensor  # every process its own loss
-    try:
-        commands.run(commands.options([*COMMAND, str(folder / "apart")]))
-    except RuntimeError as error:
-        (folder / f"apart{rank}.txt").write_text(str(error))
+    work = Work(points.STUDY, folder, Budget(), cpu=True, say=lambda words: None)
+    mine = work.all_of(RUNS)
+    torch.save(
+        [torch.from_numpy(run.loss) for run in mine],
+        folder / f"rank{work.machine.process_index}.pt",
+    )
+    small = points.dataclasses.replace(demo.MULTI_NLI, horizon=4, evaluations=1)
+    Work(small, folder, Budget(), cpu=True, say=lambda words: None).all_of([BERT])
     torch.distributed.destroy_process_group()

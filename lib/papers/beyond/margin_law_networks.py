@@ -28,7 +28,7 @@ from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import joint_slopes, saturated_slopes
 from lib.svm.max_margin import Infeasible, head_svm, token_svm
 from lib.training.loop import initialised
-from lib.training.step_sizes import NormalizedSGD
+from lib.training.rules import NormalizedSGD
 
 OURS = "ours, beyond paper A's Theorem 1"
 JOINT = 1e-3  # largest error of an offset, which falls like 1/t only: the head turns that slowly

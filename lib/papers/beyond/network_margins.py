@@ -21,7 +21,6 @@ from lib.networks import VisionTransformer
 from lib.papers.beyond.factor_norms import WHOLE
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.settings import Execution
 from lib.training.study import TUNING_SEED
 
 QUANTILE = 0.1  # of the margins of all queries
@@ -133,8 +132,9 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     model = untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
     optimizer = ByMatrix(model, rule, rate)
-    history = loop.train(model, optimizer, batches, setting.steps, execution=Execution(cpu=True))
-    return model.eval(), history.loss
+    loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
+    rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
+    return model.eval(), np.concatenate([loss, rest])
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:

@@ -11,7 +11,7 @@ from lib.papers import kept_curves
 from lib.papers.c import reviews, vision
 from lib.papers.kept_curves import together
 from lib.training.curves import Curves
-from lib.training.studies.measures import EDGES
+from lib.training.measures import EDGES
 from lib.training.verdicts import Interval
 
 WHEN = {"start": "start", "last": "end"}

@@ -5,60 +5,34 @@ They show that the code runs, and nothing about the papers' claims.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from lib.training.studies import language, reviews, vision
 from lib.training.study import Study
 
-SMALL = dict(width=32, depth=2, heads=4, hidden=64)
 
-
-def _small(study: Study, horizon: int, problem, **changes) -> Study:
-    """`study` on `problem`, with two rates out of the middle of each rule's grid and none beyond.
+def _small(study: Study, horizon: int, options: Mapping, **changes) -> Study:
+    """`study` with these `options`, two rates out of the middle of each grid and none beyond.
 
     So few steps cannot tell whether the best rate lies beyond the grid.
     """
-    rates = {rule: tuple(values[1:3]) for rule, values in study.rates.items()}
-    changes = {
-        "rates": rates,
-        "seeds": 2,
-        "evaluations": 4,
-        "window": 20,
-        "extensions": 0,
-    } | changes
-    return replace(study, horizon=horizon, problem=problem, **changes)
+    fixed = dict(seeds=2, evaluations=4, window=20, extensions=0, horizon=horizon)
+    fixed["rates"] = {rule: tuple(values[1:3]) for rule, values in study.rates.items()}
+    return replace(study, **fixed | {"options": {**study.options, **options}} | changes)
 
 
-MNIST = _small(
-    vision.MNIST,
-    120,
-    partial(vision.classify, "mnist", 1400, 4, SMALL, batch=50, demo=True),
-    targets=(1.8, 1.2),
-)
-CIFAR10 = _small(
-    vision.CIFAR10,
-    80,
-    partial(vision.classify, "cifar10", 2000, 4, SMALL, batch=50, demo=True),
-    targets=(2.2, 2.0),
-)
-VIT = _small(
-    vision.VIT, 80, partial(vision.augmented, 1600, 400, 32, 8, SMALL, batch=50, demo=True)
-)
+SMALL = dict(shape=vision.SMALL, demo=True)
 TINY = dict(size=2, width=24, hidden=48)
-IMDB = _small(
-    reviews.IMDB, 120, partial(reviews.reviews, 24, 200, TINY, batch=50, held=400, demo=True)
-)
-MULTI_NLI = _small(
-    language.MULTI_NLI,
-    60,
-    partial(language.classify, "multi_nli", 24, 16, None),
-    rates={"SGD": (0.1, 0.3), "Adam": (1e-3, 3e-3), "SPS": (0.3, 1.0), "SNGD": (0.1, 0.3)},
-    targets=(1.1, 1.0),
-)
+RATES = {"SGD": (0.1, 0.3), "Adam": (1e-3, 3e-3), "SPS": (0.3, 1.0), "SNGD": (0.1, 0.3)}
+SHORT = dict(length=24, layers=None, rows=None)
+MNIST = _small(vision.MNIST, 120, SMALL | {"rows": 1400}, targets=(1.8, 1.2))
+CIFAR10 = _small(vision.CIFAR10, 80, SMALL | {"rows": 2000}, targets=(2.2, 2.0))
+VIT = _small(vision.VIT, 80, SMALL | {"rows": 1600, "held_out": 400})
+IMDB = _small(reviews.IMDB, 120, dict(length=24, words=200, shape=TINY, held=400, demo=True))
+MULTI_NLI = _small(language.MULTI_NLI, 60, SHORT, rates=RATES, targets=(1.1, 1.0))
 CIVIL_COMMENTS = replace(
     MULTI_NLI,
     name="civil_comments",
-    problem=partial(language.classify, "civil_comments", 24, 16, None),
+    options=dict(name="civil_comments", **SHORT),
     targets=(0.6, 0.4),
 )
 

@@ -1,7 +1,6 @@
 """Paper C's IMDb experiments as one study: accuracy, sparsity and attention from the same runs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -12,11 +11,10 @@ from lib.data import texts
 from lib.networks import TextTransformer, vocabulary
 from lib.networks.text import attended, summed_loss
 from lib.networks.weight_statistics import hoyer, matrices, share_above
-from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.losses import Evaluate, classification
-from lib.training.studies.measures import binned, correctness, renamed
-from lib.training.study import Study, StudyProblem
+from lib.training.loop import initialised
+from lib.training.measures import Evaluate, binned, classification, correctness, predict, right
+from lib.training.study import Problem, Study
 
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 LEVELS = (0.5, 0.9)  # quantiles of a part's magnitudes at the start that serve as thresholds
@@ -34,14 +32,13 @@ def every(rows: int, count: int) -> slice:
 
 def parts(model: nn.Module) -> dict[str, list[np.ndarray]]:
     """The weight matrices (d, d) of K, Q and V, one a layer."""
-    found = matrices(model)
+    found = matrices(model).items()
     return {
-        part: [W.copy() for name, W in found.items() if f".{word}." in name]
-        for part, word in PARTS.items()
+        part: [W.copy() for name, W in found if f".{word}." in name] for part, word in PARTS.items()
     }
 
 
-def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[str, float]]:
+def sparsity(start: dict[str, list[np.ndarray]]) -> Evaluate:
     """A measure of the sparsity of each part K, Q, V: Hoyer index and shares above thresholds.
 
     The thresholds are the paper's, and the `LEVELS` quantiles of the magnitudes in `start`.
@@ -63,146 +60,91 @@ def sparsity(start: dict[str, list[np.ndarray]]) -> Callable[[nn.Module], dict[s
     return measure
 
 
-def histograms(model: nn.Module, when: str) -> dict[str, np.ndarray]:
-    """How many entries of each part fall into each bin of `EDGES`, (bins,)."""
-    return {f"{when}.histogram.{part}": binned(found) for part, found in parts(model).items()}
+def at(when: str, model: nn.Module, ids: torch.Tensor, drawn: list[int]) -> dict[str, np.ndarray]:
+    """Weights and attention of `model`, named by `when`.
 
-
-def attention(model: nn.Module, ids: torch.Tensor, drawn: list[int], when: str) -> dict:
-    """How many tokens the first token uses, and some of its attention maps, heads averaged.
-
-    The first is (reviews, layers); the maps are (drawn, layers, `MAPPED`).
+    How many entries of each part fall into each bin (bins,); how many tokens the first token uses
+    (reviews, layers); its attention maps on the `drawn` reviews, heads averaged (drawn, layers,
+    `MAPPED`).
     """
+    found = {f"{when}.histogram.{part}": binned(W) for part, W in parts(model).items()}
     weights = model.attention(ids)  # (reviews, layers, heads, T)
     maps = model.attention(ids[drawn])[..., :MAPPED].mean(2)
-    return {
-        f"{when}.tokens_used": attended(weights).mean(-1).numpy().astype(np.float32),
-        f"{when}.maps": maps.numpy().astype(np.float32),
-    }
-
-
-@dataclass(frozen=True)
-class Reviews:
-    """IMDb as word numbers: `ids[part]` (reviews, T) and `labels[part]` (reviews,).
-
-    The parts are "train" and "test"; "train" is split into "rest" and "held". `words` are the
-    vocabulary's, in the order of their numbers.
-    """
-
-    words: list[str]
-    ids: Mapping[str, torch.Tensor]
-    labels: Mapping[str, torch.Tensor]
-
-    @classmethod
-    def load(cls, length: int, words: int, held: int, demo: bool) -> "Reviews":
-        """All reviews, cut to `length` of the `words` most frequent words, `held` held out."""
-        train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
-        if demo:  # a smoke test, also where the real set is at hand
-            train, test = train.sample(2000), test.sample(500)
-        rest, held_out = train.hold_out(held)
-        known = vocabulary.Vocabulary.of(train.texts, words)
-        sets = {"train": train, "test": test, "rest": rest, "held": held_out}
-        return cls(
-            words=known.names,
-            ids={key: known.encode(part.texts, length) for key, part in sets.items()},
-            labels={key: torch.from_numpy(part.labels.copy()) for key, part in sets.items()},
-        )
-
-    def judge(self, part: str, name: str, rows: int) -> Evaluate:
-        """Loss and accuracy on about `rows` reviews of `part`, as "<name>_loss" and so on."""
-        taken = every(len(self.labels[part]), rows)
-        ids, labels = self.ids[part][taken], self.labels[part][taken]
-        found = classification(ids, labels, size=500, binary=True)
-        return lambda model: renamed(found(model), name)
-
-    def probe(self) -> tuple[torch.Tensor, list[int]]:
-        """The test reviews whose attention is measured (reviews, T), and the two that are drawn.
-
-        Those are the first favourable one and the first other one, as row numbers.
-        """
-        taken = every(len(self.labels["test"]), PROBED)
-        labels = self.labels["test"][taken]
-        return self.ids["test"][taken], [int(np.flatnonzero(labels == k)[0]) for k in (1, 0)]
-
-    @torch.no_grad()
-    def correct(self, model: nn.Module) -> dict[str, np.ndarray]:
-        """Which test reviews are classified correctly, as `measures.correctness` packs them."""
-        logits = torch.cat([model(rows) for rows in self.ids["test"].split(500)])
-        return correctness((logits > 0) == (self.labels["test"] > 0))
-
-    def cut(self) -> float:
-        """The share of training reviews that fill the whole length."""
-        return float((self.ids["train"][:, -1] != vocabulary.PADDING).float().mean())
+    found[f"{when}.tokens_used"] = attended(weights).mean(-1).numpy().astype(np.float32)
+    return found | {f"{when}.maps": maps.numpy().astype(np.float32)}
 
 
 def reviews(
     length: int, words: int, shape: Mapping[str, int], batch: int, held: int, demo: bool = False
-) -> StudyProblem:
-    """The encoder of `shape` on all IMDb reviews, cut to `length` words.
+) -> Problem:
+    """The encoder of `shape` on all IMDb reviews, cut to `length` of the `words` commonest words.
 
     Rates are judged on `held` training reviews, which trials do not train on.
     """
-    data = Reviews.load(length, words, held, demo)
+    train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
+    if demo:  # a smoke test, also where the real set is at hand
+        train, test = train.sample(2000), test.sample(500)
+    known = vocabulary.Vocabulary.of(train.texts, words)
+    sets = dict(zip(("rest", "held"), train.hold_out(held), strict=True))
+    sets = {
+        key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
+        for key, part in (sets | {"train": train, "test": test}).items()
+    }
+    names, (ids, labels) = known.names, sets["test"]
 
     def build() -> nn.Module:
-        return TextTransformer(len(data.words), length, **shape, dropout=DROPOUT)
+        return TextTransformer(len(names), length, **shape, dropout=DROPOUT)
+
+    def judge(part: str, name: str, rows: int) -> Evaluate:
+        taken = every(len(sets[part][1]), rows)
+        return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
     judges = {
-        True: (data.judge("held", "test", held), data.judge("rest", "training", SHOWN)),
-        False: (data.judge("test", "test", SHOWN), data.judge("train", "training", SHOWN)),
+        True: (judge("held", "test", held), judge("rest", "training", SHOWN)),
+        False: (judge("test", "test", SHOWN), judge("train", "training", SHOWN)),
     }
 
     def evaluate(seed: int, tuning: bool) -> Evaluate:
-        weights = sparsity(parts(loop.initialised(build, seed)))
-        first, second = judges[tuning]
-        return lambda model: first(model) | second(model) | weights(model)
+        measures = (*judges[tuning], sparsity(parts(initialised(build, seed))))
+        return lambda model: {k: v for measure in measures for k, v in measure(model).items()}
 
-    def batches(seed: int, tuning: bool) -> Batches:
-        part = "rest" if tuning else "train"
-        return Batches(data.ids[part], data.labels[part], batch, seed)
+    def end(seed: int, model: nn.Module) -> dict:
+        taken = every(len(labels), PROBED)
+        probe, shown = ids[taken], labels[taken]
+        # the first favourable review and the first other one
+        drawn = [int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]
+        found = correctness(right(predict(model, ids, size=500), labels)) | {
+            "training_accuracy": judge("train", "x", len(train))(model)["x_accuracy"],
+            "present": (probe != vocabulary.PADDING).sum(1).numpy(),
+        }
+        if seed == 0:  # the reviews are those of every seed
+            found["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in probe[drawn]])
+        start = initialised(build, seed)
+        return found | at("start", start, probe, drawn) | at("last", model, probe, drawn)
 
     size, width, hidden = (shape[name] for name in ("size", "width", "hidden"))
-    return StudyProblem(
+    return Problem(
         build=build,
-        batches=batches,
+        batches=lambda seed, tuning: Batches(*sets["rest" if tuning else "train"], batch, seed),
         evaluate=evaluate,
-        finish=partial(_at_end, data, build),
+        finish=lambda seed: partial(end, seed),
         loss=summed_loss,
         about={
             "data": texts.identity("imdb", demo=demo),
-            "rows": len(data.labels["train"]),
+            "rows": len(train),
             "held_out": held,
-            "test_rows": len(data.labels["test"]),
-            "cut": data.cut(),
+            "test_rows": len(test),
+            "cut": float((sets["train"][0][:, -1] != vocabulary.PADDING).float().mean()),
             "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
-            f" {length} of {len(data.words)} words",
+            f" {length} of {len(names)} words",
         },
     )
 
 
-def _at_end(data: Reviews, build: Callable[[], nn.Module], seed: int) -> Callable:
-    """What is measured of a run of `seed` at its end, and of its start beside it."""
-    probe, drawn = data.probe()
-
-    def end(model: nn.Module) -> dict:
-        whole = data.judge("train", "x", len(data.labels["train"]))
-        found = data.correct(model) | {
-            "training_accuracy": whole(model)["x_accuracy"],
-            "present": (probe != vocabulary.PADDING).sum(1).numpy(),
-        }
-        if seed == 0:  # the reviews are those of every seed
-            shown = [[data.words[k] for k in row[:MAPPED]] for row in probe[drawn]]
-            found["words"] = np.array(shown)
-        for when, network in (("start", loop.initialised(build, seed)), ("last", model)):
-            found |= histograms(network, when) | attention(network, probe, drawn, when)
-        return found
-
-    return end
-
-
 IMDB = Study(
     name="imdb",
-    problem=partial(reviews, 128, 8_000, dict(size=2, width=32, hidden=128), 50, held=2_000),
+    problem=reviews,
+    options=dict(length=128, words=8_000, shape=dict(size=2, width=32, hidden=128), held=2_000),
     rates={
         "l1.1": (2e-3, 4e-3, 8e-3, 1.6e-2),
         "l2": (4e-3, 8e-3, 1.6e-2, 3.2e-2),
@@ -212,8 +154,8 @@ IMDB = Study(
     batch=50,
     window=200,
     targets=(0.6, 0.5, 0.4),
-    stop=lambda found: found["training_accuracy"] >= 0.995,
-    stop_words="training accuracy of 2,500 reviews at least 0.995",
+    stop_by="training_accuracy",
+    stop_at=0.995,
     criterion="accuracy",
     evaluations=16,
     loss_rows=50,

@@ -1,0 +1,421 @@
+"""Where data sets come from, what their rows are, and which places and rows are refused."""
+
+import hashlib
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from lib.data import images, places, stand_in_texts, texts
+from lib.training.batches import AugmentedBatches, Batches, crop_flip
+from lib.training.studies.vision import Resize
+
+REAL = os.environ.get("DATA_DIR")
+PAIR = {
+    "premise": ["A cat sits.", "It rains."],
+    "hypothesis": ["A cat.", "It is dry."],
+    "label": [0, 2],
+}
+COMMENT = {"text": ["fine words", "rude words", "in between"], "toxicity": [0.49, 0.5, 1.0]}
+
+
+def png(pixels, kind="PNG"):
+    stream = io.BytesIO()
+    Image.fromarray(np.asarray(pixels, np.uint8)).save(stream, kind)
+    return stream.getvalue()
+
+
+def pictures(rows, seed=0, shape=(32, 32, 3)):
+    return np.random.default_rng(seed).integers(0, 256, (rows, *shape), dtype=np.uint8)
+
+
+def write(folder, columns, split="train", number="00000-of-00001"):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{split}-{number}.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def encoded(contents, labels, column="img"):
+    return {column: [{"bytes": c, "path": None} for c in contents], "label": labels}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A DATA_DIR with a small cifar10/ whose train split has two shards, and pairs."""
+    for k in (0, 1):
+        shard = encoded(map(png, pictures(4, seed=k)), [k] * 4)
+        write(tmp_path / "cifar10", shard, number=f"0000{k}-of-00002")
+    write(tmp_path / "cifar10", encoded(map(png, pictures(2, seed=2)), [8, 9]), "test")
+    for split in ("train", "validation_matched"):
+        write(tmp_path / "multi_nli", PAIR, split)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    for name in ("DATA_DIR", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
+    monkeypatch.setattr(places.Source, "_cached", lambda source: False)
+    return tmp_path
+
+
+def test_images_keep_every_pixel_and_say_where_they_are_from(home):
+    train = images.load("cifar10", "train")
+    expected = np.concatenate([pictures(4, seed=0), pictures(4, seed=1)]).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(train.images.numpy(), expected)
+    assert train.images.dtype == torch.uint8 and train.labels.tolist() == [0] * 4 + [1] * 4
+    digest = hashlib.sha256()
+    for path in (*sorted((home / "cifar10").glob("train*")), *(home / "cifar10").glob("test*")):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    revision = digest.hexdigest()[:16]
+    expected = {"name": "cifar10", "source": "data_dir", "revision": revision, "rows": 10}
+    assert images.identity("cifar10") == expected
+    assert (train.name, train.source, train.revision, train.rows) == tuple(expected.values())
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 100])
+def test_only_the_first_rows_are_decoded(home, monkeypatch, rows):
+    decoded, decode = [], images._decode
+    everything = images.load("cifar10", "train")
+    monkeypatch.setattr(images, "_decode", lambda *given: decoded.append(1) or decode(*given))
+    few = images.load("cifar10", "train", rows=rows)
+    assert len(decoded) == len(few) == min(rows, 8)
+    assert torch.equal(few.images, everything.images[:rows])
+    assert torch.equal(few.labels, everything.labels[:rows])
+
+
+def test_pairs_come_with_both_sentences(home):
+    test = texts.load("multi_nli", "test")
+    assert (test.texts, test.pairs) == (PAIR["premise"], PAIR["hypothesis"])
+    assert test.labels.tolist() == [0, 2] and test.labels.dtype == np.int64
+    assert (test.classes, test.source, test.rows) == (3, "data_dir", 4)
+
+
+def test_a_comment_is_toxic_from_one_half_on(home):
+    write(home / "civil_comments", COMMENT)
+    write(home / "civil_comments", COMMENT, "test")
+    assert texts.load("civil_comments", "train").labels.tolist() == [0, 1, 1]
+
+
+def test_the_folder_data_comes_after_data_dir_and_before_all_else(nowhere, monkeypatch):
+    for split in places.SPLITS:
+        write(nowhere / "data" / "imdb", {"text": ["good", "bad"], "label": [1, 0]}, split)
+    monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
+    assert texts.load("imdb", "train", demo=True).source == "data"
+    monkeypatch.setenv("DATA_DIR", "data")  # counts from the repository too
+    monkeypatch.chdir(os.path.expanduser("~"))
+    assert texts.identity("imdb")["source"] == "data_dir"
+
+
+BAD = {
+    "grey": (png(pictures(1)[0][..., 0]), "has 1 channels, not 3"),
+    "alpha": (png(np.zeros((32, 32, 4))), "has 4 channels, not 3"),
+    "large": (png(pictures(1, shape=(48, 48, 3))[0]), "has 48 x 48 pixels, not 32 x 32"),
+    "cut": (png(pictures(1)[0])[:200], "does not decode"),
+    "empty": (b"", "does not decode"),
+    "null": (None, "does not decode"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_image_is_named_by_its_row(home, kind):
+    content, message = BAD[kind]
+    write(home / "cifar10", encoded([*map(png, pictures(2)), content], [0, 1, 2]), "test")
+    with pytest.raises(ValueError, match=rf"test-0.*parquet, row 2: the image {message}"):
+        images.load("cifar10", "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "complaint"),
+    [
+        ("multi_nli", PAIR | {"hypothesis": ["x", None]}, "row 1: hypothesis is null; remove"),
+        ("multi_nli", PAIR | {"premise": ["x", "  "]}, "row 1: premise is empty"),
+        ("multi_nli", PAIR | {"premise": [1, 2]}, "row 0: premise is 1, not a text"),
+        ("multi_nli", PAIR | {"label": [0, 3]}, r"row 1: label 3 is not one of 0 \.\.\. 2"),
+        ("multi_nli", PAIR | {"label": [0, -1]}, r"row 1: label -1 .*a row without a label"),
+        ("multi_nli", PAIR | {"label": [0, None]}, "row 1: label None is not"),
+        ("multi_nli", {"premise": ["a"], "label": [0]}, "lacks the column hypothesis; it has pr"),
+        ("civil_comments", COMMENT | {"toxicity": [0, 0.1, 1.01]}, "row 2: toxicity 1.01 is not"),
+        ("civil_comments", COMMENT | {"toxicity": [0, None, 1.0]}, "row 1: toxicity None is not"),
+        ("cifar10", {"img": [1], "label": [0]}, "cannot be read: img is .*not a struct with bytes"),
+        ("cifar10", encoded([b""], [0], "image"), "lacks the column img; it has image, label"),
+        ("cifar10", encoded(map(png, pictures(1)), [10]), r"row 0: label 10 is not one of 0 ... 9"),
+    ],
+)
+def test_bad_rows_and_columns_are_named(home, name, columns, complaint):
+    for path in (home / name).glob("train*") if (home / name).exists() else ():
+        path.unlink()
+    write(home / name, columns)
+    for split in ("test", "validation_matched"):
+        write(home / name, columns, split)
+    with pytest.raises(ValueError, match=complaint):
+        (images if name == "cifar10" else texts).load(name, "train")
+
+
+def test_bad_places_and_names(home, monkeypatch):
+    folder = home / "multi_nli"
+    with pytest.raises(FileNotFoundError, match="has no folder imdb/; put imdb/train-"):
+        texts.load("imdb", "train")
+    path = folder / "train-00000-of-00001.parquet"
+    whole = path.read_bytes()
+    for keep in (0, 100, -50):
+        path.write_bytes(whole[:keep])
+        for read in (lambda: texts.load("multi_nli", "train"), lambda: texts.identity("multi_nli")):
+            with pytest.raises(ValueError, match="not a readable parquet file, .*fetch it again"):
+                read()
+    path.write_bytes(whole[:10] + bytes(60) + whole[70:])
+    with pytest.raises(ValueError, match=r"train-00000-of-00001\.parquet"):
+        texts.load("multi_nli", "train")
+    path = path.rename(folder / "train-00000-of-00002.parquet")
+    with pytest.raises(FileNotFoundError, match=r"lacks files train-\*.parquet .found train-0"):
+        texts.load("multi_nli", "train")
+    path.rename(folder / "train-a-of-b.parquet")
+    with pytest.raises(ValueError, match="a shard's name ends in its number .*rename"):
+        texts.load("multi_nli", "train")
+    for call, words in (
+        (lambda: texts.load("mnli", "train"), "unknown text set 'mnli'; there is multi_nli, civil"),
+        (lambda: images.load("minst", "train"), "unknown image set 'minst'; there is mnist, cifar"),
+        (lambda: images.load("mnist", "dev"), 'split must be "train" or "test"'),
+        (lambda: images.load("cifar10", "train", rows=0), "rows must be 1 or more, got 0"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    monkeypatch.setenv("DATA_DIR", str(home / "gone"))
+    for demo in (False, True):
+        with pytest.raises(FileNotFoundError, match=r"DATA_DIR=.*gone is not a folder.*unset"):
+            images.identity("mnist", demo=demo)
+
+
+def test_a_disk_without_room_for_the_copy_is_one_sentence(home, monkeypatch):
+    import datasets
+
+    def full(*_, **__):
+        raise datasets.exceptions.DatasetGenerationError() from OSError(28, "No space left")
+
+    monkeypatch.setattr(datasets, "load_dataset", full)
+    with pytest.raises(OSError, match="could not be written .No space left.*with room"):
+        images.load("cifar10", "train")
+
+
+def test_a_set_that_is_nowhere_is_an_error_that_says_how_to_get_it(nowhere, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for load, name in ((images.load, "mnist"), (texts.load, "imdb")):
+        with pytest.raises(FileNotFoundError) as caught:
+            load(name, "train")
+        for part in ("is missing", "DATA_DIR", f"data/{name}", "hf download", "--revision"):
+            assert part in str(caught.value)
+
+
+def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
+    import datasets
+
+    asked = []
+
+    def hub(path, revision, split):
+        asked.append((path, revision, split))
+        return datasets.Dataset.from_dict(PAIR)
+
+    monkeypatch.setattr(places, "reachable", lambda: True)
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    test, source = texts.load("multi_nli", "test"), texts.TEXTS["multi_nli"]
+    assert asked == [("nyu-mll/multi_nli", source.revision, "validation_matched")]
+    assert (test.source, test.revision, test.rows) == ("hub", source.revision, 402_517)
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *_, **__: (_ for _ in ()).throw(ConnectionError)
+    )
+    with pytest.raises(FileNotFoundError, match="the download broke off .ConnectionError"):
+        texts.load("multi_nli", "test")
+
+
+def serve(answer: bytes | None):
+    """A local socket that accepts and sends `answer`, or stays silent for None: (address, stop)."""
+    server, held = socket.create_server(("127.0.0.1", 0)), []
+
+    def accept():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            held.append(connection)
+            if answer is not None:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+    threading.Thread(target=accept, daemon=True).start()
+    stop = lambda: [part.close() for part in (server, *held)]
+    return f"http://127.0.0.1:{server.getsockname()[1]}", stop
+
+
+@pytest.mark.parametrize(("status", "found"), [(b"200 OK", True), (b"503 Down", False)])
+def test_a_hub_that_answers(nowhere, monkeypatch, status, found):
+    address, stop = serve(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    assert places.reachable() is found
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert places.reachable() is False
+    stop()
+
+
+def test_a_silent_hub_is_asked_once_and_given_up(nowhere, monkeypatch):
+    address, stop = serve(None)
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setattr(places, "PROBE_SECONDS", 0.3)
+    begin = time.monotonic()
+    for _ in range(9):
+        with pytest.raises(FileNotFoundError, match="the hub gave no answer"):
+            images.load("mnist", "train")
+    assert time.monotonic() - begin < 2
+    stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sizes", "called"),
+    [
+        (images, "mnist", (1437, 360), "digits"),
+        (images, "cifar10", (2000, 500), "demo pictures"),
+        (texts, "multi_nli", (2000, 500), "demo pairs"),
+        (texts, "civil_comments", (2000, 500), "demo comments"),
+        (texts, "imdb", (2000, 500), "demo reviews"),
+    ],
+)
+def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(nowhere, kind, name, sizes, called):
+    parts = [kind.load(name, split, demo=True) for split in places.SPLITS]
+    assert tuple(map(len, parts)) == sizes
+    digest = hashlib.sha256()
+    for part in parts:
+        if kind is images:
+            columns = [part.images.numpy().tobytes()]
+        else:
+            pairs = [part.pairs] if part.pairs else []
+            columns = ["\0".join(column).encode() for column in (part.texts, *pairs)]
+        for content in (*columns, np.asarray(part.labels).astype("<i8").tobytes()):
+            digest.update(hashlib.sha256(content).digest())
+    identity = kind.identity(name, demo=True)
+    revision = digest.hexdigest()[:16]
+    expected = {"name": called, "source": "demo", "revision": revision, "rows": sum(sizes)}
+    assert identity == expected | {"instead_of": name}
+    rows = [
+        set(map(bytes, p.images.numpy()) if kind is images else zip(p.texts, p.pairs or p.texts))
+        for p in parts
+    ]
+    assert not rows[0] & rows[1]
+    if name != "mnist":
+        assert len(set(np.bincount(np.asarray(parts[0].labels)) // 2)) == 1
+
+
+def test_the_digits_are_those_of_scikit_learn_and_stripes_tell_the_pictures_apart(nowhere):
+    from sklearn.datasets import load_digits
+
+    parts = [images.load("mnist", split, demo=True).images for split in places.SPLITS]
+    both = torch.cat(parts).flatten(1).double() * (16 / 255)
+    rows = lambda values: sorted(map(tuple, values.round().tolist()))
+    assert rows(both) == rows(load_digits().data)
+    train = images.load("cifar10", "train", demo=True)
+    along_y, along_x = (train.images.float().diff(dim=k).abs().mean((1, 2, 3)) for k in (2, 3))
+    assert float(((along_y > along_x) == (train.labels < 5)).float().mean()) > 0.95
+
+
+def test_the_words_of_a_made_text_say_its_label(nowhere):
+    train = texts.load("civil_comments", "train", demo=True)
+    rude = [sentence.partition("{}")[0] for sentence in stand_in_texts.RUDE]
+    said = np.array([any(words in text for words in rude) for text in train.texts])
+    assert np.array_equal(said, train.labels == 1)
+    reviews = texts.load("imdb", "train", demo=True)
+    good = [sum(map(text.count, stand_in_texts.GOOD)) for text in reviews.texts]
+    assert np.array_equal(np.array(good) >= 2, reviews.labels == 1)
+
+
+def test_a_sample_and_a_part_held_out_are_drawn_once(nowhere):
+    train = texts.load("multi_nli", "train", demo=True)
+    few = train.sample(30)
+    assert len(few) == 30 and few.texts == train.sample(30).texts and train.sample(9999) is train
+    place = {pair: k for k, pair in enumerate(zip(train.texts, train.pairs, strict=True))}
+    rows = [place[pair] for pair in zip(few.texts, few.pairs, strict=True)]
+    assert few.labels.tolist() == train.labels[rows].tolist() and len(set(rows)) == 30
+    rest, held = train.hold_out(500)
+    assert (len(rest), len(held)) == (1500, 500)
+    assert sorted(rest.texts + held.texts) == sorted(train.texts)
+    for bad in (0, 2000):
+        with pytest.raises(ValueError, match="rows must lie between 0 and 2000"):
+            train.hold_out(bad)
+
+
+def test_standardise_equals_the_moments_of_the_pixels(nowhere):
+    train = images.load("cifar10", "train", demo=True, rows=300)
+    out = train.standardise()(train.images).double()
+    np.testing.assert_allclose(out.mean((0, 2, 3)).numpy(), 0, atol=1e-6)
+    np.testing.assert_allclose(out.std((0, 2, 3)).numpy(), 1, rtol=1e-6)
+    assert torch.equal(train.first(7).images, train.images[:7]) and len(train.first(None)) == 300
+
+
+def test_crop_and_flip_equal_slices_one_by_one():
+    pixels = torch.from_numpy(pictures(6, shape=(8, 8, 3))).permute(0, 3, 1, 2).contiguous()
+    top, left = torch.tensor([0, 1, 2, 3, 4, 2]), torch.tensor([4, 3, 2, 1, 0, 2])
+    mirrored = torch.tensor([False, True, False, True, True, False])
+    out = crop_flip(pixels, top, left, mirrored, 2)
+    wide = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)))
+    for k in range(6):
+        cut = wide[k, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
+        np.testing.assert_array_equal(out[k].numpy(), cut[..., ::-1] if mirrored[k] else cut)
+    assert out.dtype == torch.uint8 and torch.equal(out[5], pixels[5])  # a crop from the middle
+
+
+def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
+    data = torch.from_numpy(pictures(60)).permute(0, 3, 1, 2).contiguous()
+    make = lambda seed, size=10: AugmentedBatches(data, torch.arange(60), size, seed)
+    first, again, plain = make(0), make(0), Batches(data, torch.arange(60), 10, 0)
+    again.batch(3)
+    assert torch.equal(first.batch(7)[0], again.batch(7)[0])
+    assert not torch.equal(first.batch(7)[0], make(1).batch(7)[0])
+    # the same rows as without augmentation, but another crop in the next epoch
+    assert torch.equal(first.batch(2)[1], plain.batch(2)[1])
+    assert not torch.equal(first.batch(2)[0], plain.batch(2)[0])
+    parts = [first.to("cpu").share(k, 2).batch(4) for k in range(2)]
+    for place, expected in enumerate(first.batch(4)):
+        assert torch.equal(torch.cat([part[place] for part in parts]), expected)
+    drawn = []
+    keep = lambda images, *offsets: drawn.append(offsets) or images
+    monkeypatch.setattr("lib.training.batches.crop_flip", keep)
+    for step in range(20):
+        make(0, 60).batch(step)
+    for offsets in (torch.cat([d[k] for d in drawn]) for k in (0, 1)):
+        assert set(offsets.tolist()) == set(range(9))  # 0 ... 2 padding, both ends among them
+    assert 0.4 < float(torch.cat([d[2] for d in drawn]).double().mean()) < 0.6
+
+
+def test_resize_keeps_a_constant_picture_and_the_given_size():
+    double = lambda images: images.float() * 2
+    flat = torch.full((1, 3, 32, 32), 77, dtype=torch.uint8)
+    big = Resize(double, 48)(flat)
+    assert big.shape == (1, 3, 48, 48) and torch.equal(Resize(double, 32)(flat), double(flat))
+    torch.testing.assert_close(big, torch.full_like(big, 154.0))
+
+
+def test_importing_the_module_is_light():
+    heavy = {"torch", "datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
+    code = f"import sys, lib.data.images, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
+    how = dict(capture_output=True, text=True, check=True)
+    assert subprocess.run([sys.executable, "-c", code], **how).stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not REAL, reason="DATA_DIR is not set: the real sets are not at hand")
+def test_real_mnist():
+    test = images.load("mnist", "test")
+    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.bincount(test.labels).tolist() == counts
+    assert float(test.images.double().mean()) == pytest.approx(33.7912, abs=1e-4)
+    assert images.identity("mnist")["rows"] == 70_000

@@ -1,0 +1,92 @@
+"""A device that is not the CPU, for machines that have none: tensors that only meet their like.
+
+What lies on it is kept on the CPU; an operation that mixes it with a tensor of the CPU raises, as
+on a GPU, unless that one is a single number.
+"""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+NAME = "meta"  # the one device without a driver under which torch lets a tensor be made
+
+
+class Far(torch.Tensor):
+    """A tensor that says that it lies on the device `NAME`; `near` is its content."""
+
+    @staticmethod
+    def __new__(cls, near):
+        how = dict(strides=near.stride(), storage_offset=near.storage_offset())
+        how |= dict(dtype=near.dtype, device=NAME, requires_grad=False)
+        self = torch.Tensor._make_wrapper_subclass(cls, near.shape, **how)
+        self.near = near
+        return self
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return run(function, args, kwargs or {})
+
+
+def run(function, args, kwargs):
+    """`function` of far tensors, on the CPU."""
+    far, near, made = [], [], {}
+
+    def inner(x):
+        if isinstance(x, Far):
+            far.append(x)
+            made[id(x.near)] = x
+            return x.near
+        if isinstance(x, torch.Tensor):
+            near.append(x)
+        return x
+
+    args, kwargs = tree_map(inner, (args, kwargs))
+    asked = kwargs.get("device")
+    moved = "copy" in function.__name__  # copies alone may cross over
+    if far and not moved and any(x.ndim for x in near):
+        raise RuntimeError(f"{function} got tensors of {NAME} and of the CPU")
+    there = bool(far) if asked is None else torch.device(asked).type == NAME
+    if asked is not None:
+        kwargs["device"] = "cpu"
+    found = function(*args, **kwargs)
+    if not there:
+        return found
+
+    def wrap(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        return made[id(x)] if id(x) in made else Far(x)  # an operation in place gives what it got
+
+    return tree_map(wrap, found)
+
+
+class Machine(TorchDispatchMode):
+    """What `loop.accelerator` gives, with a device of this kind; it works while it is entered."""
+
+    device, num_processes, process_index = torch.device(NAME), 1, 0
+    is_main_process = is_local_main_process = True
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return run(function, args, kwargs or {})
+
+    def prepare(self, model, optimizer):
+        """`model` on the device; its parameters stay the objects that `optimizer` has."""
+        for part in (*model.parameters(), *model.buffers()):
+            torch.utils.swap_tensors(part, self._there(part))
+        return model, optimizer
+
+    def _there(self, part):
+        far = Far(part.detach())
+        return (
+            torch.nn.Parameter(far, part.requires_grad)
+            if isinstance(part, torch.nn.Parameter)
+            else far
+        )
+
+    def backward(self, loss):
+        """Gradients of `loss`."""
+        loss.backward()
+
+    def reduce(self, value, how):
+        """One process's value is the mean."""
+        return value

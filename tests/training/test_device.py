@@ -1,0 +1,44 @@
+"""A trial, a judged run and its end on a device that is not the CPU: the same curves as on it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lib.budget import Budget
+from lib.training import loop
+from lib.training.studies import demo
+from lib.training.study import TUNING_SEED, Work, a_run
+from tests.training.far_device import NAME, Far, Machine
+from tests.training.test_study import STUDY
+
+STUDIES = [STUDY, replace(demo.MNIST, horizon=4), replace(demo.IMDB, horizon=4)]
+
+
+def test_the_device_refuses_to_meet_the_cpu():
+    with Machine():
+        far = torch.ones(3).to(NAME)
+        assert isinstance(far + 1, Far) and (far + 1).to("cpu").tolist() == [2, 2, 2]
+        with pytest.raises(RuntimeError, match="of meta and of the CPU"):
+            far + torch.ones(3)
+
+
+@pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
+    def runs(folder):
+        rule, rates = next(iter(study.rates.items()))
+        work = Work(study, tmp_path / folder, Budget(), say=lambda words: None)
+        first = a_run("trial", rule, rates[0], None, TUNING_SEED)
+        work.all_of([first], study.quarter)  # leaves a checkpoint
+        return work.all_of([first, a_run("curve", rule, rates[0], None, 0)])
+
+    near = runs("near")
+    monkeypatch.setattr(loop, "accelerator", lambda cpu: machine)
+    with Machine() as machine:
+        far = runs("far")
+    for one, two in zip(near, far, strict=True):
+        assert (one.made["device"], two.made["device"]) == ("cpu", NAME)
+        np.testing.assert_allclose(two.loss, one.loss, rtol=1e-3)
+        assert two.end.keys() == one.end.keys() and two.metrics.keys() == one.metrics.keys()
