@@ -195,8 +195,8 @@ def _directions(vectors, count, outside, targets):
         v = v.reshape(*v.shape[:2], -1)
         size = np.linalg.norm(v, axis=-1)
         if np.isinf(size).any():  # its square left the range of float64
-            largest = np.abs(v).max(-1)
-            size = largest * np.linalg.norm(v / largest[..., None], axis=-1)
+            unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
+            size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
         # the direction of zero is not defined
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
