@@ -193,7 +193,11 @@ def _directions(vectors, count, outside, targets):
         part = slice(first, first + chunk)
         v = vectors(part)
         v = v.reshape(*v.shape[:2], -1)
-        norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)
+        size = np.linalg.norm(v, axis=-1)
+        if np.isinf(size).any():  # its square left the range of float64
+            unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
+            size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
+        norm[:, part] = np.hypot(size, outside)
         # the direction of zero is not defined
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
         for name, (unit, rest) in units.items():

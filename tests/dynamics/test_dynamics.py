@@ -248,8 +248,9 @@ def test_the_longest_step_is_that_of_the_documentation(log_length, status):
         rules.custom(lambda t, log_gap, log_norm: log_length - log_norm),
         rules.ngd(math.exp(log_length)),
     ):
-        with np.errstate(over="ignore"):  # the norm of such a W has no square
-            assert dynamics.train(data, rule, 1, [0, 1]).status.tolist() == [status]
+        history = dynamics.train(data, rule, 1, [0, 1])
+        assert history.status.tolist() == [status]
+        assert np.isfinite(history.norm[0, 1]) == (status == "completed")
 
 
 def test_a_custom_rule_runs_on_the_same_road():

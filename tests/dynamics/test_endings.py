@@ -9,6 +9,8 @@ import pytest
 from lib import attention, dynamics, mirror
 from lib.ambient import factored, optimisers, training
 from lib.attention import tokens
+from lib.compiled.status import COMPLETED, DIVERGED
+from lib.dynamics import recording
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {
@@ -56,18 +58,27 @@ def test_factors_take_records_in_order_only():
         factored.train(DATA, {"": optimisers.adam(0.1)}, K, Q, np.array([9, 3], np.uint8))
 
 
-@pytest.mark.parametrize("head", ["fixed", "joint"])
-def test_a_norm_that_overflows_ends_the_run(head):
-    """Steps of 1e200 are floats, their squares are not."""
-    history = dynamics.train(
-        DATA, dynamics.gd(1e200), 3, range(4), head=head, targets={"V": np.ones((2, 6, 6))}
+def test_a_norm_whose_square_overflows_is_still_known():
+    """From zero the first step's direction does not depend on its length."""
+    targets, start = {"V": np.ones((2, 6, 6))}, np.zeros((2, 6, 6))
+    near, far = (
+        dynamics.train(DATA, dynamics.gd(eta), 1, [0, 1], start, targets) for eta in (1.0, 1e200)
     )
-    assert (history.status == "diverged").all() and (history.ended == 1).all()
-    for name in ("norm", "log_gap", "log_miss", "log_step"):
-        assert np.isfinite(getattr(history, name)[:, 0]).all()
-        assert np.isnan(getattr(history, name)[:, 1:]).all()
-    assert np.isnan(history.direction_error["V"][:, 1:]).all()
-    assert np.isnan(history.weights(1)).all()
+    assert (far.status == "completed").all()
+    np.testing.assert_allclose(far.norm[:, 1], 1e200 * near.norm[:, 1], rtol=1e-12)
+    for name in ("direction_error", "alignment"):
+        a, b = (getattr(of, name)["V"][:, 1] for of in (near, far))
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_a_run_ends_at_its_first_record_that_is_not_finite():
+    times, status, ended = np.array([0, 3, 9]), np.zeros(3, int), np.array([9, 9, 3])
+    finite, logs = np.zeros((3, 3, 2)), np.full((3, 3), -np.inf)
+    finite[0, 1, 1], logs[2, 2] = np.inf, np.nan  # the last had ended before
+    recording.end_where_not_finite(status, ended, times, [finite], [logs])
+    assert status.tolist() == [DIVERGED, COMPLETED, COMPLETED] and ended.tolist() == [3, 9, 3]
+    assert np.isnan(finite[0, 1:]).all() and np.isnan(logs[0, 1:]).all()
+    assert not finite[0, 0].any() and not finite[1:].any()
 
 
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():

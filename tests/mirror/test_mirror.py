@@ -176,7 +176,7 @@ def test_bad_input_is_refused():
         mirror.train(DATA, mirror.MirrorRule(2), 5, START[:, :2])
     with pytest.raises(ValueError, match="head must be"):
         mirror.train(DATA, mirror.MirrorRule(2), 5, head="free")
-    with pytest.raises(ValueError, match="ascending"):
+    with pytest.raises(ValueError, match="ascend"):
         mirror.train(DATA, mirror.MirrorRule(2), 5, record=[3, 1])
     with pytest.raises(ValueError, match="finite and not zero"):
         geometry.directional_bregman(START[0], 0 * START[0], 2)
