@@ -45,15 +45,6 @@ def regression_history(diverged):
     return regression.RegressionHistory(np.array([0, 1, 7]), A, B, np.array(diverged))
 
 
-def training_history(loss):
-    """Of three steps, evaluated at the start and at the end."""
-    rows = np.zeros(3)
-    metrics = {"test_loss": np.array([0.7, 0.25]), "accuracy": np.array([0.5, NAN])}
-    return training.TrainingHistory(
-        np.array(loss), rows, rows, rows, np.array([0, 3]), metrics, "finished", "cpu"
-    )
-
-
 PROBLEM = regression.Regression(np.diag([1.0, 0.25]), 0.1 * np.eye(2), 0.5)
 SHOWN = {
     "TokenSet": (
@@ -84,16 +75,6 @@ SHOWN = {
         lambda: regression_history([1, -1]),
         "RegressionHistory(seeds 2, A 4 x 1, B 1 x 1, records 3, t = 0 to 7, "
         "diverged in 1 of 2 runs, first at t = 1, last ||A|| 2, ||B|| 3)",
-    ),
-    "TrainingHistory": (
-        lambda: training_history([0.75, 0.5, 0.25]),
-        "TrainingHistory(status finished, device cpu, steps 3 of 3, loss 0.75 to 0.25, "
-        "evaluations 2, test_loss 0.25, accuracy none)",
-    ),
-    "TrainingHistory, diverged at once": (
-        lambda: training_history([NAN, NAN, NAN]),
-        "TrainingHistory(status finished, device cpu, steps 0 of 3, loss none, "
-        "evaluations 2, test_loss 0.25, accuracy none)",
     ),
     "Batches": (
         lambda: training.Batches(torch.zeros(6, 4), torch.zeros(6), 2, 0, transform=torch.exp),
