@@ -133,7 +133,7 @@ def test_long_records_are_made_by_name():
 
 
 # The weight of the library as it stands. Both numbers may only be lowered.
-MOST_LINES, MOST_FILES = 29_900, 252
+MOST_LINES, MOST_FILES = 29_300, 232
 
 
 def test_the_library_does_not_grow():
