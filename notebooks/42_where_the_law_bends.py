@@ -372,6 +372,8 @@ numbers = {
     "curvature": record.Number(paper.curvature[0, -1], 1e-4),
 }
 run.save(figure_joint, "bends_joint", title, about_joint, joint_table, numbers, rows)
+
+# %%
 numbers = {f"alpha_{d}": record.Number(a, 1e-6) for a, d in zip(thresholds, dimensions)}
 numbers["facts"] = record.Number(len(facts), 0)
 drawn = {"seeds": global_seeds}

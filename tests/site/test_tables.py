@@ -121,8 +121,7 @@ def test_the_braces_of_an_exponent_are_one_pair():
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.trains], ids=lambda entry: entry.slug)
 def test_a_redrawn_figure_names_what_trained_its_curves(entry):
     assert re.fullmatch(
-        rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours",
-        tables.hours(entry),
+        rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours", tables.hours(entry)
     )
     assert "DATA_DIR" not in entry.command and entry.trains in STUDIES
 
