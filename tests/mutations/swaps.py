@@ -217,11 +217,11 @@ DYNAMICS = [
         "dynamics/history",
         "dynamics/test_dynamics",
         ("log_miss = -np.logaddexp(0.0, -log_odds)", "log_miss = -np.logaddexp(0.0, log_odds)"),
+        ("norm[:, part] = np.hypot(size, outside)", "norm[:, part] = size"),
         (
-            "norm[:, part] = np.hypot(np.linalg.norm(v, axis=-1), outside)",
-            "norm[:, part] = np.linalg.norm(v, axis=-1)",
+            "error[name][:, part] = np.hypot(np.hypot(apart, outside / scale), rest)",
+            "error[name][:, part] = np.hypot(apart, rest)",
         ),
-        ("error[name][:, part] = np.hypot(apart, outside / scale)", "error[name][:, part] = apart"),
         ("gaps = known[..., :1] - known[..., 1:]", "gaps = known[..., 1:] - known[..., :1]"),
         ("return 1.0 - np.exp(self.log_miss).mean(-1)", "return np.exp(self.log_miss).mean(-1)"),
         ("return (c * toward).sum(-1) / length", "return -(c * toward).sum(-1) / length"),
@@ -546,7 +546,7 @@ TRAINING = [
         ),
         ("(bool(theirs.any()), bool(never.any()))", "(bool(never.any()), bool(theirs.any()))"),
         ("np.log(self.values) if", "np.log10(self.values) if"),
-        ("max(largest, min(1.0,", "min(1.0, (min(1.0,"),
+        ("max(largest, min(1.0,", "min(1.0, min(1.0,"),
         ("_word(difference.low > 0,", "_word(difference.high > 0,"),
     ),
     *_of(
