@@ -26,7 +26,7 @@
 # **Here:** on comments normalised SGD, Polyak and Adam need 0.70, 0.58 and 0.40 of SGD's steps, on sentence pairs 0.80,
 # 0.74 and 0.73: all six **reproduced**, each row by itself. Held against all claims on real data together, the first two
 # on comments do not stand (p = 0.011 and 0.0058). This is half of a small encoder on private samples; on pairs the race
-# goes only from the loss of guessing, 1.10, to 1.00.
+# covers only the first tenth of a nat below the loss of guessing.
 #
 # ## The statement
 #

@@ -23,8 +23,8 @@
 # **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$** (at model size 3:
 # 82.6, 81.3 and 80.6 %). $\ell_{1.1}$ ends with fewer large weights than $\ell_2$ and attends more sharply.
 #
-# **Here:** the order is **undecided**: 79.2, 80.3 and 80.0 %, and every paired interval covers zero. No run reached the
-# paper's stop, a training accuracy of 99.5 %. By the Hoyer index keys and values are sparser under $\ell_{1.1}$,
+# **Here:** the order is **undecided**: 79.2 %, 80.3 % and 80.0 %, and every paired interval covers zero. No run reached the
+# paper's stop. By the Hoyer index keys and values are sparser under $\ell_{1.1}$,
 # **reproduced**, but by a measure that we chose after the runs; queries and sharper attention are **undecided**.
 #
 # ## The statement

@@ -35,7 +35,7 @@ def test_a_page_begins_with_its_title_and_has_no_empty_cell(source):
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-\u2212]?\d[\d,]*(?:\.\d+(?!\w|\.\d)(\s*%)?|(\s*%))")
-PAPER = re.compile(r"\b\d{4}\.\d{5}\b")
+NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\$[^$]*\$")  # an arXiv number, a formula
 
 
 def known(page):
@@ -57,7 +57,7 @@ def unlike(text, values):
         half = 0.5001 * 10.0 ** -(digits + 2 * bool(percent))
         return any(abs(abs(value) - abs(shown)) <= half for value in values)
 
-    matches = NUMBER.finditer(PAPER.sub("", text))
+    matches = NUMBER.finditer(NO_RESULT.sub("", text))
     found = [(match[0].rstrip("% "), match[1] or match[2]) for match in matches]
     return [word for word, percent in found if not is_known(word, percent)]
 
