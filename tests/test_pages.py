@@ -35,7 +35,7 @@ def test_a_page_begins_with_its_title_and_has_no_empty_cell(source):
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-\u2212]?\d[\d,]*(?:\.\d+(?!\w|\.\d)(\s*%)?|(\s*%))")
-NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\$[^$]*\$")  # an arXiv number, a formula
+NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?")  # an arXiv number, a norm's name
 
 
 def known(page):

@@ -63,8 +63,7 @@ def _figure(job: Job, slug: str, old: Committed) -> tuple[str, bool]:
     saved = files.read_object(job.figures / f"{slug}.json")
     text, same = "custom, not compared", True
     if not job.custom:
-        known, redrawn = old.get(slug), _redrawn(job, saved)
-        text, same = _reproduced(saved, known, redrawn) if slug in old else (NO_RECORD, True)
+        text, same = _reproduced(saved, old[slug]) if slug in old else (NO_RECORD, True)
     open_ = [claim["id"] for claim in saved["claims"] if claim.get("verdict") == UNDECIDED]
     failed = [c["id"] for c in saved["claims"] if not c["holds"] and c["id"] not in open_]
     names = f", not {', '.join(failed)}" if failed else ""
@@ -73,19 +72,14 @@ def _figure(job: Job, slug: str, old: Committed) -> tuple[str, bool]:
     return f"{text}; held {held} of {len(saved['claims'])} claims{names}", same
 
 
-def _redrawn(job: Job, saved: Mapping) -> bool:
-    """Whether a figure was drawn from the kept curves of a study: nothing was trained for it."""
-    curves = any(name.endswith(".npz") for name in job.parts["kept"])
-    return curves and all(row["source"] != "demo" for row in saved["data"])
-
-
-def _reproduced(new: Mapping, old: Mapping | None, redrawn: bool = False) -> tuple[str, bool]:
+def _reproduced(new: Mapping, old: Mapping | None) -> tuple[str, bool]:
     if old is None:
         return "the committed record is damaged, not compared", False
     if new["parameters"] != old["parameters"]:
         return "parameters differ, not compared", True
     if _kinds(new) != _kinds(old):
         return "data differ, not compared", True
+    redrawn = any(row["source"] == "kept" for row in new["data"])  # nothing was trained for it
     differences, count = reproduction.compare(new, old), len(old["numbers"])
     same = f"{count - len(differences)} of {count}"
     text = f"redrawn from kept curves: {same}" if redrawn else f"{same} numbers reproduced"

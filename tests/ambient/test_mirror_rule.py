@@ -78,7 +78,7 @@ def test_what_leaves_the_range_of_floats_is_said():
     path = training.train(DATA, o.mirror(1.01, 1e3), 9, record=[0, 9])  # |U|^100
     assert path.status.tolist() == ["diverged"] and 0 < path.ended[0] < 9
     assert np.isfinite(path.W[0, 0]).all() and np.isnan(path.W[0, 1]).all()
-    path = training.train(DATA, o.mirror(4, 1.0), 9, 1e120 * START, [0, 9])  # |W|^3
+    path = training.train(DATA, o.mirror(5, 1.0), 9, 1e99 * START, [0, 9])  # |W|^4
     assert path.status.tolist() == ["diverged"] and path.ended.tolist() == [0]
 
 

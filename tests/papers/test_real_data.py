@@ -335,7 +335,7 @@ def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are():
     later = dataclasses.replace(world, curves=tuple(judged))
     for run in (desk, demo):
         kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), {})
-        assert run.told["seeds"] == [10, 11, 12, 13, 14]
+        assert run.told["setting"]["seeds"] == [10, 11, 12, 13, 14]
     assert desk.rows == [{"name": "invented", "source": "kept", "trained_on": "demo"}]
     assert demo.rows == [{"name": "invented", "source": "demo"}]
     assert "kept" in record.SOURCES

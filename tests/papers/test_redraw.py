@@ -102,14 +102,10 @@ def test_a_number_of_the_answer_is_one_of_the_study(page):
         assert number in shown, f"{page}: {number}"
 
 
-def test_what_trains_a_study_is_named_with_its_hours():
+def test_the_index_names_the_study_that_a_picture_draws():
     for entry in figure_index.entries(files.ROOT / "figures"):
         if entry.slug in RECORDS:
-            named = re.fullmatch(
-                r"python -m lib\.training study (\w+), ([\d.]+) processor hours", entry.trains
-            )
-            assert entry.slug in {one.slug for one in redraw.PICTURES[named[1]]}
-            assert named[2] == f"{curves.kept(named[1], needed=True).hours():.1f}"
+            assert entry.slug in {one.slug for one in redraw.PICTURES[entry.trains]}
             assert not entry.notebook.real_data
 
 
