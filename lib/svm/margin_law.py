@@ -19,11 +19,11 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.representation import Shapes
+from lib.svm.least_entropy import INDEPENDENT, features, least_entropy
 from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, checked_selection
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
-INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1
 SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and those of its duals
 
 
@@ -34,7 +34,8 @@ class MarginLaw(Shapes):
     offsets       (runs, n, T-1) log(kappa_m / beta_m) less its beta-weighted mean, the limit of
                   g_m - a_t; NaN off the support
     support       (runs, n, T-1) the constraints that carry W_mm
-    duals         (runs, n, T-1) beta
+    duals         (runs, n, T-1) beta: the solution's, or of all its duals those of least entropy
+                  relative to kappa where the tight constraints are dependent
     coefficients  (runs, n, T-1) rho_perp = sum_m coefficients_m A_m, the residual off W_mm
     constant      (runs,) C = ||rho_perp||: ||W_t|| times the direction error tends to it
     norm          (runs,) ||W_mm||
@@ -121,10 +122,12 @@ def margin_law(
         raise ValueError(
             f"log_slopes has shape {np.shape(slopes)}; it needs {solution.duals.shape}"
         )
+    duals = solution.duals.copy()
     for run in range(len(K)):
-        beta, margins = solution.duals[run].ravel(), solution.margins[run].ravel()
-        _check(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
-    return from_duals(K, solution.duals, solution.margins, slopes)
+        beta, margins = duals[run].ravel(), solution.margins[run].ravel()
+        beta = _checked(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
+        duals[run] = beta.reshape(duals[run].shape)
+    return from_duals(K, duals, solution.margins, slopes)
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
@@ -150,11 +153,16 @@ def _of_run(K, beta, margins, log_slopes):
     square = weights @ K_on @ weights  # ||W_mm||^2
     log_ratio = log_slopes[on] - np.log(weights)
     offsets = log_ratio - weights @ log_ratio / weights.sum()
-    inside = cho_solve(cho_factor(K_on), offsets)
+    rank = features(K_on).shape[1]
+    if rank == len(K_on):
+        inside = cho_solve(cho_factor(K_on), offsets)
+    else:  # the shortest coefficients of many
+        inside = np.linalg.lstsq(K_on, offsets, rcond=INDEPENDENT)[0]
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
     modes, vectors = np.linalg.eigh(symmetric)
-    modes, vectors = modes[1:], vectors[:, 1:]  # without sqrt(beta), along which a_t moves
+    none = len(K_on) - rank + 1  # sqrt(beta), along which a_t moves, and what moves no margin
+    modes, vectors = modes[none:], vectors[:, none:]
     full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
     full["offsets"][~on] = np.nan
     full["offsets"][on], full["coefficients"][on] = offsets, inside
@@ -169,10 +177,10 @@ def _of_run(K, beta, margins, log_slopes):
     }
 
 
-def _check(run, K, beta, margins, log_slopes, width):
-    """Raise PremiseFails for the first premise that a run breaks; pairs in one axis (m,).
+def _checked(run, K, beta, margins, log_slopes, width):
+    """The duals (m,) that the law is about; PremiseFails for the first premise that a run breaks.
 
-    width = T-1, to name a pair in messages.
+    Pairs in one axis (m,); width = T-1, to name a pair in messages.
     """
     off = np.abs(K @ beta - margins).max()
     if not off <= SAME_SOLUTION:
@@ -182,42 +190,28 @@ def _check(run, K, beta, margins, log_slopes, width):
         )
         raise PremiseFails("same problem", run, off, said)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
-    _check_independent(run, K, tight, width)
+    K_tight = K[np.ix_(tight, tight)]
+    independent = features(K_tight).shape[1] == len(tight)
+    behind = tight[~np.isfinite(log_slopes[tight])]
+    if not independent and not behind.size:
+        total = beta.sum()
+        beta = np.zeros(beta.shape)
+        beta[tight] = total * least_entropy(K_tight, log_slopes[tight])
     smallest = tight[beta[tight].argmin()]
     share = beta[smallest] / beta.max()
-    if share < SMALLEST_DUAL:
+    if share < SMALLEST_DUAL and (independent or not behind.size):
         said = (
             f"{_pair(smallest, width)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
             f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
         )
         raise PremiseFails("positive duals", run, share, said)
-    behind = np.flatnonzero((beta > 0) & ~np.isfinite(log_slopes))
     if behind.size:
         said = (
-            f"{len(behind)} of {np.sum(beta > 0)} tokens on the support score at least what the "
+            f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
             f"selected one does, the first {_pair(behind[0], width)}; it needs none"
         )
         raise PremiseFails("score gaps", run, len(behind), said)
-
-
-def _check_independent(run, K, tight, width):
-    """Raise PremiseFails unless the tight constraints are linearly independent."""
-    length = np.sqrt(np.diag(K)[tight])
-    cosines = K[np.ix_(tight, tight)] / np.outer(length, length)
-    least = np.linalg.eigvalsh(cosines)[0]
-    if least >= INDEPENDENT:
-        return
-    apart = cosines - 2 * np.eye(len(tight))
-    a, b = np.unravel_index(apart.argmax(), apart.shape)
-    if apart[a, b] > 1 - 1e-9:
-        twins = f"{_pair(tight[a], width)} and {_pair(tight[b], width)}"
-        alike = tight[a] // width == tight[b] // width  # of one sample?
-        why = "repeated tokens" if alike else "two samples make the same demand"
-        said = f"{twins} are one constraint ({why})"
-    else:
-        said = f"{len(tight)} tight constraints lie in fewer dimensions"
-    said += f", so that the duals are not unique: smallest eigenvalue of their cosines {least:.1e}"
-    raise PremiseFails("independent support", run, least, f"{said}, it needs {INDEPENDENT:.0e}")
+    return beta
 
 
 def _pair(m, width):

@@ -782,7 +782,7 @@ LAW = [
         ("(margins[~on] - 1).min()", "margins[~on].min()"),
         ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),
         ("if share < SMALLEST_DUAL:", "if share < 0:"),
-        ("if least >= INDEPENDENT:", "if least >= -1:"),
+        ("if not independent and not behind.size:", "if False:"),
         ("if behind.size:", "if False:"),
         ("if not off <= SAME_SOLUTION:", "if off < 0:"),
     ),

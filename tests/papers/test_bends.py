@@ -286,8 +286,11 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
 
 
 def test_correlation_of_one_repeats_tokens():
-    refusal = constant_map.point("correlation", 1.0, 100, 1000).refusal
-    assert "'independent support' fails" in refusal and "repeated tokens" in refusal
+    """The law of all the copies is that of their merged pairs."""
+    data = coordinates.minimal(constant_map.AXES["correlation"](100, 1.0)).tokens
+    law = correlated.law_of(data)
+    assert law.support.all() and np.ptp(law.duals, axis=-1).max() < 1e-9 * law.duals.max()
+    np.testing.assert_allclose(correlated.repeated(100, 100).predicted, law.constant[0], rtol=1e-8)
 
 
 def test_noise_does_not_decide_whether_there_is_a_solution():

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.svm import margin_law, margin_slopes
+from lib.svm import least_entropy, margin_law, margin_slopes
 
 SEEDS = st.integers(0, 10_000)
 
@@ -134,11 +134,6 @@ def broken(premise):
     data = tokens.unit_tokens(1, n=3, T=4, d=8)
     if premise == "same problem":
         return data, svm.token_svm(tokens.unit_tokens(2, n=3, T=4, d=8)), None, "differ by"
-    if premise == "independent support":
-        other = ((data.opt + 1) % 4)[..., None, None]
-        X = np.concatenate([data.X, np.take_along_axis(data.X, other, 2)], 2)
-        twins = attention.token_set(X, data.y, data.z, data.u, data.opt)
-        return twins, svm.token_svm(twins), None, "repeated tokens"
     if premise == "positive duals":
         X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]  # w_1 >= 1 and w_1 + w_2 >= 1
         corner = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
@@ -147,9 +142,7 @@ def broken(premise):
     return data, svm.token_svm(data, selected), selected, "score at least"
 
 
-@pytest.mark.parametrize(
-    "premise", ["same problem", "independent support", "positive duals", "score gaps"]
-)
+@pytest.mark.parametrize("premise", ["same problem", "positive duals", "score gaps"])
 def test_refusal_names_premise_run_and_amount(premise):
     data, solution, selected, said = broken(premise)
     with pytest.raises(margin_slopes.PremiseFails, match=premise) as refused:
@@ -197,12 +190,45 @@ def test_wrong_selections_and_momenta_are_named():
             law.longest_step(momentum)
 
 
-def test_two_samples_of_one_demand_are_no_repeated_tokens():
+def twins_of(merged):
+    """The same samples, the first other token of each repeated: the copies stand last."""
+    place = coordinates.others(merged.opt, merged.shape[2])
+    copied = np.take_along_axis(merged.X, place[..., :1, None], 2)
+    X = np.concatenate([merged.X, copied], 2)
+    return attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
+
+
+def test_two_samples_of_one_demand_share_a_dual():
     X = [[[0.0, 0.0], [-1.0, 0.0]]] * 2
     data = attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0])
-    with pytest.raises(margin_slopes.PremiseFails, match="two samples make the same") as refused:
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    np.testing.assert_allclose(law.duals[0], [[0.5], [0.5]])
+    assert law.constant[0] < 1e-12 and (law.slowest[0], law.fastest[0]) == (np.inf, 0)
+
+
+@given(SEEDS)
+@settings(max_examples=15, deadline=None)
+def test_dependent_duals_are_those_of_least_entropy(seed):
+    """Among all duals of the same W_mm, found at random, none is nearer to kappa."""
+    draw = np.random.default_rng(seed)
+    F = np.c_[np.ones(6), draw.standard_normal((6, 2))]  # 6 constraints in 3 dimensions
+    F[:, 1:] -= draw.dirichlet(np.ones(6)) @ F[:, 1:]  # some positive dual exists
+    log_slopes = draw.standard_normal(6)
+    pi = least_entropy.least_entropy(F @ F.T, log_slopes)
+    np.testing.assert_allclose(F.T @ pi, [1, 0, 0], atol=1e-12)
+    entropy = lambda p: p @ (np.log(p) - log_slopes)
+    beside = np.linalg.svd(F.T)[2][3:]  # F^T of these is zero
+    for move in draw.standard_normal((20, 3)) @ beside:
+        other = pi + 0.5 * draw.uniform() * move * np.min(pi / np.abs(move))
+        assert entropy(other) > entropy(pi)
+
+
+def test_where_a_dependent_constraint_must_carry_nothing_the_law_refuses():
+    """w_1 >= 1 twice, and w_1 + w_2 >= 1, which is tight at W_mm = (1, 0) and carries nothing."""
+    X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]
+    data = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
+    with pytest.raises(margin_slopes.PremiseFails, match="pair 2. is tight .* dual is 0.0e"):
         margin_law.margin_law(data, svm.token_svm(data))
-    assert "repeated" not in str(refused.value)
 
 
 def test_direction_error_is_a_chord_and_adds_what_lies_outside():
@@ -249,22 +275,20 @@ def test_tokens_that_outscore_the_selected_one_pull_nothing():
 
 
 def test_copies_share_the_dual_of_their_merged_pair():
-    """A repeated token is refused; its merged pair, with the sum of the kappa, obeys the law."""
+    """The merged pair, with the sum of the kappa, obeys the law; and so do its copies."""
     merged = tokens.gaussian_tokens([0], n=3, T=3, d=60)
-    place = coordinates.others(merged.opt, 3)  # copy the first other token of every sample
-    copied = np.take_along_axis(merged.X, place[..., :1, None], 2)
-    X = np.concatenate([merged.X, copied], 2)
-    twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
-    with pytest.raises(margin_slopes.PremiseFails, match="independent support"):
-        margin_law.margin_law(twins, svm.token_svm(twins))
+    twins = twins_of(merged)
     slopes = margin_slopes.saturated_slopes(merged)
     slopes[..., 0] += np.log(2.0)
     solution = svm.token_svm(merged)
     law = margin_law.margin_law(merged, solution, log_slopes=slopes)
+    copies = margin_law.margin_law(twins, svm.token_svm(twins))
+    for name in ("constant", "norm", "slowest", "fastest", "excess"):
+        np.testing.assert_allclose(getattr(copies, name), getattr(law, name), rtol=1e-8)
+    np.testing.assert_allclose(copies.duals[..., [0, 2]].sum(-1), law.duals[..., 0], rtol=1e-8)
     history = dynamics.train(twins, dynamics.ngd(0.5), 100_000, [100_000])
     margins = history.margins[0, 0]  # (n, T): the copies are last
     np.testing.assert_allclose(margins[:, 0], margins[:, 2], rtol=1e-9)
-    off = margins[:, :2] - law.offsets[0]
-    assert np.ptp(off) < 1e-6
+    assert np.ptp(margins - copies.offsets[0]) < 1e-6
     alone = margin_law.margin_law(merged, solution)
     assert np.ptp(margins[:, :2] - alone.offsets[0]) > 0.1  # with one kappa it would not

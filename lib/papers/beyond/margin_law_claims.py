@@ -95,9 +95,9 @@ def offsets(comparisons: Sequence[Comparison]) -> Claim:
 
 
 def dual_shares(comparison: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """beta / sum beta read off the margins, and the solver's, over the support."""
+    """beta / sum beta read off the margins, and the law's, over the support."""
     read = measure.recovered_duals(comparison.measured.margins, comparison.log_slopes[0])
-    solved, on = comparison.solution.duals[0], comparison.solution.support[0]
+    solved, on = comparison.law.duals[0], comparison.law.support[0]
     return read[on], solved[on] / solved.sum()
 
 

@@ -160,7 +160,7 @@ def _measure(of, history, margins, off_span):
     """
     run = of.run
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
-    V, support = of.solution.W, of.solution.support
+    V, support = of.solution.W, of.law.support
     late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
     along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
     early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it

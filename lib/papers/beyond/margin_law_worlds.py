@@ -20,7 +20,7 @@ def _again(comparison: Comparison, duals=None, log_slopes=None) -> Comparison:
     """The comparison with the law of other duals or other log kappa."""
     of = comparison
     delta = coordinates.differences(of.tokens, of.selected)
-    duals = of.solution.duals if duals is None else duals
+    duals = of.law.duals if duals is None else duals
     slopes = of.log_slopes if log_slopes is None else log_slopes
     law = from_duals(coordinates.gram(delta, of.tokens.z), duals, of.solution.margins, slopes)
     return replace(of, law=law, log_slopes=slopes, solution=replace(of.solution, duals=duals))
@@ -42,14 +42,14 @@ def _least_pair(comparison):
 
 def dual_off(comparison: Comparison, by: float = 0.01) -> Comparison:
     """One dual is larger by the share `by`."""
-    duals = comparison.solution.duals.copy()
+    duals = comparison.law.duals.copy()
     duals[_least_pair(comparison)] *= 1 + by
     return _again(comparison, duals=duals)
 
 
 def duals_alike(comparison: Comparison) -> Comparison:
     """Every pair on the support carries the same."""
-    duals = comparison.solution.duals
+    duals = comparison.law.duals
     return _again(comparison, duals=np.where(duals > 0, duals.sum() / (duals > 0).sum(), 0.0))
 
 
