@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
+from lib.dynamics import margins as measure
 from lib.papers.beyond import margin_theorem as theorem
 from lib.papers.beyond import margin_theorem_momentum as with_momentum
 from lib.svm import margin_law
@@ -39,7 +40,30 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
         return None
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
-    return data, selected, theorem.local(data, solution, law, selected, loss)
+    of = theorem.local(data, law, selected, loss)
+    rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[0]
+    return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
+
+
+class Model:
+    """From the coordinates of `Local` to matrices W, and gradients back; what the model does."""
+
+    def __init__(self, rows, inverse, data, loss, selected):
+        self.rows, self.inverse, self.data, self.loss = rows, inverse, data, loss
+        self.selected, self.shape = selected, (1, data.shape[3], data.z.shape[2])
+
+    def W(self, w):
+        return (self.rows.T @ (self.inverse.T @ w)).reshape(self.shape)
+
+    def gradient(self, w):
+        """n times the gradient of the loss."""
+        found = attention.gradients(self.data, self.W(w), self.data.u, self.loss)[1]
+        return self.data.shape[1] * self.inverse @ (self.rows @ found.ravel())
+
+    def log_gap(self, w):
+        logits = np.einsum("ntd,de,ne->nt", self.data.X[0], self.W(w)[0], self.data.z[0])[None]
+        scores = attention.scores(self.data, self.data.u)
+        return attention.slopes(logits, scores, self.loss).log_gap[0]
 
 
 def drawn(seed, **sizes):
@@ -62,18 +86,13 @@ def around(of, draw, size):
 def off_span(of, draw, size):
     omega = draw.standard_normal(len(of.V))
     omega -= of.spanned @ (of.spanned.T @ omega)
-    return size * omega / np.linalg.norm(omega)
+    return size * omega / max(np.linalg.norm(omega), 1e-9)  # nothing where S spans all
 
 
 def saturated(of, W):
     """Z and the sum of pi_m A_m over S, at W."""
     pull = np.where(of.on, np.exp(np.where(of.on, of.log_kappa, 0.0) - of.A @ W), 0.0)
     return pull.sum(), pull @ of.A / pull.sum()
-
-
-def gradient(data, of, W):
-    shape = (1, data.shape[3], data.z.shape[2])
-    return attention.gradients(data, W.reshape(shape), data.u, of.loss)[1].ravel()
 
 
 def ascent(of, x):
@@ -111,29 +130,29 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
 @given(SEEDS, st.booleans())
 @FEW
 def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
-    data, _, of, draw = drawn(seed, copies=copies)
+    _, model, of, draw = drawn(seed, copies=copies)
     x, omega = around(of, draw, draw.uniform(0, 2)), off_span(of, draw, draw.uniform(0, 2))
     W = at(of, draw.uniform(0, 12), x, omega)
     P = np.bincount(of.sample, np.exp(-of.A @ W)).max()
     assume(0.8 * of.B * P <= 1)
     Z, mean = saturated(of, W)
-    error = -of.n * gradient(data, of, W) / Z - mean
-    assert np.linalg.norm(error) <= of.M * of.small(W) + 1e-9
+    error = -model.gradient(W) / Z - mean
+    assert np.linalg.norm(error) <= of.M * of.small(of.A @ W) + 1e-9
     if of.best:  # the gap to L* of Polyak's step
-        logits = np.einsum("ntd,de,ne->nt", data.X[0], W.reshape(data.shape[3], -1), data.z[0])
-        slopes = attention.slopes(logits[None], attention.scores(data, data.u), of.loss)
-        assert abs(of.n * np.exp(slopes.log_gap[0]) / Z - 1) <= of.small(W) + 1e-9
+        assert (
+            abs(model.data.shape[1] * np.exp(model.log_gap(W)) / Z - 1) <= of.small(of.A @ W) + 1e-9
+        )
 
 
 def test_step_1_fails_for_the_kappa_of_another_loss():
     """(6) holds for the loss that is trained, and not for the other one's numbers."""
-    data, _, of = problem(8, loss="exponential")
+    _, model, of = problem(8, loss="exponential")
     other = replace(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
     W = at(of, 25 / of.r, around(of, np.random.default_rng(0), 0.1), 0.0)
     for one, holds in ((of, True), (other, False)):
         Z, mean = saturated(one, W)
-        error = np.linalg.norm(-one.n * gradient(data, one, W) / Z - mean)
-        assert (error <= one.M * one.small(W) + 1e-9) == holds
+        error = np.linalg.norm(-model.gradient(W) / Z - mean)
+        assert (error <= one.M * one.small(one.A @ W) + 1e-9) == holds
 
 
 @given(SEEDS)
@@ -145,13 +164,13 @@ def test_step_1_delta_decays_with_the_level(seed):
     for share in (1.0, draw.uniform()):
         level = draw.uniform(0, 40)
         W = at(of, level, around(of, draw, share * R), omega + off_span(of, draw, share * tau))
-        assert np.log(of.small(W)) <= bound - of.r * level + 1e-9
+        assert np.log(of.small(of.A @ W)) <= bound - of.r * level + 1e-9
 
 
 def test_step_1_delta_is_larger_outside_the_region():
     _, _, of = problem(8)
     worst = max(
-        np.log(of.small(at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0)))
+        np.log(of.small(of.A @ at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0)))
         for k in range(20)
     )
     assert worst > of.log_small(0 * of.V, 0.3, 0.01)
@@ -160,7 +179,7 @@ def test_step_1_delta_is_larger_outside_the_region():
 @given(SEEDS)
 @FEW
 def test_step_2_the_three_parts_of_a_step(seed):
-    data, _, of, draw = drawn(seed)
+    _, model, of, draw = drawn(seed)
     x, omega = around(of, draw, 0.5), off_span(of, draw, 0.5)
     R, tau = 0.5, 0.1
     level = max(0.0, (of.log_small(omega, R, tau) + np.log(2 * of.norm * of.M)) / of.r)
@@ -168,8 +187,8 @@ def test_step_2_the_three_parts_of_a_step(seed):
     W = at(of, level, x, omega)
     Z, _ = saturated(of, W)
     sigma = draw.uniform(0.1, 1.0)
-    moved = of.split(W - sigma * of.n / Z * gradient(data, of, W))
-    growth, delta = (moved[0] - level) * of.norm**2 / sigma, of.small(W)
+    moved = of.split(of.A @ (W - sigma / Z * model.gradient(W)))
+    growth, delta = (moved[0] - level) * of.norm**2 / sigma, of.small(of.A @ W)
     assert abs(growth - 1) <= of.norm * of.M * delta + 1e-7 and 0.5 <= growth <= 1.5
     kick = moved[1] - x - sigma * ascent(of, x)
     assert np.linalg.norm(kick) <= sigma * of.M * delta + 1e-7
@@ -213,7 +232,7 @@ RULES = [dynamics.ngd(0.3), dynamics.polyak(), dynamics.gd(2.0), dynamics.ngd(0.
 @given(SEEDS, st.sampled_from(RULES))
 @FEW
 def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
-    data, _, of, draw = drawn(seed)
+    _, model, of, draw = drawn(seed)
     assume(rule.kind != dynamics.polyak().kind or of.best)
     x, tau, omega = draw.uniform(0, 0.5), 0.2, off_span(of, draw, 0.3)
     R = x + tau
@@ -222,29 +241,23 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
     W = at(of, A, around(of, draw, R), omega + off_span(of, draw, tau))
     sigma_bar, xi, _ = theorem.step_bound(of, rule, R, L := of.curvature(R)[1])
     assert 0 < sigma_bar < 2 / L or not L
-    assert of.norm * of.M * of.small(W) <= xi * (1 + 1e-9)
+    assert of.norm * of.M * of.small(of.A @ W) <= xi * (1 + 1e-9)
     Z, mean = saturated(of, W)
-    logits = np.einsum("ntd,de,ne->nt", data.X[0], W.reshape(data.shape[3], -1), data.z[0])[None]
-    slopes = attention.slopes(logits, attention.scores(data, data.u), of.loss)
-    log_norm = np.log(np.linalg.norm(gradient(data, of, W)))
-    sigma = np.exp(rule.log_step(0, slopes.log_gap[0], log_norm)) * Z / of.n
+    n = model.data.shape[1]
+    log_norm = np.log(np.linalg.norm(model.gradient(W)) / n)
+    sigma = np.exp(rule.log_step(0, model.log_gap(W), log_norm)) * Z / n
     assert sigma <= sigma_bar * (1 + 1e-7)
 
 
-def trained(data, selected, of, rule, W, steps, records=60):
-    """(levels, |x|, |omega - omega_0|, W) at the records of a run from W."""
-    start = W.reshape(1, data.shape[3], -1)
+def trained(model, of, rule, W, steps, records=60):
+    """(levels, |x|, omega - omega_0) at the records of a run from W."""
     times = np.unique(np.linspace(0, steps, records).astype(int))
-    history = dynamics.train(data, rule, steps, times, start=start, loss=of.loss)
-    problem = coordinates.minimal(data)
-    lift = lambda k: np.einsum(
-        "dr,rq,eq->de", problem.token_basis[0], history.weights(k)[0], problem.query_basis[0]
-    )
-    found = [of.split(lift(k)) for k in range(len(times))]
+    history = dynamics.train(model.data, rule, steps, times, start=model.W(W), loss=model.loss)
+    margins = measure.relative_margins(history, model.data.opt, model.selected)[0]
+    found = [of.split(g) for g in margins]
     levels = np.array([one[0] for one in found])
     x = np.array([np.linalg.norm(one[1]) for one in found])
-    moved = np.array([np.linalg.norm(one[2] - found[0][2]) for one in found])
-    return levels, x, moved, history
+    return levels, x, np.array([one[2] - found[0][2] for one in found])
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
@@ -253,11 +266,10 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
     """From a start at the level A itself, with each rule whose steps are short enough."""
     found, seen = problem(seed, n=2, T=3, d=12), 0
     assert found is not None
-    data, selected, of = found
+    data, model, of = found
     draw = np.random.default_rng(seed)
     for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
         size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
-        omega = coordinates_part(data, omega)
         room = [
             (theorem.constants(of, rule, size, omega, tau, everywhere), tau) for tau in (0.1, 1)
         ]
@@ -265,45 +277,40 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
         if not np.isfinite(A) or (rule.kind == dynamics.polyak().kind and not of.best):
             continue
         W = at(of, A, around(of, draw, size), omega)
-        levels, x, moved, _ = trained(data, selected, of, rule, W, 4000)
+        levels, x, moved = trained(model, of, rule, W, 4000)
         assert (np.diff(levels) > 0).all()
-        assert x.max() <= size + tau and moved.max() <= tau
+        assert x.max() <= size + tau and np.linalg.norm(moved, axis=1).max() <= tau
         bound = K * (1 + levels - A) * np.exp(-q * (levels - A))
-        assert (x <= bound + 1e-9).all()
-        assert (x + np.abs(moved - moved[-1]) <= bound + 1e-9).all()
+        left = np.linalg.norm(moved - moved[-1], axis=1)
+        assert (np.hypot(x, left) <= bound + 1e-9).all()
         seen += 1
     assert seen >= 1
 
 
-def coordinates_part(data, omega):
-    """What of omega lies in the span of tokens and queries: all that a history keeps."""
-    problem = coordinates.minimal(data)
-    token, query = (b[0] @ b[0].T for b in (problem.token_basis, problem.query_basis))
-    return (token @ omega.reshape(len(token), -1) @ query).ravel()
-
-
 def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
-    data, selected, of = problem(8, n=2, T=3, d=12)
+    data, model, of = problem(8, n=2, T=3, d=12)
     threshold = 2 * of.norm / of.fastest
     rule = dynamics.ngd(1.3 * threshold)
     W = at(of, 200.0 / of.r, around(of, np.random.default_rng(0), 0.01), 0.0)
-    proof = theorem.prove(of, rule, W)
+    proof = theorem.prove(of, rule, of.A @ W)
     assert not proof.holds and proof.why == "the steps are too long" and proof.A == np.inf
-    _, x, _, _ = trained(data, selected, of, rule, W, 2000)
+    _, x, _ = trained(model, of, rule, W, 2000)
     assert x[-20:].min() > 0.1  # it cycles
-    short = theorem.prove(of, dynamics.ngd(0.9 * threshold), W)
+    short = theorem.prove(of, dynamics.ngd(0.9 * threshold), of.A @ W)
     assert short.holds and not short.everywhere
-    _, x, _, _ = trained(data, selected, of, dynamics.ngd(0.9 * threshold), W, 2000)
+    _, x, _ = trained(model, of, dynamics.ngd(0.9 * threshold), W, 2000)
     assert x[-1] < 1e-9
 
 
 def test_below_the_level_the_theorem_is_silent():
     _, _, of = problem(8, n=2, T=3, d=12)
-    proof = theorem.prove(of, dynamics.ngd(0.1), 0.01 * of.V)
+    proof = theorem.prove(of, dynamics.ngd(0.1), 0.01 * of.A @ of.V)
     assert not proof.holds and "is below A" in proof.why and np.isfinite(proof.A)
     for rule in (dynamics.ngd(0.1, momentum=0.5), dynamics.custom(lambda t, gap, norm: -norm)):
-        assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.V).why
-    assert "another loss" in theorem.prove(replace(of, best=False), dynamics.polyak(), of.V).why
+        assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.A @ of.V).why
+    assert (
+        "another loss" in theorem.prove(replace(of, best=False), dynamics.polyak(), of.A @ of.V).why
+    )
 
 
 @given(SEEDS)
@@ -323,9 +330,9 @@ def test_step_6_the_error_is_the_distance_over_the_norm_and_no_exponential(seed)
 @pytest.mark.parametrize("rule", [dynamics.ngd(0.1), dynamics.polyak(), dynamics.gd(1.0)])
 def test_the_orders(rule):
     """t x error for NGD and Polyak, log t x error for GD, as far as a run can show it."""
-    data, selected, of = problem(8, n=2, T=2, d=12, loss="exponential")
+    data, model, of = problem(8, n=2, T=2, d=12, loss="exponential")
     assert of.best and of.on.all()  # omega_inf = 0
-    V = of.V.reshape(1, data.shape[3], -1)
+    V = model.W(of.V)
     history = dynamics.train(data, rule, 100_000, [10_000, 100_000], targets={"V": V})
     error, speed = history.direction_error["V"][0], {1: 0.1, 2: of.norm / 2}
     y = np.linalg.norm(of.rest)
@@ -340,7 +347,7 @@ def test_the_orders(rule):
 @pytest.mark.parametrize("seed", [2, 8, 11])
 @pytest.mark.parametrize("mu", [0.5, 0.9])
 def test_momentum_norms_contract_and_the_run_settles(seed, mu):
-    data, selected, of = problem(seed, n=2, T=3, d=12)
+    data, model, of = problem(seed, n=2, T=3, d=12)
     rule = dynamics.ngd(0.02, momentum=mu)
     vectors, P, rate, far = with_momentum.modes(of, rule)
     draw = np.random.default_rng(seed)
@@ -353,17 +360,20 @@ def test_momentum_norms_contract_and_the_run_settles(seed, mu):
         assert np.linalg.norm(state[:, 0]) <= far * size(state) * (1 + 1e-9)
         p = draw.standard_normal(len(values))
         np.testing.assert_allclose(size(np.stack([p, p], 1)), np.linalg.norm(p), rtol=1e-9)
-    minimal = coordinates.minimal(data)
-    start = at(of, 50.0, 0 * values, 0.0).reshape(1, data.shape[3], -1)
-    begin = dynamics.Start(*minimal.reduce(start))
-    run = dynamics.train(minimal, rule, 4000, [3999, 4000], begin, loss=of.loss)
-    small = minimal.tokens
-    solution = svm.token_svm(small, selected)
-    law = margin_law.margin_law(small, solution, selected, of.loss)
-    inside = theorem.local(small, solution, law, selected, of.loss)
-    proof = with_momentum.prove(inside, rule, run.weights(0), run.weights(1))
+    start = model.W(at(of, 50.0, 0 * values, 0.0))
+    history = dynamics.train(data, rule, 4000, [3999, 4000], start, loss=model.loss)
+    before, last = measure.relative_margins(history, data.opt, model.selected)[0]
+    proof = with_momentum.prove(of, rule, before, last)
     assert proof.holds, proof
-    with_rest = with_momentum.prove(inside, rule, run.weights(1), run.weights(0))
-    assert not with_rest.holds  # the level falls
-    long = dynamics.ngd(1.01 * float(law.longest_step(mu)[0]), momentum=mu)
-    assert "too long" in with_momentum.prove(inside, long, run.weights(0), run.weights(1)).why
+    assert not with_momentum.prove(of, rule, last, before).holds  # the level falls
+    long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)
+    assert "too long" in with_momentum.prove(of, long, before, last).why
+
+
+def test_another_rho_perp_is_refused():
+    _, _, of = problem(8, n=2, T=3, d=12)
+    g = of.A @ (100 / of.r * of.V + of.rest)
+    for rest, tilted in ((of.rest, False), (1.001 * of.rest, True)):
+        for prove in (theorem.prove, lambda of, rule, g: with_momentum.prove(of, rule, 0.9 * g, g)):
+            proof = prove(replace(of, rest=rest), dynamics.ngd(0.01), g)
+            assert ("rho_perp is none" in proof.why) == tilted

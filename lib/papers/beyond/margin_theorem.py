@@ -1,8 +1,8 @@
 """The local theorem of the margins: its constants, its hypotheses, and which runs it proves.
 
 `notebooks/law_of_margins.md` has statement and proof; the names here are its symbols and the
-numbers in brackets its equations. A run is proved from a point W on: the constants come from
-tokens, head, loss, rule and W, and nothing is fitted. All of it is float64, no interval arithmetic.
+numbers in brackets its equations. A run is proved from a point W on, by constants that come from
+tokens, head, loss, rule and the margins of W. All of it is float64, no interval arithmetic.
 """
 
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ import numpy as np
 from lib.attention import coordinates, losses, model
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
-from lib.svm.least_entropy import INDEPENDENT
+from lib.svm.least_entropy import INDEPENDENT, features
 from lib.svm.margin_law import MarginLaw
-from lib.svm.max_margin import MaxMargin
 
+TILT = 1e-6  # largest ||V|| ||grad G(rho_perp)|| that is rounding
 ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class Local:
-    """One run's selection as the theorem sees it: m pairs, W as a vector of k numbers.
+    """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
 
     A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm its norm; rest (k,) rho_perp; basis (k, u) of U,
     orthonormal, and spanned (k, u + 1) of span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off
-    S; log_kappa (m,), NaN off S; least G(rho_perp); slowest, fastest lambda_1, lambda_max; M the
-    largest ||A_m||, D the largest ||A_m - A_k|| on S; excess (m,) epsilon_m off S, else 0; B of
-    (2), log_nu (m,) of (3), -inf on S; sample (m,); n, loss; best: the selected tokens score most.
+    S; log_kappa (m,), NaN off S; slowest, fastest lambda_1, lambda_max; M the largest ||A_m||, D
+    the largest ||A_m - A_k|| on S; excess (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3),
+    -inf on S; sample (m,); best: the selected tokens score most.
     """
 
     A: np.ndarray
@@ -39,7 +39,6 @@ class Local:
     spanned: np.ndarray
     shares: np.ndarray
     log_kappa: np.ndarray
-    least: float
     slowest: float
     fastest: float
     M: float
@@ -48,8 +47,6 @@ class Local:
     B: float
     log_nu: np.ndarray
     sample: np.ndarray
-    n: int
-    loss: str
     best: bool
 
     @property
@@ -57,27 +54,44 @@ class Local:
         """min(1, least epsilon_m)."""
         return float(min(1.0, self.excess[~self.on].min(initial=np.inf)))
 
-    def split(self, W: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x = rho - rho_perp in `basis` (u,), omega (k,): W = a V + rho_perp + x + omega (1)."""
-        w = np.ravel(W)
+    @property
+    def across(self) -> np.ndarray:
+        """alpha_m: the norm of A_m's part across V, (m,)."""
+        square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
+        return np.sqrt(np.maximum(square, 0))
+
+    @property
+    def least(self) -> float:
+        """G(rho_perp)."""
+        return float(np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on]))
+
+    @property
+    def tilt(self) -> float:
+        """||V|| ||grad G(rho_perp)||: 0, or `rest` is the rho_perp of another law."""
+        pi = np.exp((self.log_kappa - self.A @ self.rest)[self.on] - self.least)
+        return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
+
+    def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """a, x in `basis` (u,), omega (k,) of (1) for the W of margins g (n, T-1).
+
+        Of omega the part in the span of all A_m, which alone can move.
+        """
+        w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
         omega = off - self.spanned @ (self.spanned.T @ off)
         return float(a), self.basis.T @ (off - self.rest), omega
 
-    def small(self, W: np.ndarray) -> float:
-        """delta(W) = B max_i P_i + N, the relative error of the saturated gradient (4)."""
-        g = self.A @ np.ravel(W)
+    def small(self, g: np.ndarray) -> float:
+        """delta of (4) at margins g (m,): the relative error of the saturated gradient (12)."""
         log_Z = np.logaddexp.reduce((self.log_kappa - g)[self.on])
         P = np.bincount(self.sample, np.exp(-g)).max()
         return float(self.B * P + np.exp(self.log_nu - g - log_Z).sum())
 
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
         """log delta_0: delta(W) <= delta_0 e^{-r a} where |x| <= R, |omega' - omega| <= tau (5)."""
-        along = self.on + self.excess * ~self.on + ~self.on  # <A_m, V>
-        across = np.sqrt(np.maximum((self.A**2).sum(1) - (along / self.norm) ** 2, 0))
         room = np.where(self.on, R, np.hypot(R, tau))
-        at_most = across * room - self.A @ (self.rest + omega)
+        at_most = self.across * room - self.A @ (self.rest + omega)
         samples = range(self.sample.max() + 1)
         log_P = max(np.logaddexp.reduce(at_most[self.sample == i]) for i in samples)
         log_N = np.logaddexp.reduce(self.log_nu + at_most) - self.least
@@ -105,60 +119,53 @@ def slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
 
 
 def local(
-    tokens: TokenSet, solution: MaxMargin, law: MarginLaw, selected: np.ndarray, loss: str
+    tokens: TokenSet, law: MarginLaw, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> Local:
     """What the theorem needs of one run (a runs axis of length 1), whose law is `law`.
 
-    Whatever breaks the theorem's hypotheses on the selection has been refused by `margin_law`.
+    selected (1, n): default the opt tokens. Whatever breaks the theorem's hypotheses on the
+    selection has been refused by `margin_law`.
     """
-    delta = coordinates.differences(tokens, selected)
-    A = coordinates.constraint_rows(delta, tokens.z)[0]
-    on, V = law.support[0].ravel(), solution.W[0].ravel()
+    selected = tokens.opt if selected is None else selected
+    A = features(coordinates.gram(coordinates.differences(tokens, selected), tokens.z)[0])
+    on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
     beta = np.where(on, law.duals[0].ravel(), 0.0)
-    rest, shares = law.coefficients[0].ravel() @ A, beta / beta.sum()
+    V, tight = beta @ A, A[on]
+    norm = float(np.linalg.norm(V))
+    left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
+    spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+    turn = np.linalg.qr((spanned.T @ V)[:, None], mode="complete")[0]
+    square = (tight**2).sum(1)
+    apart = np.add.outer(square, square) - 2 * tight @ tight.T
     scores = model.scores(tokens, tokens.u)[0]
     own = np.take_along_axis(scores, selected[0][:, None], 1)
     gaps = own - np.take_along_axis(scores, coordinates.others(selected, scores.shape[1])[0], 1)
-    lo, hi = scores.min(1), scores.max(1)
-    bounds = np.array([slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)])
-    at_own = np.exp(losses.log_derivative(own[:, 0], loss))
+    lo, hi, at_own = scores.min(1), scores.max(1), np.exp(losses.log_derivative(own[:, 0], loss))
+    slope, lipschitz = np.transpose([slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)])
     sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
-    flat = gaps.ravel()
-    spread = (hi - lo)[sample]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_kappa = np.where(on, np.log(at_own[sample] * flat), np.nan)
-        each = (bounds[:, 1] / at_own * (hi - lo))[sample] + 1 + spread / flat
-        log_nu = np.where(on, -np.inf, np.log(bounds[sample, 0] * spread))
-    left, size, _ = np.linalg.svd(A[on].T, full_matrices=False)
-    spanned = left[:, size > np.sqrt(INDEPENDENT) * size[0]]
-    unit = spanned.T @ V / np.linalg.norm(V)
-    basis = spanned @ np.linalg.qr(unit[:, None], mode="complete")[0][:, 1:]
-    tight = A[on]
-    square = (tight**2).sum(1)
-    apart = np.add.outer(square, square) - 2 * tight @ tight.T
-    return Local(
-        A=A,
-        on=on,
-        V=V,
-        norm=float(np.linalg.norm(V)),
-        rest=rest,
-        basis=basis,
-        spanned=spanned,
-        shares=shares,
-        log_kappa=log_kappa,
-        least=float(np.logaddexp.reduce((log_kappa - A @ rest)[on])),
-        slowest=float(law.slowest[0]),
-        fastest=float(law.fastest[0]),
-        M=float(np.sqrt((A**2).sum(1).max())),
-        D=float(np.sqrt(max(apart.max(), 0.0))),
-        excess=np.where(on, 0.0, A @ V - 1),
-        B=float(1.25 * each[on].max()),
-        log_nu=log_nu,
-        sample=sample,
-        n=len(scores),
-        loss=loss,
-        best=bool((gaps >= 0).all()),
-    )
+        relative = lipschitz * (hi - lo) / at_own
+        B = 1.25 * (relative[sample] + 1 + (hi - lo)[sample] / gaps.ravel())[on].max()
+        return Local(
+            A=A,
+            on=on,
+            V=V,
+            norm=norm,
+            rest=coefficients @ A,
+            basis=spanned @ turn[:, 1:],
+            spanned=spanned,
+            shares=beta / beta.sum(),
+            log_kappa=np.where(on, np.log(at_own[sample] * gaps.ravel()), np.nan),
+            slowest=float(law.slowest[0]),
+            fastest=float(law.fastest[0]),
+            M=float(np.sqrt((A**2).sum(1).max())),
+            D=float(np.sqrt(max(apart.max(), 0.0))),
+            excess=np.where(on, 0.0, A @ V - 1),
+            B=float(B),
+            log_nu=np.where(on, -np.inf, np.log((slope * (hi - lo))[sample])),
+            sample=sample,
+            best=bool((gaps >= 0).all()),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +197,8 @@ def step_bound(of: Local, rule: GradientRule, R: float, L: float) -> tuple[float
     """
     if rule.kind == GD:
         most = 1 / L if L else of.norm**2
-        across = np.sqrt(np.maximum((of.A[of.on] ** 2).sum(1).max() - of.norm**-2, 0))
-        return most, 0.5, np.log(rule.step_size / (of.n * most)) + of.least + across * R
+        log_Z = of.least + of.across[of.on].max() * R
+        return most, 0.5, np.log(rule.step_size / ((of.sample[-1] + 1) * most)) + log_Z
     exact = rule.step_size * of.norm if rule.kind == NGD else of.norm**2 / 2
     slack = 1 - exact * L / 2
     if slack <= 0:
@@ -226,12 +233,14 @@ def constants(
     return max(0.0, A, own), float(K), float(min(q_1, r))
 
 
-def prove(of: Local, rule: GradientRule, W: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem for `rule` without momentum, from the point W (r, q) on.
+def prove(of: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
+    """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
     everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
     """
-    level, x, omega = of.split(W)
+    level, x, omega = of.split(g)
+    if of.tilt > TILT:
+        return Proof(why=f"rho_perp is none: |grad G| ||V|| = {of.tilt:.1e}", level=level)
     if rule.momentum or rule.kind == CUSTOM or rule.decay > 1:
         return Proof(why="the rule is none of the theorem's", level=level)
     if rule.kind == POLYAK and not of.best:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from lib.dynamics.rules import NGD, GradientRule
-from lib.papers.beyond.margin_theorem import ROOMS, Local, Proof
+from lib.papers.beyond.margin_theorem import ROOMS, TILT, Local, Proof
 
 
 def modes(of: Local, rule: GradientRule) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -27,9 +27,11 @@ def modes(of: Local, rule: GradientRule) -> tuple[np.ndarray, np.ndarray, float,
     return vectors, P, float(rate), float(np.sqrt(np.linalg.inv(P)[:, 0, 0].max(initial=0.0)))
 
 
-def prove(of: Local, rule: GradientRule, before: np.ndarray, W: np.ndarray) -> Proof:
-    """The theorem for NGD with momentum from W on, `before` the iterate before it."""
-    (level, x, omega), V, mu = of.split(W), of.norm, rule.momentum
+def prove(of: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray) -> Proof:
+    """The theorem for NGD with momentum from the W of margins g on, after that of `before`."""
+    (level, x, omega), V, mu = of.split(g), of.norm, rule.momentum
+    if of.tilt > TILT:
+        return Proof(why=f"rho_perp is none: |grad G| ||V|| = {of.tilt:.1e}", level=level)
     if rule.kind != NGD or rule.decay or np.isfinite(rule.max_step):
         return Proof(why="the rule is none of the theorem's", level=level)
     old, x_old, omega_old = of.split(before)
@@ -57,7 +59,6 @@ def prove(of: Local, rule: GradientRule, before: np.ndarray, W: np.ndarray) -> P
             continue
         moved = most * xi / V / -np.expm1(-of.r * growth)
         if moved <= (1 - mu) * tau:
-            q = min(-np.log(rate + far * bent), of.r * growth) / growth
-            return Proof(why="", level=level, A=level, K=float(size + tau), q=float(q), tau=tau)
+            return Proof(why="", level=level, tau=tau)
         closest = f"the residual may still move by {moved:.2g}"
     return Proof(why=closest, level=level)
