@@ -1,6 +1,6 @@
 """Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
 
-`python -m lib.papers.falsify [A B C]` computes each ledger at small size, once in the true world
+`python -m papers.falsify [A B C]` computes each ledger at small size, once in the true world
 and once in every wrong world that one of its rows names. It writes figures/power/<slug>.json when
 all sections of the ledger are measured: per row the smallest world of each family in which it fails
 though it holds in the true one. It also writes figures/failures.md, what did not hold in the
@@ -19,7 +19,7 @@ import numpy as np
 from lib.companion import ledger, reproduction
 from lib.companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
-from lib.papers.wrong_worlds import World, worlds
+from papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 
@@ -64,7 +64,7 @@ def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
 
 def sections(paper: str) -> Mapping[str, Callable[[World], list[Claim]]]:
     """The ledger's sections of a paper at small size, each a function of the world."""
-    module = importlib.import_module(f"lib.papers.{paper.lower()}.ledger_rows")
+    module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {
         name: lambda world, section=section: section(module.SMALL, world)
         for name, section in module.SECTIONS.items()
@@ -92,7 +92,7 @@ def write_failures() -> None:
 
 def named(words: Sequence[str] | None = None) -> list[str]:
     """The papers that a command line names, each once; all of them where it names none."""
-    parser = argparse.ArgumentParser(prog="python -m lib.papers.falsify", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     said = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
     parser.add_argument("papers", nargs="*", type=_paper, metavar="PAPER", help=said)
@@ -136,4 +136,4 @@ if __name__ == "__main__":
     try:
         main(named())
     except OSError as error:  # of the disk that takes the results
-        raise SystemExit(f"lib.papers.falsify: {sentence(error)}") from None
+        raise SystemExit(f"papers.falsify: {sentence(error)}") from None

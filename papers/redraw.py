@@ -1,6 +1,6 @@
 """Every figure and verdict of the real-data studies from their kept curves, without training.
 
-`python -m lib.papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
+`python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
 and prints each study's verdicts in words, and where all are drawn, every verdict's p value beside
 the others'. A study without kept curves is named and left out.
 """
@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from lib import files
 from lib.companion import plots
 from lib.companion.claims import Claim, Table
-from lib.papers.a import speed, speed_figure
-from lib.papers.c import reviews, reviews_figure, vision
-from lib.papers.kept_curves import REMEASURED
 from lib.training import curves, verdicts
 from lib.training.curves import Curves
+from papers.a import speed, speed_figure
+from papers.c import reviews, reviews_figure, vision
+from papers.kept_curves import REMEASURED
 
 
 class Picture(NamedTuple):
@@ -105,7 +105,7 @@ def _study(name: str) -> str:
 
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
-    parser = argparse.ArgumentParser(prog="python -m lib.papers.redraw", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m papers.redraw", description=__doc__)
     parser.add_argument("study", nargs="*", type=_study, help=", ".join(PICTURES))
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")
     asked = parser.parse_args(words)

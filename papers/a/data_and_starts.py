@@ -16,10 +16,10 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import Start
-from lib.papers.a.fixed_head import FLOAT, bound_on_tokens
-from lib.papers.fits import log_slope
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.a.fixed_head import FLOAT, bound_on_tokens
+from papers.fits import log_slope
 
 
 def lemma4(

@@ -5,8 +5,8 @@ import numpy as np
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.history import History
-from lib.papers.a.joint_training import head_margin, loss_ratio
 from lib.svm.max_margin import MaxMargin
+from papers.a.joint_training import head_margin, loss_ratio
 
 # One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
 # = 0.3, as computed independently of this library: {iteration: values in the order of `measured`}.

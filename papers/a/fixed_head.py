@@ -12,8 +12,8 @@ from lib import attention
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, interval
 from lib.dynamics.history import History
-from lib.papers.fits import exponent, first_below, fitted_slope, log_slope
 from lib.svm import ACCURACY, MaxMargin
+from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 FLOAT = 1e-12  # rounding of a weight near 1
 REGRESSION = "regression test: the bound was set beside the measured value"

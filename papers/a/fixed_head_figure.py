@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.companion.record import Number
 from lib.dynamics.history import History
-from lib.papers import fits
 from lib.svm import MaxMargin
+from papers import fits
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
 THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared

@@ -18,9 +18,9 @@ from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
-from lib.papers.fits import log_slope
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.fits import log_slope
 
 
 @dataclass(frozen=True)

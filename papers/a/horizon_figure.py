@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import claims, plots
 from lib.companion.record import Number
 from lib.dynamics.history import History
-from lib.papers import fits
+from papers import fits
 
 SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
 

@@ -10,20 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import attention
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, every_close, interval
 from lib.dynamics.history import History
-from lib.papers.a.fixed_head import FLOAT, REGRESSION
-from lib.papers.fits import fitted_slope, log_slope, path_sum
 from lib.svm import MaxMargin
-
-
-def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
-    scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
-    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
+from papers.a.fixed_head import FLOAT, REGRESSION
+from papers.fits import fitted_slope, log_slope, path_sum
+from papers.joint_loss import opt_scores
 
 
 def log_losses(history: History, tokens: TokenSet) -> np.ndarray:

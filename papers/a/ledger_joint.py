@@ -10,11 +10,11 @@ from lib.companion import ledger
 from lib.companion.claims import Claim, every_close
 from lib.companion.ledger import rows
 from lib.dynamics import rules
-from lib.papers.a import curvature, joint_training
-from lib.papers.a.ledger_settings import DIRECTION, Sizes, joint_training_run, tabled
-from lib.papers.fits import exponent
-from lib.papers.wrong_worlds import TRUE, World
 from lib.seeds import stream
+from papers.a import curvature, joint_training
+from papers.a.ledger_settings import DIRECTION, Sizes, joint_training_run, tabled
+from papers.fits import exponent
+from papers.wrong_worlds import TRUE, World
 
 BEYOND = 0.05  # of exponents in S_t for p = 4/5, T = 4 and a random start, which delay the growth
 

@@ -11,9 +11,9 @@ from lib.companion import ledger
 from lib.companion.claims import Claim, remarked
 from lib.companion.ledger import rows
 from lib.dynamics import rules
-from lib.papers.a import data_and_starts, fixed_head, gradient_cone, phase_diagram
-from lib.papers.a.ledger_joint import joint_rows
-from lib.papers.a.ledger_settings import (
+from papers.a import data_and_starts, fixed_head, gradient_cone, phase_diagram
+from papers.a.ledger_joint import joint_rows
+from papers.a.ledger_settings import (
     DIRECTION,
     SMALL,
     LedgerSetting,
@@ -23,7 +23,7 @@ from lib.papers.a.ledger_settings import (
     solutions,
     tabled,
 )
-from lib.papers.wrong_worlds import TRUE, World
+from papers.wrong_worlds import TRUE, World
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 

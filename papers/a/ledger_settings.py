@@ -19,10 +19,10 @@ from lib.companion import ledger
 from lib.companion.claims import Claim
 from lib.dynamics import rules
 from lib.dynamics.history import History
-from lib.papers.a import data_and_starts, fixed_head
-from lib.papers.wrong_worlds import TRUE, World, around
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.a import data_and_starts, fixed_head
+from papers.wrong_worlds import TRUE, World, around
 
 DIRECTION = ("target rotated", "exponent off")
 

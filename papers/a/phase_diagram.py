@@ -11,8 +11,8 @@ from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import class_mean_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.dynamics.rules import GradientRule
-from lib.papers.a.fixed_head import reached
 from lib.seeds import stream
+from papers.a.fixed_head import reached
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:

@@ -7,7 +7,7 @@ import numpy as np
 from lib import regression
 from lib.companion import claims
 from lib.companion.claims import Claim
-from lib.papers.b import concentration
+from papers.b import concentration
 
 WHY = (
     "Our constant asks a tenfold gain of the worst of four draws. The median draw gains 27-fold at"

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from lib import regression, seeds
-from lib.papers.fits import first_below
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
+from papers.fits import first_below
 
 Start = tuple[np.ndarray, np.ndarray]
 

@@ -7,10 +7,10 @@ import numpy as np
 from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.papers.b import concentration, measurements, smoothness, theorems
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
+from papers.b import concentration, measurements, smoothness, theorems
 
 
 @dataclass(frozen=True)

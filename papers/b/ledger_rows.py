@@ -8,8 +8,11 @@ from lib import regression
 from lib.companion import ledger
 from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval, remarked
 from lib.companion.ledger import rows
-from lib.papers.b import concentration, smoothness, theorems
-from lib.papers.b.ledger_measured import (
+from lib.regression import manifold
+from lib.regression.problem import Regression
+from lib.regression.rules import PreconditionedRule
+from papers.b import concentration, smoothness, theorems
+from papers.b.ledger_measured import (
     SMALL,
     Sizes,
     algorithm_1,
@@ -24,11 +27,8 @@ from lib.papers.b.ledger_measured import (
     softmax_sums,
     starts,
 )
-from lib.papers.fits import fitted_slope, log_slope
-from lib.papers.wrong_worlds import TRUE, World
-from lib.regression import manifold
-from lib.regression.problem import Regression
-from lib.regression.rules import PreconditionedRule
+from papers.fits import fitted_slope, log_slope
+from papers.wrong_worlds import TRUE, World
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 

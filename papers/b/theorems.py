@@ -9,12 +9,12 @@ from scipy.optimize import minimize
 
 from lib import regression, seeds
 from lib.companion.claims import Claim, at_least, at_most, close, interval
-from lib.papers.b.concentration import largest_self_logit, leading_exponent
-from lib.papers.b.measurements import Floors, worst_curvature
-from lib.papers.b.smoothness import EXACT, steepest
-from lib.papers.fits import geometric_phase, power_fit
 from lib.regression import curvature, manifold
 from lib.regression.problem import Regression
+from papers.b.concentration import largest_self_logit, leading_exponent
+from papers.b.measurements import Floors, worst_curvature
+from papers.b.smoothness import EXACT, steepest
+from papers.fits import geometric_phase, power_fit
 
 
 def standard_errors(estimates: np.ndarray, expected) -> float:

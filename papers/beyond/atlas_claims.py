@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, remarked
-from lib.papers.beyond.atlas import NORMS, Ratios, column, others
-from lib.papers.beyond.atlas_rules import BATCHES, OURS, TENTH, Row
+from papers.beyond.atlas import NORMS, Ratios, column, others
+from papers.beyond.atlas_rules import BATCHES, OURS, TENTH, Row
 
 REACHED = 0.99
 JUDGED_AT = 1_000_000  # steps

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.papers.beyond.atlas import NORMS, Ratios, column
-from lib.papers.beyond.atlas_claims import REACHED
-from lib.papers.beyond.atlas_rules import Row
+from papers.beyond.atlas import NORMS, Ratios, column
+from papers.beyond.atlas_claims import REACHED
+from papers.beyond.atlas_rules import Row
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}

@@ -16,7 +16,7 @@ from lib.ambient import optimisers as o
 from lib.ambient.optimisers import Optimiser
 from lib.ambient.training import Path
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond.atlas import NORMS
+from papers.beyond.atlas import NORMS
 
 GROWTH = 0.02
 OURS = "ours"

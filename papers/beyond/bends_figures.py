@@ -8,16 +8,16 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from lib.companion import plots
 from lib.dynamics.history import History
-from lib.papers.beyond import constant_claims, head_claims
-from lib.papers.beyond.constant_map import Point
-from lib.papers.beyond.global_map import GlobalMap, half_at_once
-from lib.papers.beyond.head_law import HeadRuns
-from lib.papers.beyond.joint_law import JointRuns, path_length
-from lib.papers.beyond.lp_decay import SHARES, Settled
-from lib.papers.beyond.lp_law import LpRun
-from lib.papers.beyond.margin_law_figures import FLOOR
-from lib.papers.beyond.outside_span import Left
-from lib.papers.beyond.zero_duals import ZeroDualsRun
+from papers.beyond import constant_claims, head_claims
+from papers.beyond.constant_map import Point
+from papers.beyond.global_map import GlobalMap, half_at_once
+from papers.beyond.head_law import HeadRuns
+from papers.beyond.joint_law import JointRuns, path_length
+from papers.beyond.lp_decay import SHARES, Settled
+from papers.beyond.lp_law import LpRun
+from papers.beyond.margin_law_figures import FLOOR
+from papers.beyond.outside_span import Left
+from papers.beyond.zero_duals import ZeroDualsRun
 
 INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
 MARKERS = "os^"

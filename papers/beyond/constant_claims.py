@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, remarked
-from lib.papers.beyond import margin_law_worlds as worlds
-from lib.papers.beyond import thresholds
-from lib.papers.beyond.constant_map import Point, crowding, solvable
+from papers.beyond import margin_law_worlds as worlds
+from papers.beyond import thresholds
+from papers.beyond.constant_map import Point, crowding, solvable
 
 # Of notebooks/bends_protocol.md
 CONSTANT, NOISE, SWITCH = 0.01, 0.1, 0.01

@@ -18,7 +18,7 @@ from scipy.optimize import LinearConstraint, linprog, milp
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond import atlas
+from papers.beyond import atlas
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}

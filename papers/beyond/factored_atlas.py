@@ -15,9 +15,9 @@ from lib.ambient import optimisers as o
 from lib.ambient.optimisers import Optimiser
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
-from lib.papers.beyond import atlas, atlas_rules, factor_norms
-from lib.papers.beyond.atlas_claims import ranked, word
-from lib.papers.beyond.factor_norms import NORMS, SIGN
+from papers.beyond import atlas, atlas_rules, factor_norms
+from papers.beyond.atlas_claims import ranked, word
+from papers.beyond.factor_norms import NORMS, SIGN
 
 COLUMNS = 10  # of K and Q
 GROWTH = 0.02

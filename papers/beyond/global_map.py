@@ -16,9 +16,9 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
-from lib.papers.beyond import thresholds
-from lib.papers.beyond.joint_law import score_gaps
-from lib.papers.beyond.margin_law_premises import SATURATED
+from papers.beyond import thresholds
+from papers.beyond.joint_law import score_gaps
+from papers.beyond.margin_law_premises import SATURATED
 
 OURS = "ours, beside paper A's Theorem 3"
 AGREE, FORMULA = 0.9, 0.05  # of the claims that came later

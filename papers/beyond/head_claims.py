@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib.companion.claims import Claim, close, furthest
-from lib.papers.beyond.head_law import HeadRuns
+from papers.beyond.head_law import HeadRuns
 
 # Of notebooks/bends_protocol.md
 RATIO, LEVEL, CONSTANT = 0.02, 1e-4, 0.02

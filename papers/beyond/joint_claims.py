@@ -7,9 +7,9 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.companion.claims import Claim, at_most, close, every_close, furthest
-from lib.papers.beyond.joint_law import JointRuns, off_span, opt_tokens, score_gaps
-from lib.papers.fits import fitted_slope
 from lib.svm.margin_law import from_duals
+from papers.beyond.joint_law import JointRuns, off_span, opt_tokens, score_gaps
+from papers.fits import fitted_slope
 
 # Of notebooks/bends_protocol.md
 LIMIT, LEVEL = 0.02, 0.005  # relative errors of ||W|| x error, in the limit and at the head's level

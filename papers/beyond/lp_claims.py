@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest
-from lib.papers.beyond.lp_law import QUIET, LpRun
+from papers.beyond.lp_law import QUIET, LpRun
 
 # Of notebooks/bends_protocol.md
 EXPONENT, CONSTANT = 0.05, 0.02

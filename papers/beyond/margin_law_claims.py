@@ -10,7 +10,7 @@ import numpy as np
 from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.dynamics import margins as measure
 from lib.dynamics.rules import POLYAK
-from lib.papers.beyond.margin_law_runs import Comparison
+from papers.beyond.margin_law_runs import Comparison
 
 # Set before the runs that they judge; SETTLED = 1e-7 of wrong offsets may be left, times their size
 CONSTANT = 1e-6  # relative error of the predicted direction error

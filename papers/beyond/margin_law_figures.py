@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK
-from lib.papers.beyond.margin_law_claims import RESIDUAL, dual_shares
-from lib.papers.beyond.margin_law_runs import Comparison
-from lib.papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
 from lib.svm.margin_law import MarginLaw
+from papers.beyond.margin_law_claims import RESIDUAL, dual_shares
+from papers.beyond.margin_law_runs import Comparison
+from papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
 
 MARKERS = "osD^v"
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor

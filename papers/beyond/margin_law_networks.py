@@ -23,12 +23,12 @@ from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from lib.networks import VisionTransformer
-from lib.papers.beyond.margin_law_premises import SATURATED
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import joint_slopes, saturated_slopes
 from lib.svm.max_margin import Infeasible, head_svm, token_svm
 from lib.training.loop import initialised
 from lib.training.rules import NormalizedSGD
+from papers.beyond.margin_law_premises import SATURATED
 
 OURS = "ours, beyond paper A's Theorem 1"
 JOINT = 1e-3  # largest error of an offset, which falls like 1/t only: the head turns that slowly

@@ -14,16 +14,16 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
-from lib.papers.beyond.margin_law_premises import (
+from lib.svm.margin_law import MarginLaw, margin_law
+from lib.svm.margin_slopes import PremiseFails, saturated_slopes
+from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
+from papers.beyond.margin_law_premises import (
     PROVED,
     check_rest,
     check_selection,
     check_settled,
     step_in_proof,
 )
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
-from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from torch import Tensor
 from lib import svm
 from lib.data import images
 from lib.networks import VisionTransformer
-from lib.papers.beyond.factor_norms import WHOLE
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.study import TUNING_SEED
+from papers.beyond.factor_norms import WHOLE
 
 QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule

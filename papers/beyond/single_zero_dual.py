@@ -13,8 +13,8 @@ import numpy as np
 
 from lib.attention import tokens
 from lib.companion.claims import Claim, close, furthest
-from lib.papers.beyond.margin_law_premises import each_seed
-from lib.papers.beyond.zero_duals import OURS, ZeroDualsRun, predict, run, settled, tightened
+from papers.beyond.margin_law_premises import each_seed
+from papers.beyond.zero_duals import OURS, ZeroDualsRun, predict, run, settled, tightened
 
 # Of notebooks/bends_protocol.md
 OFFSET, SLOPE = 0.02, 0.02

@@ -6,7 +6,7 @@ from lib import attention
 from lib.attention import coordinates
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.geometry import norm
-from lib.papers.c.cones import (
+from papers.c.cones import (
     SUPPORT,
     Selection,
     delta,
@@ -16,7 +16,7 @@ from lib.papers.c.cones import (
     radius,
     worst_edges,
 )
-from lib.papers.c.step_lemmas import Steps
+from papers.c.step_lemmas import Steps
 
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move

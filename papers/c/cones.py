@@ -13,9 +13,9 @@ from lib import attention, svm
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
-from lib.papers.c.step_lemmas import spread
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.c.step_lemmas import spread
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 

@@ -16,8 +16,8 @@ from lib import attention, svm
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_most
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
-from lib.papers.c import regularisation_path
 from lib.svm import MaxMargin
+from papers.c import regularisation_path
 
 
 class Candidate(NamedTuple):

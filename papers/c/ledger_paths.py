@@ -5,9 +5,9 @@ import numpy as np
 from lib.companion.claims import Claim, at_most
 from lib.companion.ledger import rows
 from lib.mirror.descent import MirrorRule, train
-from lib.papers.c import cones, joint_path, predecessor, section5
-from lib.papers.c.ledger_settings import Sizes, data, selections
-from lib.papers.wrong_worlds import TRUE, World
+from papers.c import cones, joint_path, predecessor, section5
+from papers.c.ledger_settings import Sizes, data, selections
+from papers.wrong_worlds import TRUE, World
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:

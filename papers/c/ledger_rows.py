@@ -8,11 +8,11 @@ from lib.companion.claims import Claim, at_least, at_most
 from lib.companion.ledger import rows
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
-from lib.papers.c import cone_lemmas, cones, inequalities, rates, step_lemmas
-from lib.papers.c.ledger_paths import path_rows
-from lib.papers.c.ledger_settings import SMALL, Sizes, data, seen, selections
-from lib.papers.wrong_worlds import TRUE, World
 from lib.seeds import stream
+from papers.c import cone_lemmas, cones, inequalities, rates, step_lemmas
+from papers.c.ledger_paths import path_rows
+from papers.c.ledger_settings import SMALL, Sizes, data, seen, selections
+from papers.wrong_worlds import TRUE, World
 
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from lib.attention import token_sets, tokens
-from lib.papers.c import cones, rates
-from lib.papers.wrong_worlds import World
+from papers.c import cones, rates
+from papers.wrong_worlds import World
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from lib.attention.tokens import unit_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
-from lib.papers.c import key_query, multi_token, regularisation_path
-from lib.papers.c.cones import selection
 from lib.seeds import stream
+from papers.c import key_query, multi_token, regularisation_path
+from papers.c.cones import selection
 
 RANK = 1e-6  # singular values below this share of the largest are zero
 PREDECESSOR = "2308.16898"

@@ -8,8 +8,8 @@ import numpy as np
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
-from lib.papers.c.cones import Selection, locally_optimal, on_the_edge, selection
-from lib.papers.fits import fitted_slope
+from papers.c.cones import Selection, locally_optimal, on_the_edge, selection
+from papers.fits import fitted_slope
 
 
 def found_selections(

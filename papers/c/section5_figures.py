@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
 from lib.mirror.descent import MirrorHistory, selected_tokens
-from lib.papers.c import section5
 from lib.svm.max_margin import MaxMargin
+from papers.c import section5
 
 DASHES = ((4, 2), (4, 2, 1, 2), (1, 1))  # of the SVMs' rays, in the order of the exponents
 

@@ -12,9 +12,9 @@ from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory
 from lib.mirror.geometry import dual_exponent, norm, to_mirror
-from lib.papers.c import inequalities
-from lib.papers.fits import fitted_slope
 from lib.seeds import stream
+from papers.c import inequalities
+from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
 
