@@ -1,4 +1,4 @@
-"""Which files of this library a notebook or module draws on: its imports, read off the source.
+"""Which files of lib/ and papers/ a notebook or module draws on: its imports, read off the source.
 
 Static, so that nothing is run: an import inside a function counts as well. A module brings the
 `__init__` of every package above it, and the data files beside it, which it may read.
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from lib.files import ROOT
 
+CODE = ("lib", "papers")
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")
 
 
 def closure(text: str) -> list[Path]:
-    """The files under lib/ that a program with this source can import or read, sorted.
+    """The files under lib/ and papers/ that a program with this source can import or read, sorted.
 
     Those that an imported file imports are among them. Raises SyntaxError where the source of the
     program, or of one of those files, is none.
@@ -44,7 +45,7 @@ def _imports(source: bytes, package: str) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(node, package)
             names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return frozenset(name for name in names if name.split(".")[0] == "lib")
+    return frozenset(name for name in names if name.split(".")[0] in CODE)
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

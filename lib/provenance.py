@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from lib.files import ROOT, dumps, folder, in_repository, sha256
-from lib.import_closure import closure
+from lib.import_closure import CODE, closure
 
 # Committed results that notebooks read: the curves of studies, and what the rows of ledgers catch.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
@@ -21,17 +21,20 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
 
-    `lib` has the files that the notebook imports, directly or through one another, with the data
-    files beside them, and no others; `kept` the committed results that it reads.
+    `lib` has the files of lib/ and papers/ that the notebook imports, directly or through one
+    another, with the data files beside them, and no others; `kept` the committed results that it
+    reads. A file of lib/ is named without its "lib/".
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else None
-    modules = closure(text) if text is not None else sorted((ROOT / "lib").rglob("*.py"))
+    everything = (path for name in CODE for path in sorted((ROOT / name).rglob("*.py")))
+    modules = closure(text) if text is not None else everything
     parts = {
         "source": sha256(text.encode()) if text is not None else None,
         "parameters": dict(parameters),
         "lib": {
-            path.relative_to(ROOT / "lib").as_posix(): sha256(path.read_bytes()) for path in modules
+            path.relative_to(ROOT).as_posix().removeprefix("lib/"): sha256(path.read_bytes())
+            for path in modules
         },
         "kept": kept(text) if text is not None else {},
     }

@@ -50,7 +50,8 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
 def test_data_files_beside_what_is_imported_count():
     assert "lib/data/sources.toml" in names("from lib.data import places")
     assert "lib/data/sources.toml" not in names("from lib.svm import lp")
-    beside = {path.parent for path in (files.ROOT / "lib").rglob("*.py")}
+    packages = [files.ROOT / name for name in import_closure.CODE]
+    beside = {path.parent for package in packages for path in package.rglob("*.py")}
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
     unread = {".py", ".pyc", ".md"}
     assert kinds <= unread | set(import_closure.DATA), "say whether a module can read the others"
@@ -72,12 +73,11 @@ def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(sour
 def test_what_runs_is_in_the_closure():
     """Modules that the imports of a notebook really load are all among those found statically."""
     text = (NOTEBOOKS / "10_fixed_decoder.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("from lib", "import lib"))]
-    said = (
-        "print(*[m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'lib'], sep='|')"
-    )
+    lines = [line for line in text.splitlines() if line.startswith(("from lib", "from papers"))]
+    ours = "m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('lib', 'papers')"
+    said = f"print(*[{ours}], sep='|')"
     code = "\n".join([*lines, "import sys", said])
     run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
     done = subprocess.run([sys.executable, "-c", code], **run)
     loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
-    assert loaded and loaded <= names(text)
+    assert {name.split("/")[0] for name in loaded} == {"lib", "papers"} and loaded <= names(text)

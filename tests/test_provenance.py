@@ -36,7 +36,7 @@ def test_what_a_run_writes_leaves_the_commit_clean(repository, name):
     assert not provenance.commit().endswith("-dirty")
 
 
-@pytest.mark.parametrize("name", ["notebooks/01_a.py", "lib/new.py"])
+@pytest.mark.parametrize("name", ["notebooks/01_a.py", "lib/new.py", "papers/new.py"])
 def test_changed_code_makes_it_dirty(repository, name):
     (repository / name).parent.mkdir(exist_ok=True)
     (repository / name).write_text("two\n")
@@ -52,19 +52,20 @@ READ = {
     "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
     "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
     "14_bert": ("lib", "data/sources.toml"),
+    "39_mirror_ledger": ("lib", "papers/c/cones.py"),
 }
 
 
 @pytest.mark.parametrize("notebook", READ)
 def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, monkeypatch):
     group, name = READ[notebook]
-    for part in ("lib", "figures", "notebooks"):
+    for part in ("lib", "papers", "figures", "notebooks"):
         shutil.copytree(files.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.p*c"))
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
     for module in (provenance, import_closure):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     before = provenance.fingerprint(notebook, {})
-    path = tmp_path / "lib" / name if group == "lib" else tmp_path / name
+    path = tmp_path / name if (tmp_path / name).exists() else tmp_path / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)

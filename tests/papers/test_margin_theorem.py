@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
 from lib.dynamics import margins as measure
-from lib.papers.beyond import margin_theorem as theorem
-from lib.papers.beyond import margin_theorem_momentum as with_momentum
 from lib.svm import margin_law
 from lib.svm.margin_slopes import PremiseFails
+from papers.beyond import margin_theorem as theorem
+from papers.beyond import margin_theorem_momentum as with_momentum
 
 SEEDS = st.integers(0, 100_000)
 FEW = settings(max_examples=30, deadline=None)
