@@ -22,13 +22,14 @@ DUAL = 1e-5  # relative error of a recovered dual
 NORM = 1e-6  # relative error of ||W_mm|| read off the growth of norm and margins
 GAIN = 1e5  # least factor by which a difference of iterates is nearer to W_mm than the iterate
 CERTIFICATE = 1e-9  # largest duality gap of what training alone hands over
+PROVED = 90 / 96  # least share of runs whose limit the theorem proves
 OURS = "ours, beyond paper A's Theorem 1"
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Every claim below on the runs whose premises hold; `comparisons` must hold at least one."""
     checks = constant, residual, exponent, lower_bound, offsets, duals, norm, difference
-    return [check(comparisons) for check in (*checks, certificate)]
+    return [check(comparisons) for check in (*checks, certificate, proved)]
 
 
 def constant(comparisons: Sequence[Comparison]) -> Claim:
@@ -129,3 +130,10 @@ def certificate(comparisons: Sequence[Comparison]) -> Claim:
     worst = max(abs(c.measured.difference_gap) for c in comparisons)
     statement = "duality gap of W_T - W_{T/2} and the duals read off, worst run"
     return at_most("law.certificate", statement, OURS, worst, CERTIFICATE)
+
+
+def proved(comparisons: Sequence[Comparison]) -> Claim:
+    """The local theorem of `notebooks/law_of_margins.md`, applied to the last iterate."""
+    share = float(np.mean([c.proof().holds for c in comparisons]))
+    statement = "share of runs whose limit the theorem proves, from their last iterate on"
+    return at_least("law.proved", statement, OURS, share, PROVED)

@@ -8,17 +8,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
-from lib.dynamics.rules import GD, NGD, POLYAK, GradientRule
-from lib.svm.margin_law import MarginLaw
 from lib.svm.margin_slopes import PremiseFails
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled
 RESTS = 1e-7  # largest move of an offset in one step that counts as rest
 ROUNDING = 64  # a move of so many units in the last place of the margins is rest as well
-PROVED = 1.0  # what the proof needs `step_in_proof` to stay below
 
 
 def check_selection(run, margins):
@@ -80,24 +75,3 @@ def each_seed(
         except (PremiseFails, RuntimeError) as why:
             refused[seed] = f"{where}seed {seed}: {getattr(why, 'named', why)}"
     return kept, refused
-
-
-def step_in_proof(
-    tokens: TokenSet, selected: np.ndarray, law: MarginLaw, rule: GradientRule
-) -> float:
-    """sigma D^2/8 of one run, sigma = eta ||V|| for NGD, ||V||^2/2 for Polyak: hypothesis (H).
-
-    V = W_mm and D the largest ||A_m - A_k|| on the support. 0 for GD with a constant step, where no
-    bounded step is too long; infinite with momentum, for other rules, and for Polyak's step where
-    the run selects other tokens than the opt ones: the proof says nothing there.
-    """
-    K = coordinates.gram(coordinates.differences(tokens, selected), tokens.z)[0]
-    on = law.support[0].ravel()
-    K = K[np.ix_(on, on)]
-    apart = np.add.outer(np.diag(K), np.diag(K)) - 2 * K  # ||A_m - A_k||^2
-    if rule.momentum or rule.kind not in (GD, NGD, POLYAK):
-        return np.inf
-    size = law.norm[0]
-    if rule.kind == POLYAK:
-        return float(size**2 / 2 * apart.max() / 8) if (selected == tokens.opt).all() else np.inf
-    return float(rule.step_size * size * apart.max() / 8) if rule.kind == NGD else 0.0

@@ -17,13 +17,8 @@ from lib.dynamics.rules import GradientRule
 from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
-from papers.beyond.margin_law_premises import (
-    PROVED,
-    check_rest,
-    check_selection,
-    check_settled,
-    step_in_proof,
-)
+from papers.beyond import margin_theorem, margin_theorem_momentum
+from papers.beyond.margin_law_premises import check_rest, check_selection, check_settled
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,8 @@ class Comparison:
     """One run: its law and what it measured; both None where `refusal` says which premise fails.
 
     premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask. tokens,
-    selected, solution, log_slopes, law: all of this run alone, a runs axis of length 1.
+    selected, solution, log_slopes, law: all of this run alone, a runs axis of length 1. margins
+    (3, n, T-1): at a tenth of the steps, at the last but one and at the last.
     """
 
     setting: LawSetting
@@ -83,17 +79,23 @@ class Comparison:
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
     measured: Measured | None = None
+    margins: np.ndarray | None = None
 
     @property
     def duals_alone(self) -> bool:
         """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
         return self.setting.start is None and bool(self.law.support.all())
 
-    @property
-    def proved(self) -> bool:
-        """Whether the step is as short as the proof needs it; runs are admitted beyond that."""
-        of = self.tokens, self.selected, self.law, self.setting.rule
-        return step_in_proof(*of) < PROVED
+    def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
+        """What the local theorem says of this run, from its last iterate on, or from a tenth on.
+
+        everywhere: by steps shorter than 8/D^2 alone. With momentum from the last iterate alone.
+        """
+        of = margin_theorem.local(self.tokens, self.law, self.selected, self.setting.loss)
+        tenth, before, last = self.margins
+        if self.setting.rule.momentum and not (early or everywhere):
+            return margin_theorem_momentum.prove(of, self.setting.rule, before, last)
+        return margin_theorem.prove(of, self.setting.rule, tenth if early else last, everywhere)
 
     @property
     def predicted(self) -> float:
@@ -150,7 +152,7 @@ def _compare(setting, tokens, history, start, selected, margins, run):
     measured = _measure(of, history, margins[run, -2:], float(start.outside[run]))
     check_settled(run, law, measured, setting.rule.momentum)
     check_rest(run, measured)
-    return replace(of, measured=measured)
+    return replace(of, measured=measured, margins=margins[run, [1, -2, -1]])
 
 
 def _measure(of, history, margins, off_span):
