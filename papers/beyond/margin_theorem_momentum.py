@@ -10,21 +10,23 @@ from lib.dynamics.rules import NGD, GradientRule
 from papers.beyond.margin_theorem import ROOMS, TILT, Local, Proof
 
 
-def modes(of: Local, rule: GradientRule) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Modes (u, u) of H in `basis`, their norms P (u, 2, 2), the rate of (14) and l of (15).
+def mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
+    """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
 
-    |(y, v)|_P = sqrt((y, v) P (y, v)) shrinks by the rate under (y, v) -> (y + v', v'),
-    v' = mu v - s y, s = eta lambda/||V||; |(1, 1)|_P = 1, and |y| <= l |(y, v)|_P. The rate is at
-    least 1 where some mode does not settle, and P then says nothing.
+    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P.
+    Of two such norms the one with the larger (1 - varrho^2)/d: along the map's eigenvectors, or of
+    Lyapunov's equation, where those nearly meet. varrho >= 1 where the mode does not settle.
     """
-    centred = of.A @ of.basis
-    values, vectors = np.linalg.eigh(centred.T @ (of.shares[:, None] * centred))
-    mu, s = rule.momentum, rule.step_size * of.norm * values
-    maps = np.array([[[1 - one, mu], [-one, mu]] for one in s])
-    rate = (1 + np.abs(np.linalg.eigvals(maps)).max(initial=0.0)) / 2
-    P = np.array([solve_discrete_lyapunov(one.T / rate, np.eye(2)) for one in maps])
-    P /= P.sum((1, 2))[:, None, None]
-    return vectors, P, float(rate), float(np.sqrt(np.linalg.inv(P)[:, 0, 0].max(initial=0.0)))
+    T = np.array([[1 - s, mu], [-s, mu]])
+    z, S = np.linalg.eig(T)
+    half = (1 + np.abs(z).max()) / 2
+    found = [(solve_discrete_lyapunov(T.T / half, np.eye(2)), half)] if half < 1 else []
+    if np.linalg.cond(S) < 1e6:
+        back = np.linalg.inv(S * np.linalg.solve(S, np.ones(2)))
+        found.append(((back.conj().T @ back).real, float(np.abs(z).max())))
+    scaled = [(P / P.sum(), rate) for P, rate in found]
+    every = [(P, rate, float(np.sqrt(np.linalg.inv(P)[0, 0]))) for P, rate in scaled]
+    return max(every, key=lambda one: (1 - one[1] ** 2) / one[2])
 
 
 def prove(of: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray) -> Proof:
@@ -35,30 +37,33 @@ def prove(of: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray) -> P
     if rule.kind != NGD or rule.decay or np.isfinite(rule.max_step):
         return Proof(why="the rule is none of the theorem's", level=level)
     old, x_old, omega_old = of.split(before)
-    vectors, P, rate, far = modes(of, rule)
-    if rate >= 1:
+    centred = of.A @ of.basis
+    values, vectors = np.linalg.eigh(centred.T @ (of.shares[:, None] * centred))
+    s, exact = rule.step_size * V * values, rule.step_size * V
+    norms = [mode_norm(one, mu) for one in s]
+    if (rates := np.array([rate for _, rate, _ in norms])).max(initial=0.0) >= 1:
         return Proof(why="the steps are too long", level=level)
-    state = np.stack([vectors.T @ x, vectors.T @ (x - x_old)], -1)
-    size = np.sqrt(np.einsum("ki,kij,kj->", state, P, state))
-    outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
-    exact, closest = rule.step_size * V, "no room"
+    far = max((one for *_, one in norms), default=1.0)
+    decay = ((1 - rates**2) / s).min(initial=np.inf)
+    pairs = zip(vectors.T @ x, vectors.T @ (x - x_old), norms, strict=True)
+    size = np.sqrt(sum(np.array([y, v]) @ P @ [y, v] for y, v, (P, *_) in pairs))
+    outside, why = mu / (1 - mu) * np.linalg.norm(omega - omega_old), "no room"
     for tau in ROOMS[::-1]:
         R = far * (size + tau)
-        log_small = of.log_small(omega, R, outside + tau) - of.r * level
-        xi = V * of.M * np.exp(min(log_small, 0.0))
-        L, r = of.curvature(R)[1], max(min(of.D * R, 700.0), 1e-8)
+        L, r = of.curvature(R)[1], max(min(of.D * R, 300.0), 1e-8)
+        xi = V * of.M * np.exp(min(of.log_small(omega, R, outside + tau) - of.r * level, 0.0))
         if not xi <= 0.5:
-            closest = f"xi = {xi:.2g} at the level {level:.4g}"
+            why = f"xi = {xi:.2g} at the level {level:.4g}"
             continue
         most, least = exact / (1 - xi), exact / (np.hypot(1, V * L * R) + xi)
-        bent = max(most - exact, exact - least) * L
-        bent += exact * (np.expm1(r) / r - 1) * of.fastest / V**2
+        high = np.expm1(r) / r
+        bent = far * (high - 1 + high * max(most / exact - 1, 1 - least / exact))
         growth = min(level - old, least * (1 - xi) / ((1 - mu) * V**2))
-        if rate + far * bent >= 1 or growth <= 0:
-            closest = f"the contraction is {rate + far * bent:.6f}"
+        if 2 * bent + s.max(initial=0.0) * bent**2 >= decay or growth <= 0:
+            why = f"the bend {2 * bent:.2g} is above {decay:.2g}, or the level falls"
             continue
         moved = most * xi / V / -np.expm1(-of.r * growth)
         if moved <= (1 - mu) * tau:
             return Proof(why="", level=level, tau=tau)
-        closest = f"the residual may still move by {moved:.2g}"
-    return Proof(why=closest, level=level)
+        why = f"the residual may still move by {moved:.2g}"
+    return Proof(why=why, level=level)

@@ -349,17 +349,17 @@ def test_the_orders(rule):
 def test_momentum_norms_contract_and_the_run_settles(seed, mu):
     data, model, of = problem(seed, n=2, T=3, d=12)
     rule = dynamics.ngd(0.02, momentum=mu)
-    vectors, P, rate, far = with_momentum.modes(of, rule)
     draw = np.random.default_rng(seed)
     values = np.linalg.eigvalsh((of.basis.T @ of.A.T * of.shares) @ of.A @ of.basis)
-    size = lambda state: np.sqrt(np.einsum("ki,kij,kj->", state, P, state))
-    for _ in range(50):
-        state = draw.standard_normal((len(values), 2))
-        v = mu * state[:, 1] - rule.step_size * of.norm * values * state[:, 0]
-        assert size(np.stack([state[:, 0] + v, v], 1)) <= rate * size(state) * (1 + 1e-9)
-        assert np.linalg.norm(state[:, 0]) <= far * size(state) * (1 + 1e-9)
-        p = draw.standard_normal(len(values))
-        np.testing.assert_allclose(size(np.stack([p, p], 1)), np.linalg.norm(p), rtol=1e-9)
+    for s in np.append(rule.step_size * of.norm * values, [1e-5, 2.6e-3, 0.5, 1.99 * (1 + mu)]):
+        P, rate, far = with_momentum.mode_norm(s, mu)
+        size = lambda x, v, P=P: np.sqrt(np.array([x, v]) @ P @ [x, v])
+        assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
+        for x, v in draw.standard_normal((20, 2)):
+            after = mu * v - s * x
+            assert size(x + after, after) <= rate * size(x, v) * (1 + 1e-9)
+            assert abs(x) <= far * size(x, v) * (1 + 1e-9)
+    assert with_momentum.mode_norm(2.01 * (1 + mu), mu)[1] >= 1
     start = model.W(at(of, 50.0, 0 * values, 0.0))
     history = dynamics.train(data, rule, 4000, [3999, 4000], start, loss=model.loss)
     before, last = measure.relative_margins(history, data.opt, model.selected)[0]
