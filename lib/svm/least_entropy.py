@@ -20,19 +20,15 @@ def features(K: np.ndarray) -> np.ndarray:
     return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def across(F: np.ndarray) -> np.ndarray:
-    """H (s, rank - 1): the rows of F (s, rank) less their common part along V, F v = 1."""
-    v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]
-    return F @ np.linalg.qr(v[:, None], mode="complete")[0][:, 1:]
-
-
 def least_entropy(K: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
     An entry is 0 where no dual of all positive entries exists: G then has no minimiser, and that
     share of the pull goes to zero for ever. RuntimeError where Newton's method does not end.
     """
-    H = across(features(K))
+    F = features(K)
+    v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1
+    H = F @ np.linalg.qr(v[:, None], mode="complete")[0][:, 1:]
     y = np.zeros(H.shape[1])
 
     def at(y):

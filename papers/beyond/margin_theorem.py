@@ -82,12 +82,6 @@ class Local:
         omega = off - self.spanned @ (self.spanned.T @ off)
         return float(a), self.basis.T @ (off - self.rest), omega
 
-    def small(self, g: np.ndarray) -> float:
-        """delta of (4) at margins g (m,): the relative error of the saturated gradient (12)."""
-        log_Z = np.logaddexp.reduce((self.log_kappa - g)[self.on])
-        P = np.bincount(self.sample, np.exp(-g)).max()
-        return float(self.B * P + np.exp(self.log_nu - g - log_Z).sum())
-
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
         """log delta_0: delta(W) <= delta_0 e^{-r a} where |x| <= R, |omega' - omega| <= tau (5)."""
         room = np.where(self.on, R, np.hypot(R, tau))
@@ -111,22 +105,14 @@ def slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
     ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
     slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    if loss == "logistic":  # l'' = |l'| (1 - |l'|)
-        return slope, float(np.exp(losses.log_derivative(ends, "sigmoid")).max())
-    if loss == "reciprocal":  # 2/(1 + f)^3 above zero, none below
-        return slope, 0.0 if hi <= 0 else 2 / (1 + max(lo, 0.0)) ** 3
-    return slope, slope  # exponential: l'' = |l'|; sigmoid: |l''| <= |l'|
+    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
 
 
-def local(
-    tokens: TokenSet, law: MarginLaw, selected: np.ndarray | None = None, loss: str = "exponential"
-) -> Local:
-    """What the theorem needs of one run (a runs axis of length 1), whose law is `law`.
+def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> Local:
+    """What the theorem needs of one run (a runs axis of length 1) with tokens `selected` (1, n).
 
-    selected (1, n): default the opt tokens. Whatever breaks the theorem's hypotheses on the
-    selection has been refused by `margin_law`.
+    Whatever breaks the theorem's hypotheses on the selection was refused by `margin_law`.
     """
-    selected = tokens.opt if selected is None else selected
     A = features(coordinates.gram(coordinates.differences(tokens, selected), tokens.z)[0])
     on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
     beta = np.where(on, law.duals[0].ravel(), 0.0)
@@ -173,7 +159,7 @@ class Proof:
     """Whether the theorem holds from a point on: `why` not, in words; level a_0 against A.
 
     From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
-    tau: the room that gave the least A; `everywhere`: it needs no R, sigma-bar < 8/D^2.
+    tau: the room that gave the least A.
     """
 
     why: str
@@ -182,7 +168,6 @@ class Proof:
     K: float = np.nan
     q: float = np.nan
     tau: float = np.nan
-    everywhere: bool = False
 
     @property
     def holds(self) -> bool:
@@ -250,4 +235,4 @@ def prove(of: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False
     (A, K, q), tau = min(found, key=lambda one: one[0][0])
     why = "" if level >= A else f"the level {level:.4g} is below A = {A:.4g}"
     why = why if np.isfinite(A) else "the steps are too long"
-    return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau, everywhere=everywhere)
+    return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)

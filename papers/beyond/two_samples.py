@@ -4,7 +4,7 @@
 features of the two pairs, K their Gram matrix, the better tokens are selected, Delta_i > 0.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,8 @@ from lib.attention import coordinates, losses, model
 from lib.attention.token_sets import TokenSet
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """theta* = (|K_12| - K_22)/(K_11 - |K_12|) with K_11 >= K_22, 0 or less where none is needed.
-
-    start = R_0: the pull on sample 1 over that on sample 2 at W = 0. most = R_1: the same at scores
-    that favour sample 1 as far as they can, while it loses and sample 2 wins.
-    """
+class Criterion(NamedTuple):
+    """theta*, R_0 and R_1 of (17); theta* is -inf where K_12 >= 0."""
 
     threshold: float
     start: float
@@ -47,8 +42,7 @@ def criterion(tokens: TokenSet, loss: str = "exponential") -> Criterion:
     one, two = np.argsort(-K.diagonal(), kind="stable")
     low, high = scores.min(1), scores.max(1)
     slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
-    with np.errstate(divide="ignore"):
-        threshold = (-K[0, 1] - K[two, two]) / (K[one, one] + K[0, 1]) if K[0, 1] < 0 else -np.inf
+    threshold = (-K[0, 1] - K[two, two]) / (K[one, one] + K[0, 1]) if K[0, 1] < 0 else -np.inf
     middle = (low + high) / 2
     start, most = slope(middle, one) / slope(middle, two), slope(low, one) / slope(high, two)
     return Criterion(float(threshold), float(start), float(most))
