@@ -47,7 +47,6 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.svm import margin_law, margin_slopes
 from papers.beyond import (
     bends_figures,
     constant_claims,
@@ -56,7 +55,9 @@ from papers.beyond import (
     lp_claims,
     lp_decay,
     lp_law,
+    margin_law,
     margin_law_runs,
+    margin_slopes,
     outside_span,
     single_zero_dual,
     zero_duals,

@@ -19,8 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.representation import Shapes
-from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, checked_selection
+from papers.beyond.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
 INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1
