@@ -284,7 +284,7 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # **Steps for $p<2$.** A step of length $\eta$ raises the margins by $h\propto\eta\,a_t^{2-p}$, and offsets settle as long as $h<2/\lambda_{\max}$. A
 # constant step raises them by more and more, and cycles from a predicted $t^*$ on. Steps $\eta_t\propto t^{p-2}$ keep $h$ what it is, and
 # $\|W_t\|$ grows like $t$. Three premises of the runs from zero and from a start came after a first round in which 6 of 19
-# claims had failed, five of them by single seeds: see the protocol.
+# claims had failed: see the protocol.
 
 # %%
 statements.quoted("C", STATEMENTS, "Lemma 29")
