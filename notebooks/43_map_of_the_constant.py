@@ -63,7 +63,6 @@ from papers.beyond import (
     zero_duals,
 )
 from papers.beyond import margin_law_worlds as worlds
-from papers.c.statements import STATEMENTS
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -287,6 +286,8 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # claims had failed: see the protocol.
 
 # %%
+from papers.c.statements import STATEMENTS
+
 statements.quoted("C", STATEMENTS, "Lemma 29")
 
 # %%
