@@ -16,61 +16,50 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lib import files, provenance
+from lib.batch import run
 from lib.batch.plan import Job, UsageError, plan
 from lib.companion import record
 from lib.companion.claims import UNDECIDED
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Read key=value; the value is a Python literal, else YAML: 1e-3, [1, 2], true, plain words."""
+    """Read key=value; the value is a Python literal, true, false, or else a text."""
     key, equals, value = text.partition("=")
     if not (equals and key.isidentifier()):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form parameter=value")
     try:
         return key, ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        import yaml
-
-        try:
-            return key, yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise argparse.ArgumentTypeError(
-                f"{value!r} is neither a Python literal nor YAML"
-            ) from None
+        return key, {"true": True, "false": False}.get(value, value)
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     """The command line; a mistake ends the process with status 2."""
     parser = argparse.ArgumentParser("python -m lib.batch", description="Run notebooks headless.")
-
-    def add(name: str, text: str, **options) -> None:
-        parser.add_argument(name, help=text, **options)
-
+    add = parser.add_argument
     text = "a notebook or the start of its name; default: all"
-    add("names", text, nargs="*", metavar="NAME")
-    add("--scale", "default: demo", choices=record.SCALES, default="demo")
+    add("names", nargs="*", metavar="NAME", help=text)
+    add("--scale", choices=record.SCALES, default="demo")
     text = "another value for a parameter; such figures go to runs/custom/"
-    many = dict(action="append", default=[], dest="settings")
-    add("--set", text, type=setting, metavar="KEY=VALUE", **many)
+    many = {"action": "append", "dest": "settings", "default": []}
+    add("--set", type=setting, metavar="KEY=VALUE", help=text, **many)
     text = "a Dask scheduler; default: a cluster of this machine's cores"
-    add("--scheduler", text, metavar="ADDRESS")
-    text = "notebooks at a time; default: as many as cores"
-    add("--workers", text, type=int, metavar="N")
+    add("--scheduler", metavar="ADDRESS", help=text)
+    add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
     text = "longest time for any one cell; default: none"
-    add("--timeout", text, type=float, metavar="SECONDS")
+    add("--timeout", type=float, metavar="SECONDS", help=text)
     text = "start no further notebook after N minutes, say which are left; status 3 then"
-    add("--minutes", text, type=float, metavar="N")
-    add("--force", "run even what is up to date", action="store_true")
-    add("--dry-run", "only say what would run, and why", action="store_true")
+    add("--minutes", type=float, metavar="N", help=text)
+    add("--force", action="store_true", help="run even what is up to date")
+    add("--dry-run", action="store_true", help="only say what would run, and why")
     text = "write the demo outputs into the .ipynb beside each .py"
-    add("--store", text, action="store_true")
-    add("--notebooks", "folder of the notebooks; default: notebooks/", type=Path, metavar="DIR")
+    add("--store", action="store_true", help=text)
+    add("--notebooks", type=Path, metavar="DIR", help="their folder; default: notebooks/")
     asked = parser.parse_args(argv)
+    asked.settings = dict(asked.settings)
     if asked.store and (asked.scale != "demo" or asked.settings):
-        parser.error(
-            "--store keeps the demo scale with its default parameters; leave out --scale and --set"
-        )
-    if "scale" in dict(asked.settings):
+        parser.error("--store keeps the demo scale as it is; leave out --scale and --set")
+    if "scale" in asked.settings:
         parser.error("choose the scale with --scale, not with --set")
     if asked.workers is not None and asked.workers < 1:
         parser.error("--workers must be at least 1")
@@ -97,37 +86,36 @@ def main(argv: list[str] | None = None) -> int:
     if Path(os.environ.get("DATA_DIR") or "?").is_dir():
         os.environ["DATA_DIR"] = os.path.abspath(os.environ["DATA_DIR"])
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _batch(asked)
     except UsageError as error:
         print(f"lib.batch: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        run.stop()
 
 
 def _batch(asked: argparse.Namespace) -> int:
-    planned = plan(asked.names, asked.scale, dict(asked.settings), asked.force, asked.store)
-    print("\n".join(planned.lines), flush=True)
+    jobs, todo, lines = plan(asked.names, asked.scale, asked.settings, asked.force, asked.store)
+    print("\n".join(lines), flush=True)
     if asked.dry_run:
         return 0
-    old = committed(asked.scale, [job.notebook for job in planned.todo])
-    failed, left = _carry_out(planned.todo, asked) if planned.todo else ([], [])
-    done = [job for job in planned.jobs if job.notebook not in (*failed, *left)]
-    if asked.store:
-        failed += _stored(done)
+    old = committed(asked.scale, [job.notebook for job in todo])
+    failed, left = _carry_out(todo, asked) if todo else ([], [])
     differing = []
-    for job in done:
-        for slug in _slugs(job):
-            text, same = compare(job, slug, old)
-            print(f"{slug}: {text}")
-            differing += [job.notebook] if not same and job.notebook not in differing else []
+    for job in jobs:
+        if job.notebook in (*failed, *left):
+            continue
+        if asked.store and (error := run.store(job)):
+            print(f"FAIL {job.notebook}: not stored, {error}")
+            failed.append(job.notebook)
+        compared = {slug: compare(job, slug, old) for slug in _slugs(job)}
+        print(*(f"{slug}: {text}\n" for slug, (text, _) in compared.items()), sep="", end="")
+        differing += [] if all(same for _, same in compared.values()) else [job.notebook]
     if differing:
-        print(
-            f"Numbers or claims that are not reproduced: {', '.join(differing)}.", file=sys.stderr
-        )
+        words = "Numbers or claims that are not reproduced"
+        print(f"{words}: {', '.join(differing)}.", file=sys.stderr)
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
     if left:
@@ -137,9 +125,7 @@ def _batch(asked: argparse.Namespace) -> int:
 
 def _carry_out(jobs: list[Job], asked: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Run and publish, one line a job as it ends; the notebooks that failed and those left."""
-    from dask.system import CPU_COUNT
-
-    from lib.batch import run
+    from dask.system import CPU_COUNT  # of a container it is its share
 
     until = math.inf if asked.minutes is None else time.time() + 60 * asked.minutes
     workers = min(asked.workers or CPU_COUNT, len(jobs))
@@ -153,23 +139,10 @@ def _carry_out(jobs: list[Job], asked: argparse.Namespace) -> tuple[list[str], l
                 continue
             error, note = run.publish(outcome)
             failed += [name] if error else []
-            verdict, reason = ("FAIL", f": {error}") if error else ("ok  ", "")
-            print(f"{verdict} {name}  {outcome.seconds:.1f} s{reason}{note}", flush=True)
+            verdict = f"FAIL {name}" if error else f"ok   {name}"
+            reason = f": {error}" if error else ""
+            print(f"{verdict}  {outcome.seconds:.1f} s{reason}{note}", flush=True)
     return failed, left
-
-
-def _stored(jobs: Iterable[Job]) -> list[str]:
-    """Store the executed copies in the .ipynb; the notebooks at which it failed."""
-    from lib.batch import run
-
-    failed = []
-    for job in jobs:
-        try:
-            run.store(job)
-        except (OSError, ValueError) as error:
-            print(f"FAIL {job.notebook}: not stored, {run.in_words(error)}")
-            failed.append(job.notebook)
-    return failed
 
 
 # New numbers against the committed ones.

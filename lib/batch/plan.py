@@ -10,18 +10,20 @@ from pathlib import Path
 from lib import files, provenance
 from lib.companion import record
 
+FOLDERS = ("figures", "runs", "notebooks")
+
 
 class UsageError(Exception):
     """A request that cannot be met; its text is one sentence for the person who asked."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
     `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` are a
     reader's own (`record.Page.own`). `home` is the folder of what its runs leave, `figures` that of
-    the finished figures; `environment` says where the kernel finds the rest.
+    the finished figures, and `folders` has the environment variables that name the project's.
     """
 
     notebook: str
@@ -32,7 +34,7 @@ class Job:
     changes: Mapping
     home: Path
     figures: Path
-    environment: Mapping[str, str]
+    folders: Mapping[str, str]
 
     @property
     def copy(self) -> Path:
@@ -45,41 +47,33 @@ class Job:
         return self.home.with_name(f"{self.home.name}.json")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The jobs asked for; those to do, longest first; and both in words."""
+def plan(
+    names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool
+) -> tuple[list[Job], list[Job], list[str]]:
+    """The jobs for `names` (all notebooks when there is none) at `scale` with own `settings`.
 
-    jobs: list[Job]
-    todo: list[Job]
-    lines: list[str]
-
-
-def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool) -> Plan:
-    """The plan for `names` (all notebooks when there is none) at `scale` with own `settings`.
-
-    Raises UsageError for a name, a parameter or a scale that is not there, or a table of notebooks
-    that cannot be read.
+    Returns all of them, those that must run, longest first, and both in words. Raises UsageError
+    for a name, a parameter or a scale that is not there, or a table that cannot be read.
     """
     try:
         selected, lines = _select(names)
-        wanted = {name: _job(name, scale, settings) for name in selected}
+        jobs = {name: _job(name, scale, settings) for name in selected}
     except ValueError as error:
         raise UsageError(str(error)) from None
-    jobs = [job for job in wanted.values() if job is not None]
-    absent = [name for name, job in wanted.items() if job is None]
-    if absent and (names or not jobs):
+    absent = [name for name, job in jobs.items() if job is None]
+    if absent and (names or len(absent) == len(jobs)):
         raise UsageError(
             f"{', '.join(absent)}: no section for scale {scale} in scales.toml, so not offered"
         )
-    reasons = {job.notebook: reason for job in jobs if (reason := _reason(job, force, store))}
+    offered = [job for job in jobs.values() if job is not None]
+    reasons = {job: reason for job in offered if (reason := _reason(job, force, store))}
     # Longest first, so that none is left alone at the end; one never run may be the longest.
     seconds = _past_seconds(files.folder("figures") / scale)
-    todo = [job for job in jobs if job.notebook in reasons]
-    todo.sort(key=lambda job: -seconds.get(job.notebook, math.inf))
+    todo = sorted(reasons, key=lambda job: -seconds.get(job.notebook, math.inf))
     lines += [f"skip {name}: not offered at scale {scale}" for name in absent]
-    lines += [f"run  {job.notebook}: {reasons[job.notebook]}" for job in todo]
-    lines += [f"{len(jobs) - len(todo)} up to date, {len(todo)} to run"]
-    return Plan(jobs, todo, lines)
+    lines += [f"run  {job.notebook}: {reasons[job]}" for job in todo]
+    lines += [f"{len(offered) - len(todo)} up to date, {len(todo)} to run"]
+    return offered, todo, lines
 
 
 def _select(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -117,24 +111,22 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         parts, changes = provenance.fingerprint(notebook, values), page.own(values)
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"{notebook}: {error}") from None
-    runs = files.folder("runs")
-    home, figures = runs / scale / notebook, files.folder("figures")
+    folders = {f"{name}_DIR".upper(): str(files.folder(name)) for name in FOLDERS}
+    home, figures = Path(folders["RUNS_DIR"], scale, notebook), Path(folders["FIGURES_DIR"])
     if changes:
         home = record.custom_folder(notebook, changes)
         figures = home / "figures"
-    environment = {
-        "RUNS_DIR": str(runs),
-        "NOTEBOOKS_DIR": str(files.folder("notebooks")),
-        "PYTHONPATH": f"{files.ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(
-            os.pathsep
-        ),
-    }
     return Job(
-        notebook, scale, overrides, page.text, parts, changes, home, figures / scale, environment
+        notebook, scale, overrides, page.text, parts, changes, home, figures / scale, folders
     )
 
 
-_NEEDED = {bool: "true or false", int: "a whole number such as {}", float: "a number such as {}"}
+_NEEDED = {
+    bool: "true or false",
+    int: "a whole number such as {}",
+    float: "a number such as {}",
+    list: "a list such as {}",
+}
 
 
 def _check(overrides: Mapping, defaults: Mapping) -> None:
@@ -145,9 +137,9 @@ def _check(overrides: Mapping, defaults: Mapping) -> None:
             f"there is no parameter {', '.join(unknown)}; there are {', '.join(defaults)}"
         )
     for name, value in overrides.items():
-        kind = type(defaults[name])
-        fits = type(value) is kind or (kind is float and type(value) is int)
-        if kind in _NEEDED and not (fits and math.isfinite(value)):
+        kind, own = (list if isinstance(x, tuple) else type(x) for x in (defaults[name], value))
+        fits = own is kind or (kind is float and own is int)
+        if kind in _NEEDED and not (fits and (kind is list or math.isfinite(value))):
             raise ValueError(f"{name} is {_NEEDED[kind].format(defaults[name])}, not {value!r}")
 
 

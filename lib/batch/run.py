@@ -79,8 +79,9 @@ def _surroundings(job: Job, work: Path, threads: int | None):
 
         threads = get_worker().state.nthreads
     changes = {
-        **job.environment,
+        **job.folders,
         "FIGURES_DIR": work / "figures",
+        "PYTHONPATH": os.pathsep.join([str(files.ROOT), os.environ.get("PYTHONPATH", "")]),
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
@@ -113,7 +114,7 @@ def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
 
     notebook = jupytext.reads(job.text, fmt="py:percent")
     notebook.metadata["kernelspec"] = KERNEL
-    options = dict(kernel_name="python3", progress_bar=False, cwd=job.environment["NOTEBOOKS_DIR"])
+    options = dict(kernel_name="python3", progress_bar=False, cwd=job.folders["NOTEBOOKS_DIR"])
     options |= dict(start_timeout=180, execution_timeout=timeout, parameters=dict(job.overrides))
     try:
         papermill.execute_notebook(notebook, str(copy), **options)
@@ -257,22 +258,23 @@ def publish(outcome: Outcome) -> tuple[str | None, str]:
         return f"not published, {in_words(error)}", f"  ({stay})"
 
 
-def store(job: Job) -> None:
-    """Write the executed copy of the demo run into the .ipynb beside the .py.
-
-    OSError or ValueError where a file cannot be read or written.
-    """
+def store(job: Job) -> str | None:
+    """Write the executed copy into the .ipynb beside the .py; why it failed, if it did."""
     import nbformat
 
     from lib.companion import colab_cell
 
-    notebook = nbformat.read(job.copy, as_version=4)
-    notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-    for cell in notebook.cells:
-        cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
-        if cell.cell_type == "code":
-            cell.outputs = [without_widget(output) for output in cell.outputs]
-    notebook.cells = colab_cell.installing(notebook.cells)
-    nbformat.validate(notebook)
-    text = nbformat.writes(notebook) + "\n"
-    files.write(Path(job.environment["NOTEBOOKS_DIR"], f"{job.notebook}.ipynb"), text.encode())
+    try:
+        notebook = nbformat.read(job.copy, as_version=4)
+        notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+        for cell in notebook.cells:
+            cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+            if cell.cell_type == "code":
+                cell.outputs = [without_widget(output) for output in cell.outputs]
+        notebook.cells = colab_cell.installing(notebook.cells)
+        nbformat.validate(notebook)
+        text = nbformat.writes(notebook) + "\n"
+        files.write(Path(job.folders["NOTEBOOKS_DIR"], f"{job.notebook}.ipynb"), text.encode())
+        return None
+    except (OSError, ValueError) as error:
+        return in_words(error)
