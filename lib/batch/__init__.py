@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lib import files, provenance
-from lib.batch import run
-from lib.batch.plan import Job, UsageError, plan
+from lib.batch import plan, run
+from lib.batch.plan import Job
 from lib.companion import record
 from lib.companion.claims import UNDECIDED
 
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _batch(asked)
-    except UsageError as error:
+    except plan.UsageError as error:
         print(f"lib.batch: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -97,7 +97,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _batch(asked: argparse.Namespace) -> int:
-    jobs, todo, lines = plan(asked.names, asked.scale, asked.settings, asked.force, asked.store)
+    how = asked.scale, asked.settings, asked.force, asked.store
+    jobs, todo, lines = plan.plan(asked.names, *how)
     print("\n".join(lines), flush=True)
     if asked.dry_run:
         return 0
