@@ -185,18 +185,18 @@ def _data_changed(row: Mapping, scale: str) -> str:
     from lib.data import images, texts
     from lib.networks import bert  # here, since most notebooks need no real data
 
-    asked, demo = row.get("instead_of", row["name"]), scale == "demo"
+    name, demo = row.get("instead_of", row["name"]), scale == "demo"
     try:
         if row.get("kind") == "weights":
             now = bert.weights(demo=demo).as_row()
         else:
-            now = (texts if asked in texts.TEXTS else images).identity(asked, demo=demo)
+            now = (texts if name in texts.TEXTS else images).identity(name, demo=demo)
     except (OSError, ValueError) as error:  # the notebook itself reports it best
         return f"data unclear: {row['name']} ({error})"
+    words = f"data changed: {now['name']}"
     if now["source"] != row["source"]:
-        return f"data changed: {now['name']} ({row['source']} -> {now['source']})"
-    same = all(row.get(key, now.get(key)) == now.get(key) for key in ("name", "revision"))
-    return "" if same else f"data changed: {now['name']}"
+        return f"{words} ({row['source']} -> {now['source']})"
+    return "" if row["name"] == now["name"] and row.get("revision") == now["revision"] else words
 
 
 def _past_seconds(figures: Path) -> dict[str, float]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from lib import files
 from lib.batch.plan import Job, UsageError
@@ -92,19 +93,18 @@ def _surroundings(job: Job, work: Path, threads: int | None):
         # CPU seconds of a ViT.
         **dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), 2**32),
     }
-    before, streams = dict(os.environ), {number: os.dup(number) for number in (1, 2)}
-    os.environ.update({name: str(value) for name, value in changes.items()})
+    streams = {number: os.dup(number) for number in (1, 2)}
     with open(job.home / "kernel.log", "wb") as log:
         for number in streams:
             os.dup2(log.fileno(), number)
+    changes = {name: str(value) for name, value in changes.items()}
     try:
-        yield
+        with mock.patch.dict(os.environ, changes):
+            yield
     finally:
         for number, stream in streams.items():
             os.dup2(stream, number)
             os.close(stream)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
@@ -172,7 +172,7 @@ def connected(scheduler: str | None, workers: int):
     Raises UsageError where no scheduler answers. An interrupt ends the process, see `stop`.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     # A worker that died is not tried again: the notebook that took its memory would take the next
     # one's too.
@@ -180,23 +180,21 @@ def connected(scheduler: str | None, workers: int):
     dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
     # Of a scheduler that dies, an outcome tells in a sentence what asyncio would in forty lines.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    with contextlib.ExitStack() as stack:
-        # The workers never see the terminal's Ctrl-C, this process does, afterwards: each of them
-        # would print a traceback before `stop` ends it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            # The memory is in the kernels, which Dask does not see; port 0 since another batch may
-            # run on this machine.
-            options = dict(dashboard_address=":0", memory_limit=0, silence_logs=60)
-            cluster = scheduler or stack.enter_context(
-                LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, **options)
-            )
-            client = stack.enter_context(Client(cluster, timeout=10))
-        except (OSError, ValueError) as error:
-            kind = type(error).__name__
-            raise UsageError(f"no Dask scheduler answers at {scheduler} ({kind})") from None
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
+    # this machine.
+    local = dict(memory_limit=0, dashboard_address=":0", silence_logs=60)
+    local |= dict(n_workers=workers, threads_per_worker=1, processes=True)
+    # The workers never see the terminal's Ctrl-C, this process does, afterwards: each of them would
+    # print a traceback before `stop` ends it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        client = Client(scheduler, timeout=10) if scheduler else Client(**local)
+    except (OSError, ValueError) as error:
+        kind = type(error).__name__
+        raise UsageError(f"no Dask scheduler answers at {scheduler} ({kind})") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with client:
         try:
             yield client
         except KeyboardInterrupt:
