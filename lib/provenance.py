@@ -63,8 +63,8 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
 
-    `lib` has the files that the notebook can import or read, and no others; `kept` the committed
-    results whose stem is a string in it.
+    `lib` has the files of CODE that the notebook can import or read, and no others (those of lib/
+    are named without it); `kept` the committed results whose stem is a string in it.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""

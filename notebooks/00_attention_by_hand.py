@@ -38,7 +38,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a.statements import STATEMENTS
+from papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
 plots.set_style()

@@ -68,9 +68,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import fixed_head as paper
-from lib.papers.a import fixed_head_figure, gradient_cone
-from lib.papers.a.statements import STATEMENTS
+from papers.a import fixed_head as paper
+from papers.a import fixed_head_figure, gradient_cone
+from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
 plots.set_style()

@@ -59,8 +59,8 @@ import numpy as np
 from lib import svm
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import phase_diagram
-from lib.papers.a.statements import STATEMENTS
+from papers.a import phase_diagram
+from papers.a.statements import STATEMENTS
 
 run = record.start("13_assumptions_broken", "A", globals())
 plots.set_style()

@@ -58,10 +58,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
+from papers import kept_curves
+from papers.a import speed, speed_figure
 
 run = record.start("14_bert", "A", globals(), None)
 plots.set_style()
@@ -107,7 +107,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims on real data together (Holm's rule, 5 %), normalised SGD and Polyak on
 # comments lose (adjusted p 0.14 and 0.08), the other four rows of this page stay.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 #
 # **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
 # half are toxic, and 1,000 test comments; where they come from and how they were cut stands in

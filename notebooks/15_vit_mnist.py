@@ -53,10 +53,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
+from papers import kept_curves
+from papers.a import speed, speed_figure
 
 run = record.start("15_vit_mnist", "A", globals(), None)
 plots.set_style()
@@ -100,7 +100,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims on real data together (Holm's rule, 5 %), the row on normalised SGD stays.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 
 # %%
 kept = curves.kept("mnist", needed=scale != "demo")

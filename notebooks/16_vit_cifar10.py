@@ -58,10 +58,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
+from papers import kept_curves
+from papers.a import speed, speed_figure
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
 plots.set_style()
@@ -102,7 +102,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims on real data together (Holm's rule, 5 %), all rows of this page stay.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 
 # %%
 kept = curves.kept("cifar10", needed=scale != "demo")

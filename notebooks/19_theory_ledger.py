@@ -66,9 +66,9 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import ledger, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import ledger_rows
-from lib.papers.a.statements import STATEMENTS
 from lib.seeds import stream
+from papers.a import ledger_rows
+from papers.a.statements import STATEMENTS
 
 run = record.start("19_theory_ledger", "A", globals())
 plots.set_style()

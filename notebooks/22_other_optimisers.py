@@ -72,8 +72,8 @@ import torch
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from lib.papers.b import experiments, figures, training_figures
-from lib.papers.b.statements import STATEMENTS
+from papers.b import experiments, figures, training_figures
+from papers.b.statements import STATEMENTS
 
 run = record.start("22_other_optimisers", "B", globals())
 plots.set_style()

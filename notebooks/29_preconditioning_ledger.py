@@ -59,9 +59,9 @@ import numpy as np
 
 from lib import regression
 from lib.companion import claims, ledger, plots, record, statements
-from lib.papers.b import concentration, conditioning, ledger_rows
-from lib.papers.b.statements import STATEMENTS
 from lib.regression import manifold
+from papers.b import concentration, conditioning, ledger_rows
+from papers.b.statements import STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
 plots.set_style()

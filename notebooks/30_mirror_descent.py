@@ -42,8 +42,8 @@ import numpy as np
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.c import cones, section5, section5_figures
-from lib.papers.c.statements import STATEMENTS
+from papers.c import cones, section5, section5_figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
 plots.set_style()

@@ -41,8 +41,8 @@ import numpy as np
 from lib import mirror
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.c import cones, rates, theory_figures
-from lib.papers.c.statements import STATEMENTS
+from papers.c import cones, rates, theory_figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
 plots.set_style()

@@ -49,10 +49,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.c import reviews, reviews_figure
 from lib.training import curves, rules, smoke
 from lib.training.studies import demo
+from papers import kept_curves
+from papers.c import reviews, reviews_figure
 
 run = record.start("33_transformer_imdb", "C", globals(), None)
 plots.set_style()
@@ -92,7 +92,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims on real data together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
 # sparsity do not count, since their measure was chosen after the runs.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 

@@ -51,10 +51,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.c import reviews_figure, vision
 from lib.training import MirrorDescent, curves, rules, smoke
 from lib.training.studies import demo
+from papers import kept_curves
+from papers.c import reviews_figure, vision
 
 run = record.start("34_vit_mirror_descent", "C", globals(), None)
 plots.set_style()
@@ -97,7 +97,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0)):
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
 # claims on real data together (Holm's rule, 5 %), the row on sparsity stays, and that on the early lead
 # does not count, since its measure was chosen after the runs.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 #
 # The early lead is read as in the paper's plot: the steps of both rules to the same test accuracy, here the best that
 # both reach. Sparsity is compared at the same training loss, since weights move as long as there is loss. The Hoyer index

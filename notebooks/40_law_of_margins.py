@@ -47,15 +47,15 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import margins as measure
-from lib.papers.a import phase_diagram
-from lib.papers.a.statements import STATEMENTS
-from lib.papers.beyond import margin_law_claims as law_claims
-from lib.papers.beyond import margin_law_figures as drawn
-from lib.papers.beyond import margin_law_networks as networks
-from lib.papers.beyond import margin_law_runs as runs
-from lib.papers.beyond import margin_law_steps as law_steps
-from lib.papers.beyond import margin_law_worlds as worlds
 from lib.svm import margin_law
+from papers.a import phase_diagram
+from papers.a.statements import STATEMENTS
+from papers.beyond import margin_law_claims as law_claims
+from papers.beyond import margin_law_figures as drawn
+from papers.beyond import margin_law_networks as networks
+from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law_steps as law_steps
+from papers.beyond import margin_law_worlds as worlds
 
 # %%
 run = record.start("40_law_of_margins", "A", globals())

@@ -43,12 +43,12 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
-from lib.papers.beyond import margin_law_figures as drawn
-from lib.papers.beyond import margin_law_networks as networks
-from lib.papers.beyond import margin_law_premises as premises
-from lib.papers.beyond import margin_law_runs as runs
-from lib.papers.beyond import margin_law_steps as law_steps
 from lib.svm import margin_law
+from papers.beyond import margin_law_figures as drawn
+from papers.beyond import margin_law_networks as networks
+from papers.beyond import margin_law_premises as premises
+from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law_steps as law_steps
 
 # %%
 run = record.start("41_how_margins_settle", "A", globals())

@@ -68,8 +68,8 @@ import numpy as np
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.a.statements import STATEMENTS
-from lib.papers.beyond import (
+from papers.a.statements import STATEMENTS
+from papers.beyond import (
     bends_figures,
     counterexample,
     global_map,
@@ -78,7 +78,7 @@ from lib.papers.beyond import (
     joint_claims,
     joint_law,
 )
-from lib.papers.beyond import margin_law_worlds as worlds
+from papers.beyond import margin_law_worlds as worlds
 
 # %%
 run = record.start("42_where_the_law_bends", "A", globals())

@@ -47,7 +47,8 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.beyond import (
+from lib.svm import margin_law, margin_slopes
+from papers.beyond import (
     bends_figures,
     constant_claims,
     constant_map,
@@ -60,9 +61,8 @@ from lib.papers.beyond import (
     single_zero_dual,
     zero_duals,
 )
-from lib.papers.beyond import margin_law_worlds as worlds
-from lib.papers.c.statements import STATEMENTS
-from lib.svm import margin_law, margin_slopes
+from papers.beyond import margin_law_worlds as worlds
+from papers.c.statements import STATEMENTS
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())

@@ -84,10 +84,10 @@ from lib import files
 from lib.ambient import optimisers, training
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
-from lib.papers.beyond import atlas
-from lib.papers.beyond import atlas_claims as judged
-from lib.papers.beyond import atlas_figures as drawn
-from lib.papers.beyond import atlas_rules as rules
+from papers.beyond import atlas
+from papers.beyond import atlas_claims as judged
+from papers.beyond import atlas_figures as drawn
+from papers.beyond import atlas_rules as rules
 
 # %%
 run = record.start("44_atlas", "A", globals())

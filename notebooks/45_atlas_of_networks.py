@@ -74,11 +74,11 @@ from lib.ambient import factored, optimisers
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import images
-from lib.papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
-from lib.papers.beyond import competing_selections as competing
-from lib.papers.beyond import network_margins as network
-from lib.papers.beyond import networks_claims as judged
-from lib.papers.beyond import networks_figures as drawn
+from papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
+from papers.beyond import competing_selections as competing
+from papers.beyond import network_margins as network
+from papers.beyond import networks_claims as judged
+from papers.beyond import networks_figures as drawn
 
 # %%
 run = record.start("45_atlas_of_networks", "A", globals())

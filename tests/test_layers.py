@@ -1,4 +1,4 @@
-"""The rooms of lib import one way only: the contracts that pyproject.toml states."""
+"""lib and papers import one way only: the contracts that pyproject.toml states."""
 
 import subprocess
 import sys
@@ -22,15 +22,17 @@ def test_an_import_against_the_layers_is_named(tmp_path):
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     # A small library of the same rooms, with one import upwards.
-    for init in (ROOT / "lib").rglob("__init__.py"):
+    for init in (path for room in ("lib", "papers") for path in (ROOT / room).rglob("__init__.py")):
         place = tmp_path / init.relative_to(ROOT)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("")
     for leaf in ("budget", "seeds", "files", "representation", "provenance"):
         (tmp_path / "lib" / f"{leaf}.py").write_text("")
-    (tmp_path / "lib" / "svm" / "climbing.py").write_text("import lib.papers.a\n")
+    (tmp_path / "lib" / "svm" / "climbing.py").write_text("import papers.a\n")
+    (tmp_path / "papers" / "beyond" / "aside.py").write_text("import papers.a\n")
     status, said = contracts(tmp_path)
-    assert status == 1 and "lib.svm is not allowed to import lib.papers" in said
+    assert status == 1 and "lib.svm is not allowed to import papers" in said
+    assert "papers.beyond is not allowed to import papers.a" in said
 
 
 # Rooms of theory, and what each may bring along: torch alone is a second, a picture's style two.

@@ -37,7 +37,7 @@ def test_what_a_run_writes_leaves_the_commit_clean(repository, name):
     assert not provenance.commit().endswith("-dirty")
 
 
-@pytest.mark.parametrize("name", ["notebooks/01_a.py", "lib/new.py"])
+@pytest.mark.parametrize("name", ["notebooks/01_a.py", "lib/new.py", "papers/new.py"])
 def test_changed_code_makes_it_dirty(repository, name):
     (repository / name).parent.mkdir(exist_ok=True)
     (repository / name).write_text("two\n")
@@ -53,18 +53,19 @@ READ = {
     "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
     "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
     "14_bert": ("lib", "data/sources.toml"),
+    "39_mirror_ledger": ("lib", "papers/c/cones.py"),
 }
 
 
 @pytest.mark.parametrize("notebook", READ)
 def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, monkeypatch):
     group, name = READ[notebook]
-    for part in ("lib", "figures", "notebooks"):
+    for part in ("lib", "papers", "figures", "notebooks"):
         shutil.copytree(files.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.p*c"))
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     before = provenance.fingerprint(notebook, {})
-    path = tmp_path / "lib" / name if group == "lib" else tmp_path / name
+    path = tmp_path / name if (tmp_path / name).exists() else tmp_path / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)
@@ -135,7 +136,8 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
 def test_data_files_beside_what_is_imported_count():
     assert "lib/data/sources.toml" in names("from lib.data import places")
     assert "lib/data/sources.toml" not in names("from lib.svm import lp")
-    beside = {path.parent for path in (files.ROOT / "lib").rglob("*.py")}
+    packages = [files.ROOT / name for name in provenance.CODE]
+    beside = {path.parent for package in packages for path in package.rglob("*.py")}
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
     unread = {".py", ".pyc", ".md"}
     assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
@@ -157,15 +159,14 @@ def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(sour
 def test_what_runs_is_in_the_closure():
     """Modules that the imports of a notebook really load are all among those found statically."""
     text = (NOTEBOOKS / "10_fixed_decoder.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("from lib", "import lib"))]
-    said = (
-        "print(*[m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'lib'], sep='|')"
-    )
+    lines = [line for line in text.splitlines() if line.startswith(("from lib", "from papers"))]
+    ours = "m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('lib', 'papers')"
+    said = f"print(*[{ours}], sep='|')"
     code = "\n".join([*lines, "import sys", said])
     run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
     done = subprocess.run([sys.executable, "-c", code], **run)
     loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
-    assert loaded and loaded <= names(text)
+    assert {name.split("/")[0] for name in loaded} == {"lib", "papers"} and loaded <= names(text)
 
 
 def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):

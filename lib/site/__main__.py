@@ -8,17 +8,14 @@ from lib import files
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, the Markdown tables or the moving picture of figures/; the exit status.
+    """Write the pages or the Markdown tables; the exit status.
 
     Troubles are printed and stop nothing, except a table that cannot be read, a formula that would
     be shown raw, and a disk that takes no file.
     """
-    about = "Write the site of figures and notebooks, the tables of README and REPRODUCING, or the"
-    about += " moving picture of figures/."
+    about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
-    parser.add_argument(
-        "what", nargs="?", choices=("pages", "tables", "animation"), default="pages"
-    )
+    parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
     text = "where the pages go; default: runs/site, which is replaced"
     parser.add_argument("--out", type=Path, metavar="DIR", help=text)
     asked = parser.parse_args(argv)
@@ -41,11 +38,6 @@ def _write(what: str, folder: Path) -> None:
         from lib.site import tables
 
         tables.renew()
-        return
-    if what == "animation":
-        from lib.papers.a import turning
-
-        turning.animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")
         return
     from lib.site.build import build
 

@@ -12,7 +12,7 @@ from lib.attention import token_sets, tokens
 from lib.compiled.status import DIVERGED
 from lib.dynamics import rules
 from lib.mirror import geometry
-from lib.papers.c import section5
+from papers.c import section5
 from tests.mirror import mirror_numpy
 
 SEEDS = range(3)

@@ -21,7 +21,8 @@ class Swap:
 def _of(file, killer, *pairs):
     name, colons, test = killer.partition("::")
     path = name if colons else f"{killer}.py"
-    return [Swap(f"lib/{file}.py", f"tests/{path}{colons}{test}", *pair) for pair in pairs]
+    home = "" if file.startswith("papers/") else "lib/"
+    return [Swap(f"{home}{file}.py", f"tests/{path}{colons}{test}", *pair) for pair in pairs]
 
 
 ATTENTION = [
@@ -726,7 +727,7 @@ PAPERS = [
         ("K += step_size * _unit(move_K)", "K -= step_size * _unit(move_K)"),
     ),
     *_of(
-        "papers/a/curvature",
+        "papers/joint_loss",
         "papers/test_paper_a",
         ("away, eye = scores - f[..., None]", "away, eye = scores + f[..., None]"),
         ("first[..., None, :] - hessian_f)", "first[..., None, :] + hessian_f)"),

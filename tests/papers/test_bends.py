@@ -12,7 +12,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import margins as measure
 from lib.mirror import descent as mirror_descent
-from lib.papers.beyond import (
+from lib.svm import margin_law
+from lib.svm.margin_slopes import PremiseFails, saturated_slopes
+from papers.beyond import (
     bends_figures,
     constant_claims,
     constant_map,
@@ -32,9 +34,7 @@ from lib.papers.beyond import (
     thresholds,
     zero_duals,
 )
-from lib.papers.beyond import margin_law_worlds as worlds
-from lib.svm import margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
+from papers.beyond import margin_law_worlds as worlds
 
 
 def amiss(things, claims_of, module):

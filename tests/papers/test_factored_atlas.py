@@ -14,7 +14,7 @@ from lib.ambient import factored, training
 from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
+from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)

@@ -9,14 +9,14 @@ import torch
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.papers.beyond import margin_law_claims as law_claims
-from lib.papers.beyond import margin_law_figures as figures
-from lib.papers.beyond import margin_law_networks as networks
-from lib.papers.beyond import margin_law_premises as premises
-from lib.papers.beyond import margin_law_runs as runs
-from lib.papers.beyond import margin_law_steps as law_steps
-from lib.papers.beyond import margin_law_worlds as worlds
 from lib.svm import margin_law
+from papers.beyond import margin_law_claims as law_claims
+from papers.beyond import margin_law_figures as figures
+from papers.beyond import margin_law_networks as networks
+from papers.beyond import margin_law_premises as premises
+from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law_steps as law_steps
+from papers.beyond import margin_law_worlds as worlds
 
 STEPS = 200_000
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lib import files
-from lib.papers import redraw
-from lib.papers.a import speed
-from lib.papers.c import reviews, vision
-from lib.papers.kept_curves import REMEASURED
 from lib.site import figure_index
 from lib.training import curves
+from papers import redraw
+from papers.a import speed
+from papers.c import reviews, vision
+from papers.kept_curves import REMEASURED
 
 KEPT = files.ROOT / "figures" / "desk"
 RECORDS = sorted({picture.slug for many in redraw.PICTURES.values() for picture in many})
