@@ -634,12 +634,12 @@ DATA = [
     ),
     *_of(
         "files",
-        "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
+        "batch/test_batch.py::test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds",
         ("                write(path, old)\n", "                pass\n"),
     ),
     *_of(
         "batch/run",
-        "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
+        "batch/test_batch.py::test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds",
         (
             'except (OSError, ValueError) as error:\n        return f"not',
             'except ValueError as error:\n        return f"not',
