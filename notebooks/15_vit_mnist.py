@@ -99,7 +99,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # those runs; `python -m lib.training mnist` trains them anew in 0.4 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), the row on normalised SGD stays.
+# claims of the real-data studies together (Holm's rule, 5 %), the row on normalised SGD stays.
 # `python -m papers.redraw` prints that table.
 
 # %%

@@ -101,7 +101,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # those runs; `python -m lib.training cifar10` trains them anew in 0.8 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), all rows of this page stay.
+# claims of the real-data studies together (Holm's rule, 5 %), all rows of this page stay.
 # `python -m papers.redraw` prints that table.
 
 # %%

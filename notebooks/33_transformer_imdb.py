@@ -90,7 +90,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
+# claims of the real-data studies together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
 # sparsity do not count, since their measure was chosen after the runs.
 # `python -m papers.redraw` prints that table.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
@@ -200,7 +200,7 @@ for slug, (number, made) in parts.items():
 # Predict first, then run. Each cell trains the small network of the smoke test with one seed.
 #
 # 1. A tenth of the rate for $\ell_2$. *Prediction:* the loss is summed over the batch of 50, so a rate acts
-#    like 50 times itself. Is 0.0004 already enough? (Ten times the rate diverges, and the study says so.)
+#    like 50 times itself. Is 0.0004 already enough?
 
 # %%
 small = demo.DEMO["imdb"]
@@ -218,7 +218,7 @@ for rate in (0.002, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l1.1": rate, "l3": rate}))
 
 # %% [markdown]
-# For $\ell_3$: it ends higher at both rates, and at the larger one not far below guessing.
+# For $\ell_3$: at the larger rate it ends higher, not far below guessing.
 #
 # 3. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?

@@ -95,7 +95,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0)):
 # hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), the row on sparsity stays, and that on the early lead
+# claims of the real-data studies together (Holm's rule, 5 %), the row on sparsity stays, and that on the early lead
 # does not count, since its measure was chosen after the runs.
 # `python -m papers.redraw` prints that table.
 #
@@ -156,7 +156,7 @@ longer = replace(demo.DEMO["vit"], horizon=200)
 print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 
 # %% [markdown]
-# Neither: at this rate the two end within a tenth of each other.
+# Neither by much: at this rate the two end about a tenth apart.
 #
 # 2. Your own rule: one line in `RULES`, here mirror descent with $p = 1.5$. *Prediction:* between
 #    $\ell_{1.1}$ and $\ell_2$?
@@ -176,7 +176,7 @@ rules.RULES["l1.05"] = lambda parameters, rate, cap: MirrorDescent(parameters, r
 print(smoke.last_losses(longer, {"l1.05": 0.05}))
 
 # %% [markdown]
-# It does not: the two end within a tenth of each other.
+# It does not: it ends no higher than $p = 1.1$.
 
 # %%
 made = (kept, figure, about, verdict)

@@ -58,7 +58,7 @@ GIVEN_UP = ("fig7.adam", "vit.end")  # judged at first, and no claims of the pap
 
 
 def family() -> dict[str, tuple[Claim, float]]:
-    """Every claim judged on real data, by id, with Holm's adjusted p value over all of them.
+    """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
     A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
     family with p = 1: no other claim gains by it. In rising order of adjusted p. OSError or
@@ -78,7 +78,7 @@ def family() -> dict[str, tuple[Claim, float]]:
 
 def told(found: dict[str, tuple[Claim, float]]) -> str:
     """`family` as a table: verdict, own p, p within the family, claim."""
-    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims on real data"]
+    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims of the studies"]
     for name, (claim, p) in found.items():
         rows.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
     return "\n".join(rows)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.ambient import rows
 from lib.attention.token_sets import TokenSet
 from lib.compiled import status
 from lib.dynamics.recording import check_head, checked_start, record_times
-from lib.mirror import geometry
+from lib.mirror import geometry, rows
 from lib.mirror.geometry import check_exponent, to_mirror
 from lib.representation import Facts, counts, last, span, when
 from lib.seeds import gaussian

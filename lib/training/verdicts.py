@@ -1,7 +1,7 @@
 """What paired runs say: a quantity seed by seed, its 95 % interval, and one of three words.
 
 Runs of two rules are paired by their seed, which fixes start and batches. The words are those of
-`notebooks/protocol.md`, which was written before the runs.
+`notebooks/protocol.md`.
 """
 
 import math

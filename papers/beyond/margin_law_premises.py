@@ -11,8 +11,8 @@ import numpy as np
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import GD, NGD, POLYAK, GradientRule
-from lib.svm.margin_law import MarginLaw
-from lib.svm.margin_slopes import PremiseFails
+from papers.beyond.margin_law import MarginLaw
+from papers.beyond.margin_slopes import PremiseFails
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled

@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import attention, dynamics, mirror, svm
-from lib.ambient import kernel, rows
 from lib.attention import token_sets, tokens
 from lib.compiled.status import DIVERGED
 from lib.dynamics import rules
-from lib.mirror import geometry
+from lib.mirror import geometry, kernel, rows
 from papers.c import section5
 from tests.mirror import mirror_numpy
 

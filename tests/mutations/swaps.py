@@ -272,7 +272,7 @@ MIRROR = [
         ),
     ),
     *_of(
-        "ambient/kernel",
+        "mirror/kernel",
         "mirror/test_mirror",
         ("exponent = p / (p - 1.0), 1.0 / (p - 1.0)", "exponent = p / (p - 1.0), 1.0 / p"),
         ("q, exponent = p / (p - 1.0)", "q, exponent = p"),
@@ -754,8 +754,8 @@ CLAIMS = [
 
 LAW = [
     *_of(
-        "svm/margin_law",
-        "svm/test_margin_law",
+        "papers/beyond/margin_law",
+        "papers/test_margin_law_solutions",
         (
             "log_slopes[on] - np.log(weights)",
             "log_slopes[on] - np.log(weights + 0.01 * weights[0] * np.eye(1, len(weights))[0])",
@@ -784,8 +784,8 @@ LAW = [
         ("if not off <= SAME_SOLUTION:", "if off < 0:"),
     ),
     *_of(
-        "svm/margin_slopes",
-        "svm/test_margin_law",
+        "papers/beyond/margin_slopes",
+        "papers/test_margin_law_solutions",
         (
             "losses.log_derivative(own, loss) + _log_gaps",
             "losses.log_derivative(own, loss) - _log_gaps",
@@ -803,8 +803,8 @@ LAW = [
         ("if least.min() < SMALLEST_DUAL:", "if least.min() < 0:"),
     ),
     *_of(
-        "dynamics/margins",
-        "dynamics/test_margins",
+        "papers/beyond/margins",
+        "papers/test_margins",
         ("np.where(margins.min(-1) >= 0, opt, nearest)", "opt + 0 * nearest"),
         ("log_slopes - margins, -np.inf", "log_slopes + margins, -np.inf"),
         (

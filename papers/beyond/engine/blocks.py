@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import entrywise, graded_svd, gradients, spectral
-from lib.ambient import update as o
 from lib.compiled import exponentials
+from papers.beyond.engine import entrywise, graded_svd, gradients, spectral
+from papers.beyond.engine import update as o
 
 
 class Block(NamedTuple):

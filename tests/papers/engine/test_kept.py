@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lib.ambient import kept, optimisers, training
 from lib.attention import tokens
+from papers.beyond.engine import kept, optimisers, training
 
 RULES = {
     "sign, batches": optimisers.on_batches(optimisers.signum(0.01), 2, shuffled=True),

@@ -8,14 +8,14 @@ import numba
 import numpy as np
 
 from lib import attention
-from lib.ambient import gradients, loop
-from lib.ambient.optimisers import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
 from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
+from papers.beyond.engine import gradients, loop
+from papers.beyond.engine.optimisers import Optimiser
 
 EPOCHS = 4096  # orders of samples that are drawn; longer training repeats them
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import graded_svd, scaled
-from lib.ambient import update as o
 from lib.compiled import exponentials
+from papers.beyond.engine import graded_svd, scaled
+from papers.beyond.engine import update as o
 
 VANISHED = 1e-13  # of a pivot, relative to its diagonal
 

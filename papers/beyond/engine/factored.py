@@ -1,6 +1,6 @@
 """Keys and queries trained in place of W = K Q^T, by rules that see the coordinates, compiled.
 
-Margins and softmax are those of `lib.ambient`: each sample's part of the gradient keeps a logarithm
+Margins and softmax are those of `gradients`: each sample's part of the gradient keeps a logarithm
 of its own, -grad_W L = sum_i e^{s_i} b_i z_i^T. The chain rule keeps that form,
 
     -grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T,    -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T.
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.ambient import factored_loop, gradients
-from lib.ambient import update as o
-from lib.ambient.update import Optimiser
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.representation import Facts, counts, last, span
 from lib.seeds import stream
+from papers.beyond.engine import factored_loop, gradients
+from papers.beyond.engine import update as o
+from papers.beyond.engine.update import Optimiser
 
 KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
@@ -31,7 +31,7 @@ class FactoredPath(Facts):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     K (runs, k, d, m), Q (runs, k, d_z, m); log_gap (runs, k), log(L - L*); status and ended (runs,)
-    as in `lib.ambient.training.Path`; "stalled" also where no factor moves, as from K = Q = 0.
+    as in `training.Path`; "stalled" also where no factor moves, as from K = Q = 0.
     """
 
     optimiser: Optimiser

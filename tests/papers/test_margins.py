@@ -7,7 +7,7 @@ import pytest
 
 from lib import attention, dynamics
 from lib.attention import coordinates, tokens
-from lib.dynamics import margins
+from papers.beyond import margins
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m
 margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
 W_mm = sum_m beta_m A_m, that is where kappa_m e^{-g_m} is proportional to beta_m. So on the support
 
-    g_m = a_t + log(kappa_m / beta_m) + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
+    g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-whatever the rule, the loss and the start. For the exponential loss on separable data this is
-Soudry et al. (2018); the proof for attention and for steps of a fixed length, and what
-is only measured, stand in `notebooks/law_of_margins.md`.
+mean the beta-weighted one of these logarithms, whatever the rule and the start. For the exponential
+loss on separable data this is Soudry et al. (2018); the proof for attention and for steps of a
+fixed length, and what is only measured, stand in `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.representation import Shapes
-from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, checked_selection
+from papers.beyond.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
 INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of the tight A_m, each of length 1

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import entrywise, graded_svd, scaled
-from lib.ambient import update as o
+from papers.beyond.engine import entrywise, graded_svd, scaled
+from papers.beyond.engine import update as o
 
 FLOOR = 1e-13
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import entrywise, graded_svd, gradients, scaled, spectral
-from lib.ambient import update as o
 from lib.compiled import softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from papers.beyond.engine import entrywise, graded_svd, gradients, scaled, spectral
+from papers.beyond.engine import update as o
 
 SOURCES = stamp(__file__)
 

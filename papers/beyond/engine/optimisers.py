@@ -8,8 +8,8 @@ import math
 from dataclasses import replace
 from numbers import Real
 
-from lib.ambient import update
-from lib.ambient.update import Optimiser
+from papers.beyond.engine import update
+from papers.beyond.engine.update import Optimiser
 
 
 def steepest(

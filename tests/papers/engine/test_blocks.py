@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from lib import attention
-from lib.ambient import optimisers as o
-from lib.ambient import training
 from lib.attention import tokens
-from tests.ambient import exact
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine import training
+from tests.papers.engine import exact
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))

@@ -62,35 +62,6 @@ def _plus(log_value, log_scale):
     return log_value + log_scale if log_value > -math.inf else -math.inf
 
 
-@numba.njit(error_model="numpy")
-def power(x, exponent, work, out):
-    """out = |x|^exponent for exponent > 0; (m,) each, `work` too.
-
-    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and products where
-    they do; otherwise e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
-    """
-    if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
-        largest = 0.0
-        for i in range(x.size):
-            largest = max(largest, abs(x[i]))
-        top = exponent * math.log(largest) if largest > 0.0 else -math.inf
-        whole, root = exponent >= 1.0, exponent == 0.5 or exponent == 1.5
-        if top <= LONGEST:
-            for i in range(x.size):
-                size = abs(x[i])
-                out[i] = (size if whole else 1.0) * (
-                    math.sqrt(size) if root else size if exponent == 2.0 else 1.0
-                )
-        return top
-    exponentials.log(x, exponent, work)
-    top = -math.inf
-    for i in range(x.size):
-        top = max(top, work[i])
-    if top <= LONGEST:  # false for NaN
-        exponentials.exp(work, out)
-    return top
-
-
 @numba.njit
 def _direction(A, c, q, work, out):
     """out = A^T c up to a positive factor, its largest entry, so that no power overflows.
@@ -106,7 +77,7 @@ def _direction(A, c, q, work, out):
         return -math.inf, -math.inf
     for j in range(out.size):
         out[j] /= largest
-    power(out, q, work[0], work[1])
+    exponentials.power(out, q, work[0], work[1])
     total = 0.0
     for j in range(out.size):
         total += work[1, j]
@@ -118,7 +89,7 @@ def _move(step, direction, exponent, U, W, work):
     """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest entry."""
     for j in range(U.size):
         U[j] += step * direction[j]
-    top = power(U, exponent, work[0], work[1])
+    top = exponentials.power(U, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(U.size):
             W[j] = math.copysign(work[1, j], U[j])

@@ -13,11 +13,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from lib import files
-from lib.ambient import training
-from lib.ambient.optimisers import Optimiser
-from lib.ambient.training import Path
 from lib.attention.token_sets import TokenSet
 from lib.provenance import closure
+from papers.beyond.engine import training
+from papers.beyond.engine.optimisers import Optimiser
+from papers.beyond.engine.training import Path
 
 _ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
 _BY_RUN = [name for name in _ARRAYS if name != "iterations"]
@@ -72,7 +72,8 @@ def _name(alone, optimiser, steps, record, seed):
 
 @cache
 def _code() -> str:
-    return files.sha256(b"".join(p.read_bytes() for p in closure("from lib.ambient import loop")))
+    sources = closure("from papers.beyond.engine import loop")
+    return files.sha256(b"".join(path.read_bytes() for path in sources))
 
 
 def _load(path, optimiser):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from lib import attention, dynamics, mirror
-from lib.ambient import factored, optimisers, training
 from lib.attention import tokens
+from papers.beyond.engine import factored, optimisers, training
 
 DATA = tokens.unit_tokens([0], n=4, T=3, d=4)
 START = np.random.default_rng(0).standard_normal((1, 4, 4))

@@ -6,7 +6,10 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import (
+from lib.compiled import softmax
+from lib.compiled.cache import stamp
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from papers.beyond.engine import (
     blocks,
     entrywise,
     full_matrix,
@@ -17,10 +20,7 @@ from lib.ambient import (
     scaled,
     spectral,
 )
-from lib.ambient import update as o
-from lib.compiled import softmax
-from lib.compiled.cache import stamp
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from papers.beyond.engine import update as o
 
 SOURCES = stamp(__file__)
 # A call that takes the whole State counts a reference to each of its arrays, up and down, which

@@ -9,11 +9,11 @@ import torch
 from pytorch_optimizer import SOAP
 
 from lib import attention, dynamics
-from lib.ambient import graded_svd as svd
-from lib.ambient import gradients, spectral, training
-from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
-from tests.ambient import exact
+from papers.beyond.engine import graded_svd as svd
+from papers.beyond.engine import gradients, spectral, training
+from papers.beyond.engine import optimisers as o
+from tests.papers.engine import exact
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import scaled
-from lib.ambient import update as o
-from lib.ambient.kernel import power
+from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
+from papers.beyond.engine import scaled
+from papers.beyond.engine import update as o
 
 _REORDER = {"reassoc", "contract", "nsz"}
 
@@ -72,7 +72,7 @@ def steepest(G, top, p, work, D):
         for j in range(G.size):
             D[j] /= length
         return top + math.log(size) + math.log(length)
-    power(D, q - 1.0, work[0], work[1])
+    exponentials.power(D, q - 1.0, work[0], work[1])
     for j in range(G.size):
         total += work[1, j] * abs(D[j])
     over = total ** (-1.0 / p)
@@ -93,7 +93,7 @@ def pull(G, top, p, normalised, work, D):
     if not normalised:
         return top + math.log(size)
     q = p / (p - 1.0)
-    power(D, q, work[0], work[1])
+    exponentials.power(D, q, work[0], work[1])
     for j in range(G.size):
         total += work[1, j]
     return -math.log(total) / q
@@ -102,7 +102,7 @@ def pull(G, top, p, normalised, work, D):
 @numba.njit
 def signed_power(x, exponent, work, out):
     """out = sgn(x) |x|^exponent, and the log of its largest entry, above LONGEST where no float."""
-    top = power(x, exponent, work[0], work[1])
+    top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):
             out[j] = math.copysign(work[1, j], x[j])

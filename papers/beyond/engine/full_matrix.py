@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.ambient import graded_svd, matrix_moments, scaled
+from papers.beyond.engine import graded_svd, matrix_moments, scaled
 
 
 class Moment(NamedTuple):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.ambient import kernel
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart
 from lib.compiled.status import COMPLETED
 from lib.dynamics import recording
+from lib.mirror import kernel
 
 
 @dataclass(frozen=True)

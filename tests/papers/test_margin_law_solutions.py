@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.svm import margin_law, margin_slopes
+from papers.beyond import margin_law, margin_slopes
 
 SEEDS = st.integers(0, 10_000)
 

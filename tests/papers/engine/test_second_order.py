@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from lib import attention
-from lib.ambient import matrix_moments, training
-from lib.ambient import optimisers as o
 from lib.attention import tokens
-from tests.ambient import exact
+from papers.beyond.engine import matrix_moments, training
+from papers.beyond.engine import optimisers as o
+from tests.papers.engine import exact
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))

@@ -8,8 +8,8 @@ import math
 
 import numba
 
-from lib.ambient import graded_svd as svd
-from lib.ambient import update as o
+from papers.beyond.engine import graded_svd as svd
+from papers.beyond.engine import update as o
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
