@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from lib import files
 from lib.attention.token_sets import TokenSet
-from lib.import_closure import closure
+from lib.provenance import closure
 from papers.beyond.engine import training
 from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path
