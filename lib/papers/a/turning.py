@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.animation import PillowWriter
 from matplotlib.figure import Figure
 
-from lib import attention, svm
+from lib import attention, files, svm
 from lib.companion import plots
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
@@ -79,3 +79,7 @@ def _frame(figure, panels, tokens, W, W_mm, t):
         "   (arrow: $W_t z_i$, dashed: $W_{mm} z_i$)",
         fontsize=9.5,
     )
+
+
+if __name__ == "__main__":
+    animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")
