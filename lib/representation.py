@@ -1,41 +1,25 @@
-"""How a record of arrays shows itself: sizes and a few numbers, in a line or a notebook's table."""
+"""How a record of arrays shows itself: sizes and a few numbers in a line."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
-from html import escape
 from numbers import Real
 
 import numpy as np
 
 
-class Facts(ABC):
-    """A record that shows its `facts()`, in `repr` and as a table in notebooks, never its arrays.
+class Facts:
+    """A record that shows its `facts()`, pairs of a name and a value in words, never its arrays.
 
     A dataclass takes it as its base and is made with repr=False.
     """
 
-    @abstractmethod
-    def facts(self) -> list[tuple[str, str]]:
-        """(what, its value in words), in the order in which they are shown."""
-
     def __repr__(self) -> str:
-        said = ", ".join(f"{what} {value}" for what, value in self.facts())
-        return f"{type(self).__name__}({said})"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{escape(what)}</th><td>{escape(value)}</td></tr>"
-            for what, value in self.facts()
-        )
-        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+        shown = ", ".join(f"{name} {value}" for name, value in self.facts())
+        return f"{type(self).__name__}({shown})"
 
 
 class Shapes(Facts):
-    """A record that shows arrays by their shapes, rows of floats by their ends, the rest in words.
-
-    For records without numbers that matter more than others.
-    """
+    """A record that shows arrays by their shapes, rows of floats by their ends, others in words."""
 
     def facts(self) -> list[tuple[str, str]]:
         """The fields in their order."""
@@ -44,11 +28,8 @@ class Shapes(Facts):
 
 def _size(value) -> str:
     shape = getattr(value, "shape", ())
-    if (
-        isinstance(value, float | np.ndarray)
-        and len(shape) < 2
-        and np.asarray(value).dtype == float
-    ):
+    number = isinstance(value, float | np.ndarray) and np.asarray(value).dtype == float
+    if number and len(shape) < 2:
         return span(value)
     if shape:
         return " x ".join(map(str, shape))
@@ -63,8 +44,8 @@ def span(values: np.ndarray, form: str = ".3g") -> str:
     present = np.asarray(values)[~np.isnan(values)]
     if not present.size:
         return "none"
-    least, largest = format(present.min(), form), format(present.max(), form)
-    return least if least == largest else f"{least} to {largest}"
+    smallest, largest = format(present.min(), form), format(present.max(), form)
+    return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
 def last(values: np.ndarray) -> np.ndarray:
@@ -75,9 +56,8 @@ def last(values: np.ndarray) -> np.ndarray:
 
 def counts(words: np.ndarray) -> str:
     """How often each of the words (k,) occurs, such as "completed 3, stalled 1"."""
-    return ", ".join(
-        f"{word} {count}" for word, count in zip(*np.unique(words, return_counts=True))
-    )
+    pairs = zip(*np.unique(words, return_counts=True))
+    return ", ".join(f"{word} {count}" for word, count in pairs)
 
 
 def when(happened: np.ndarray) -> str:

@@ -26,8 +26,7 @@ def test_an_import_against_the_layers_is_named(tmp_path):
         place = tmp_path / init.relative_to(ROOT)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("")
-    leaves = "budget seeds files representation provenance import_closure whole_numbers"
-    for leaf in leaves.split():
+    for leaf in ("budget", "seeds", "files", "representation", "provenance"):
         (tmp_path / "lib" / f"{leaf}.py").write_text("")
     (tmp_path / "lib" / "svm" / "climbing.py").write_text("import lib.papers.a\n")
     status, said = contracts(tmp_path)

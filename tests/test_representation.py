@@ -108,21 +108,17 @@ SHOWN = {
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_record_shows_sizes_and_few_numbers(name):
     make, expected = SHOWN[name]
-    record = make()
-    assert repr(record) == expected
-    table = record._repr_html_()
-    assert table.count("<tr>") == len(record.facts()) and expected.split("(")[0] in table
+    assert repr(make()) == expected
 
 
 def test_a_history_shows_how_it_ended_and_how_far_it_is_from_its_targets():
     record = history()
-    shown, table = repr(record), record._repr_html_()
+    shown = repr(record)
     W, norm = record.weights(-1), np.linalg.norm(record.weights(-1), axis=(1, 2))
     apart = W / norm[:, None, None] - 1 / np.sqrt(W[0].size)
     assert "History(runs 2, n 6, T 4, records 3, t = 0 to 5, ended completed 2" in shown
     assert f"||W|| {span(norm)}" in shown
     assert f"error to <V> {span(np.linalg.norm(apart, axis=(1, 2)))}" in shown
-    assert "error to &lt;V&gt;" in table and "<V>" not in table
 
 
 def test_records_of_a_history_are_counted_from_both_ends():

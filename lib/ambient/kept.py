@@ -17,7 +17,7 @@ from lib.ambient import training
 from lib.ambient.optimisers import Optimiser
 from lib.ambient.training import Path
 from lib.attention.token_sets import TokenSet
-from lib.import_closure import closure
+from lib.provenance import closure
 
 _ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
 _BY_RUN = [name for name in _ARRAYS if name != "iterations"]

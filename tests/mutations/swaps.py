@@ -633,27 +633,25 @@ DATA = [
     ),
     *_of(
         "files",
-        "companion/test_record",
-        ("os.chmod(temporary, 0o644)", "os.chmod(temporary, 0o600)"),
-    ),
-    *_of(
-        "files",
         "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
-        ("            _restore(path, content)\n", "            pass\n"),
+        ("                write(path, old)\n", "                pass\n"),
     ),
     *_of(
-        "batch/publish",
+        "batch/run",
         "batch/test_batch.py::test_a_publish_that_fails_is_a_failed_line_and_the_next_one_succeeds",
-        ("except (OSError, ValueError) as error:", "except ValueError as error:"),
+        (
+            'except (OSError, ValueError) as error:\n        return f"not',
+            'except ValueError as error:\n        return f"not',
+        ),
     ),
     *_of(
-        "companion/reproduction",
+        "companion/record",
         "batch/test_batch.py::test_a_record_of_odd_parts_is_damaged_and_never_a_traceback",
-        ('isinstance(row.get("holds"), bool)', "True"),
-        ("x in (value, row.get", "x in (0.0, row.get"),
+        ("dict(id=str, holds=bool)", "dict(id=str, holds=object)"),
+        ("isinstance(x, bool) or not math", "not math"),
     ),
     *_of(
-        "whole_numbers",
+        "seeds",
         "attention/test_tokens",
         ("number != value or number < least", "number < least"),
         ("bool | np.bool_ | str | bytes", "str | bytes"),
@@ -665,19 +663,17 @@ DATA = [
         ('":!notebooks/*.ipynb")', '":!notebooks/*.py")'),
     ),
     *_of(
-        "batch/kernel",
-        "batch/test_batch.py::test_run_starts_from_an_empty_folder",
-        (
-            "    shutil.rmtree(job.home, ignore_errors=True)\n    job.home.mkdir(parents=True)",
-            "    job.home.mkdir(parents=True, exist_ok=True)",
-        ),
+        "batch/run",
+        "batch/test_batch.py::test_a_run_begins_anew",
+        ("            shutil.rmtree(job.home, ignore_errors=True)\n", ""),
+        ("for path in (job.marker, job.copy)", "for path in (job.copy,)"),
     ),
     *_of(
-        "batch/publish",
+        "batch/run",
         "batch/test_batch.py::test_embedded_data_never_take_the_place_of_real_ones",
         (
-            'any(row["source"] == "demo" for row in rows)',
-            'all(row["source"] == "demo" for row in rows)',
+            'any(row["source"] == "demo" for row in data)',
+            'all(row["source"] == "demo" for row in data)',
         ),
     ),
 ]
