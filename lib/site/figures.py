@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lib import files
-from lib.companion import ledger, reproduction
+from lib.companion import ledger
 from lib.companion.claims import UNDECIDED, failing, number
-from lib.companion.record import SCALES
+from lib.companion.record import SCALES, checked
 from lib.site import figure_index
 from lib.site.figure_index import Entry
 
@@ -170,7 +170,7 @@ def figures() -> list[Figure]:
 
 def read(path: Path, name: str) -> dict:
     """The record in a file; ValueError, which calls it `name`, for one that cannot be shown."""
-    record = reproduction.checked(files.parse_object(path.read_bytes(), name), name)
+    record = checked(files.parse_object(path.read_bytes(), name), name)
     if (schema := record.get("schema")) != EMPTY["schema"]:
         raise ValueError(f"{name} has schema {schema}, not {EMPTY['schema']}")
     record = EMPTY | record

@@ -77,9 +77,9 @@ def record_of(entry: Entry) -> dict:
 
 def table(name: str) -> str:
     """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
+    template = templates().get_template(f"{name}.md.j2")
     notebooks = figure_index.read(FIGURES)
     rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
-    template = templates().get_template(f"{name}.md.j2")
     return template.render(notebooks=notebooks, rows=rows).strip()
 
 

@@ -41,9 +41,7 @@ DRAWN = """[...document.querySelectorAll('math, img')]
   .every((m) => m.getBoundingClientRect().height > 0)"""
 
 
-@pytest.mark.skipif(
-    BROWSER is None, reason="no Chromium here; apt-get install chromium brings one"
-)
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium brings one")
 def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
     from playwright.sync_api import sync_playwright
 
