@@ -342,7 +342,7 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
         raise OSError(errno.EROFS, "Read-only file system", "somewhere")
 
     monkeypatch.setattr(tables, "renewed", str)
-    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(files, "write", full)
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     assert main([what, "--out", str(place / "site")]) == 1
     assert capsys.readouterr().err == "lib.site: Read-only file system: somewhere\n"
