@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.data import places, stand_in_images
-from lib.representation import Facts
+from lib.representation import Shapes
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ class Standardise:
 
 
 @dataclass(frozen=True, repr=False)
-class ImageSet(Facts):
+class ImageSet(Shapes):
     """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,).
 
     Labels lie in 0 ... classes - 1. `name`, `source` (data_dir, data, hub or demo), `revision` and
@@ -48,15 +48,6 @@ class ImageSet(Facts):
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def facts(self) -> list[tuple[str, str]]:
-        return [
-            ("name", self.name),
-            ("source", self.source),
-            ("images", f"{len(self):,}"),
-            ("pixels", " x ".join(map(str, self.images.shape[1:]))),
-            ("classes", str(self.classes)),
-        ]
 
     def standardise(self) -> Standardise:
         """The map to mean 0 and variance 1 per channel, measured on this split, for every split."""

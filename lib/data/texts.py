@@ -6,13 +6,13 @@ import numpy as np
 
 from lib import seeds
 from lib.data import places, stand_in_texts
-from lib.representation import Facts
+from lib.representation import Shapes
 
 TEXTS = places.pinned("text", *stand_in_texts.STAND_INS)
 
 
 @dataclass(frozen=True, repr=False)
-class TextSet(Facts):
+class TextSet(Shapes):
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
     `pairs` (N) holds the second sentence of each row, or is None. `name`, `source`, `revision` and
@@ -30,15 +30,6 @@ class TextSet(Facts):
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def facts(self) -> list[tuple[str, str]]:
-        shares = np.bincount(self.labels, minlength=self.classes) / max(1, len(self))
-        return [
-            ("name", self.name),
-            ("source", self.source),
-            ("texts" if self.pairs is None else "pairs", f"{len(self):,}"),
-            ("class shares", ", ".join(f"{share:.0%}" for share in shares)),
-        ]
 
     def take(self, rows: np.ndarray) -> "TextSet":
         """The rows with these numbers (rows,), in this order."""

@@ -78,7 +78,7 @@ def test_record_has_the_layout_of_every_figure(figures):
         "paper",
         "figure",
         "caption",
-        "alt",
+        "words",
         "notebook",
         "scale",
         "parameters",
@@ -90,7 +90,7 @@ def test_record_has_the_layout_of_every_figure(figures):
     ]
     assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
     assert saved["parameters"] == {"seeds": 3}
-    assert saved["alt"] == "One panel: margin against iteration. Lines and marks: α_opt."
+    assert saved["words"] == ["iteration", "margin", r"$\alpha_{opt}$"]
     assert saved["numbers"] == {
         "error": {"value": 0.021, "tolerance": 0.002},
         "lost": {"value": None, "tolerance": 0.0},
@@ -275,7 +275,7 @@ def test_a_damaged_picture_is_drawn_anew(left):
     assert path.with_suffix(".png").read_bytes() == before[".png"]
 
 
-@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "alt", "seeds"])
+@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "seeds"])
 @pytest.mark.parametrize("odd", [None, 3, "", [3], {"final": 3}, [{"id": 1}]], ids=repr)
 def test_a_record_of_odd_parts_is_written_anew(key, odd):
     path = save()

@@ -92,7 +92,12 @@ def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
     index(tmp_path, monkeypatch, text + 'scale = "demo"\nsentence = "ends at {gone:.1f}"\n')
     with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
         tables.table("figures")
-    files.write(tmp_path / "demo" / "one.json", json.dumps(record(gap=1)).encode())
+    path = tmp_path / "demo" / "one.json"
+    files.write(path, b"[]")
+    with pytest.raises(ValueError, match="figures/demo/one.json is damaged: it holds no JSON"):
+        tables.table("figures")
+    whole = {"schema": 1, "notebook": "01_x", "data": [], "provenance": {}}
+    files.write(path, json.dumps(whole | record(gap=1)).encode())
     with pytest.raises(ValueError, match="one quotes gone"):
         tables.table("figures")
 

@@ -17,7 +17,7 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
-from lib.representation import Facts, counts, last, span
+from lib.representation import Shapes
 from lib.seeds import stream
 from papers.beyond.engine import factored_loop, gradients
 from papers.beyond.engine import update as o
@@ -27,7 +27,7 @@ KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 
 @dataclass(frozen=True, repr=False)
-class FactoredPath(Facts):
+class FactoredPath(Shapes):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     K (runs, k, d, m), Q (runs, k, d_z, m); log_gap (runs, k), log(L - L*); status and ended (runs,)
@@ -46,16 +46,6 @@ class FactoredPath(Facts):
     def W(self) -> np.ndarray:
         """K Q^T, (runs, k, d, d_z)."""
         return self.K @ np.swapaxes(self.Q, -1, -2)
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, records, d, m = self.K.shape
-        return [
-            ("runs", str(runs)),
-            ("K, Q", f"{d} x {m}, {self.Q.shape[2]} x {m}"),
-            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
-            ("ended", counts(self.status)),
-            ("last log(L - L*)", span(last(self.log_gap))),
-        ]
 
 
 def small_start(tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01):

@@ -12,7 +12,7 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled import apart, status
 from lib.dynamics.recording import checked_start, end_where_not_finite, record_times, unwritten
-from lib.representation import Facts, counts, last, span
+from lib.representation import Shapes
 from lib.seeds import stream
 from papers.beyond.engine import gradients, loop
 from papers.beyond.engine.optimisers import Optimiser
@@ -21,7 +21,7 @@ EPOCHS = 4096  # orders of samples that are drawn; longer training repeats them
 
 
 @dataclass(frozen=True, repr=False)
-class Path(Facts):
+class Path(Shapes):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     optimiser; W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L||
@@ -36,16 +36,6 @@ class Path(Facts):
     log_gradient: np.ndarray
     status: np.ndarray
     ended: np.ndarray
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, records, d, d_z = self.W.shape
-        return [
-            ("runs", str(runs)),
-            ("W", f"{d} x {d_z}"),
-            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
-            ("ended", counts(self.status)),
-            ("last log(L - L*)", span(last(self.log_gap))),
-        ]
 
 
 def train(
