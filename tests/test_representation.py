@@ -94,13 +94,15 @@ SHOWN = {
     "Manifold": (lambda: manifold.of(PROBLEM), "Manifold(k 2, d 2, singular values 0.05 to 0.1)"),
     "TextSet": (
         lambda: texts.TextSet(["a"] * 4, np.array([0, 1, 1, 1]), 2, "imdb", "hub", "0" * 16, 4),
-        "TextSet(name imdb, source hub, texts 4, class shares 25%, 75%)",
+        "TextSet(texts list, labels 4, classes 2, name imdb, source hub, "
+        "revision 0000000000000000, rows 4, pairs None)",
     ),
     "ImageSet": (
         lambda: images.ImageSet(
             np.zeros((4, 1, 2, 3)), np.zeros(4, int), 10, "mnist", "demo", "0" * 16, 4
         ),
-        "ImageSet(name mnist, source demo, images 4, pixels 1 x 2 x 3, classes 10)",
+        "ImageSet(images 4 x 1 x 2 x 3, labels 4, classes 10, name mnist, source demo, "
+        "revision 0000000000000000, rows 4)",
     ),
 }
 

@@ -10,10 +10,10 @@ from lib.companion import claims, record
 from lib.papers import kept_curves
 from lib.papers.a import speed, speed_figure
 from lib.papers.c import reviews, reviews_figure, vision
+from lib.papers.verdicts import SAME
 from lib.training import curves as curve_files
 from lib.training.curves import Curves
-from lib.training.verdicts import SAME
-from tests.training.worlds import configuration, curve, race
+from tests.papers.worlds import configuration, curve, race
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from lib import files
-from lib.budget import Budget
 from lib.training import __main__ as command
 from lib.training import curves as curve_files
 from lib.training import study as module
@@ -34,8 +33,8 @@ def problem(batch=8, rows=64):
     return Problem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
-        evaluate=lambda seed, tuning: lambda model: {"test_accuracy": share(model)},
-        finish=lambda seed: lambda model: {"logits": predict(model, inputs).numpy()},
+        evaluate=lambda model, seed, tuning: {"test_accuracy": share(model)},
+        finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
         about={"data": "points", "rows": rows},
     )
 
@@ -61,7 +60,7 @@ def one_study(monkeypatch):
 
 
 def work(study, folder, minutes=None, say=lambda _: None):
-    return Work(study, folder, Budget(minutes), say)
+    return Work(study, folder, minutes, say)
 
 
 def run(study, folder, minutes=None):
@@ -157,7 +156,7 @@ def batch(self, step):
     time.sleep(0.01)
     return take(self, step)
 Batches.batch = batch
-here.module.CHECKPOINT_EVERY = 3
+here.module.loop.train.__kwdefaults__["every"] = 3
 here.run(here.STUDY, Path(sys.argv[1]))
 """
 
@@ -207,7 +206,7 @@ def test_every_rate_that_diverges_is_named(tmp_path):
     steep = lambda model, batch: model(batch[0]).exp().mean()  # overflows on both sides
     wild = lambda **sizes: dataclasses.replace(problem(**sizes), loss=steep)
     wild = dataclasses.replace(STUDY, problem=wild, rates={"SGD": (1e4, 3e4)})
-    with pytest.raises(ValueError, match=r"every rate of SGD diverged: 10000, 30000"):
+    with pytest.raises(ValueError, match=r"every rate of SGD diverged .* 10000, 30000"):
         run(wild, tmp_path)
 
 
@@ -254,11 +253,11 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "rates.Newton=1"], "rates names the rules ['Newton']; there is SGD"),
         (["--set", "rates.SGD=fast"], "'fast' is no value like (0.01, 0.1, 1.0)"),
         (["--set", "rates.SGD=-1"], "a rate must be a number above 0 and finite, got -1"),
-        (["--set", "options.size=3"], "options has the entries rows, not 'size'"),
+        (["--set", "options.size=3"], "options has the entries ['rows'], not 'size'"),
         (["--set", "criterion='luck'"], "criterion must be one of speed, accuracy"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
-        (["--one", "SGD", "'x'", "0"], "a rate must be a number above 0 and finite, got x"),
-        (["--one", "SGD", "fast", "0"], "'fast' is no number"),
+        (["--one", "SGD", "'x'", "0"], "--one SGD: \"'x'\" is no value like 0.1"),
+        (["--one", "SGD", "fast", "0"], "--one SGD: 'fast' is no value like 0.1"),
         (["--one", "SGD", "0", "0"], "a rate must be a number above 0 and finite, got 0"),
         (["--one", "SGD", "1e999", "0"], "a rate must be a number above 0 and finite, got inf"),
         (["--one", "SGD", "1", "0.5"], "a seed must be a whole number"),

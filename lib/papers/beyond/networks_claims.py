@@ -9,13 +9,13 @@ from itertools import combinations
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, judged, remarked
+from lib.papers import verdicts
 from lib.papers.beyond.atlas_claims import word as plain
 from lib.papers.beyond.factor_norms import NORMS, SIGN
 from lib.papers.beyond.network_margins import MarginReading
 from lib.papers.beyond.thresholds import RESAMPLES
+from lib.papers.verdicts import Interval
 from lib.seeds import stream
-from lib.training import verdicts
-from lib.training.verdicts import Interval
 
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided

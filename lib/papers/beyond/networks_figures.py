@@ -11,7 +11,7 @@ from lib.papers.beyond.atlas_figures import LABELS, LOWEST
 from lib.papers.beyond.factored_atlas import NORMS, Ends, FactorRow
 from lib.papers.beyond.network_margins import MarginReading
 from lib.papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
-from lib.training.verdicts import mean_interval
+from lib.papers.verdicts import mean_interval
 
 INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
 INK |= {"Signum": "#E69F00", "Muon": "#CC79A7"}

@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import Table
+from lib.networks.weight_statistics import EDGES
 from lib.papers import kept_curves
 from lib.papers.c import reviews, vision
 from lib.papers.kept_curves import together
+from lib.papers.verdicts import Interval
 from lib.training.curves import Curves
-from lib.training.measures import EDGES
-from lib.training.verdicts import Interval
 
 WHEN = {"start": "start", "last": "end"}
 

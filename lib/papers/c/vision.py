@@ -4,9 +4,9 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
+from lib.papers import verdicts
 from lib.papers.c.reviews import accuracy, accuracy_difference, at_end, matched
 from lib.papers.kept_curves import few, judge
-from lib.training import verdicts
 from lib.training.curves import Curves
 
 SOURCE = "paper C, vision"

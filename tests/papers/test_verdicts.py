@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lib.training import verdicts
-from lib.training.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from lib.papers import verdicts
+from lib.papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
 class Ends(NamedTuple):
