@@ -14,7 +14,8 @@ from lib.representation import Shapes
 if TYPE_CHECKING:
     import torch
 
-IMAGES = places.pinned("image", stand_in_images.DIGITS, stand_in_images.PICTURES)
+IMAGES = places.pinned("image")
+STAND_INS = {"digits": stand_in_images.digits, "demo pictures": stand_in_images.pictures}
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +77,8 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     source = places.known(name, IMAGES)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
-    (pixels,), labels, found = source.read(split, demo, partial(_pixels, source.shape), rows)
+    column = partial(_pixels, source.shape)
+    (pixels,), labels, found = source.read(split, demo, column, STAND_INS, rows)
     images = torch.from_numpy(np.asarray(pixels))
     return ImageSet(images, torch.from_numpy(labels), source.classes, **found)
 

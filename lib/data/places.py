@@ -10,11 +10,10 @@ import os
 import threading
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,21 +23,14 @@ SPLITS = ("train", "test")
 PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 
-class StandIn(NamedTuple):
-    """A small set without a file: `read(split)` gives its columns, pixels uint8 (N, C, H, W) or
-    lists of N texts, and its labels int64 (N,), always the same."""
-
-    name: str
-    read: Callable[[str], tuple[tuple, np.ndarray]]
-
-
 @dataclass(frozen=True)
 class Source:
     """A set of images or texts, as sources.toml has it.
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
     score in [0, 1] that is one from `threshold` on. `shape` is (channels, height, width) of an
-    image. `splits` are what "train" and "test" are called in its files.
+    image. `splits` are what "train" and "test" are called in its files. `demo` is the stand-in's
+    name, revision and rows.
     """
 
     name: str
@@ -49,7 +41,7 @@ class Source:
     classes: int
     columns: list[str]
     label: str
-    stand_in: StandIn
+    demo: Mapping
     shape: tuple[int, ...] | list[int] = ()
     splits: tuple[str, str] | list[str] = SPLITS
     threshold: float | None = None
@@ -105,16 +97,14 @@ class Source:
     def identity(self, demo: bool) -> dict:
         """{name, source, revision, rows} of what `read` would give; no row of a file is read.
 
-        `revision` is the first 16 hex digits of the SHA-256 of local files, the hub's revision, or
-        the hash of a stand-in's rows; a stand-in says in `instead_of` what it stands for.
+        `revision` is the first 16 hex digits of the SHA-256 of local files or of a stand-in's rows,
+        or the hub's revision; a stand-in says in `instead_of` what it stands for.
         """
         where, folder = self.place(demo)
         found = {"name": self.name, "source": where, "revision": self.revision, "rows": self.rows}
         if where == "demo":
-            revision, rows = _rows_hash(self.stand_in)
-            found |= {"name": self.stand_in.name, "revision": revision, "rows": rows}
-            found["instead_of"] = self.name
-        elif folder:
+            return found | self.demo | {"instead_of": self.name}
+        if folder:
             digest, rows = hashlib.sha256(), 0
             for path in (path for split in self.splits for path in shards(folder, split)):
                 rows += _count(path)
@@ -123,18 +113,24 @@ class Source:
         return found
 
     def read(
-        self, split: str, demo: bool, column: Callable, rows: int | None = None
+        self,
+        split: str,
+        demo: bool,
+        column: Callable,
+        stand_ins: Mapping[str, Callable],
+        rows: int | None = None,
     ) -> tuple[list[list], np.ndarray, dict]:
         """Columns and labels int64 (N,) of the first `rows`, and the identity.
 
-        `column(file, name, table)` gives the checked values of a column of a file's table.
+        `column(file, name, table)` gives the checked values of a column of a file's table; those of
+        `stand_ins` columns and labels of a split, always the same.
         ValueError for a split or a row that cannot be used.
         """
         if split not in SPLITS:
             raise ValueError(f'split must be "train" or "test", not {split!r}')
         found = self.identity(demo)
         if found.pop("instead_of", None):
-            stood, labels = self.stand_in.read(split)
+            stood, labels = stand_ins[self.demo["name"]](split)
             return [values[:rows] for values in stood], labels[:rows], found
         columns, labels = [[] for _ in self.columns], []
         for file, table in self._tables(split, demo):
@@ -190,27 +186,10 @@ class Source:
         return values if self.threshold is None else [int(v >= self.threshold) for v in values]
 
 
-@lru_cache
-def _rows_hash(stand_in: StandIn) -> tuple[str, int]:
-    """(first 16 hex digits of the SHA-256 of all rows, their number)."""
-    digest, rows = hashlib.sha256(), 0
-    for split in SPLITS:
-        columns, labels = stand_in.read(split)
-        for column in (*columns, labels.astype("<i8")):
-            content = column if isinstance(column, np.ndarray) else "\0".join(column).encode()
-            digest.update(hashlib.sha256(content).digest())
-        rows += len(labels)
-    return digest.hexdigest()[:16], rows
-
-
-def pinned(kind: str, *stand_ins: StandIn) -> dict[str, Source]:
-    """The sources of this `kind` (image or text) by name, each with its stand-in, in order."""
+def pinned(kind: str) -> dict[str, Source]:
+    """The sources of this `kind`, image or text, by name."""
     content = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    rows = {name: row for name, row in content.items() if row["kind"] == kind}
-    return {
-        name: Source(name=name, stand_in=stand_in, **row)
-        for (name, row), stand_in in zip(rows.items(), stand_ins, strict=True)
-    }
+    return {n: Source(name=n, **row) for n, row in content.items() if row["kind"] == kind}
 
 
 def known(name: str, sources: dict[str, Source]) -> Source:

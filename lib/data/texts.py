@@ -8,7 +8,7 @@ from lib import seeds
 from lib.data import places, stand_in_texts
 from lib.representation import Shapes
 
-TEXTS = places.pinned("text", *stand_in_texts.STAND_INS)
+TEXTS = places.pinned("text")
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +65,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     cannot be used; the message names file and row.
     """
     source = places.known(name, TEXTS)
-    (texts, *pairs), labels, found = source.read(split, demo, _texts)
+    (texts, *pairs), labels, found = source.read(split, demo, _texts, stand_in_texts.STAND_INS)
     pairs = list(pairs[0]) if pairs else None
     return TextSet(list(texts), labels, source.classes, pairs=pairs, **found)
 

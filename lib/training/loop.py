@@ -124,8 +124,8 @@ def train(
         model.eval()
         with torch.no_grad():
             row = {"at": step, "metrics": {k: float(v) for k, v in evaluate(model).items()}}
-            row["weight_norms"] = dict(zip(names, norms(parameters).tolist()))
-            row["walked"] = dict(zip(names, path.tolist())) if walk else {}
+            row["weight_norms"] = dict(zip(names, norms(parameters).cpu().tolist()))
+            row["walked"] = dict(zip(names, path.cpu().tolist())) if walk else {}
         row["recent_loss"] = float(log[0, max(0, step - RECENT) : step].mean())
         rows.append(row)
         model.train()
