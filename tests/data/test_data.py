@@ -20,7 +20,6 @@ from lib.data import images, places, texts
 from lib.training import batches as batch_room
 from lib.training.batches import AugmentedBatches, Batches, crop_flip
 
-REAL = os.environ.get("DATA_DIR")
 PAIR = {
     "premise": ["A cat sits.", "It rains."],
     "hypothesis": ["A cat.", "It is dry."],
@@ -383,12 +382,3 @@ def test_importing_the_module_is_light():
     code = f"import sys, lib.data.images, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
     how = dict(capture_output=True, text=True, check=True)
     assert subprocess.run([sys.executable, "-c", code], **how).stdout.strip() == "[]"
-
-
-@pytest.mark.skipif(not REAL, reason="DATA_DIR is not set: the real sets are not at hand")
-def test_real_mnist():
-    test = images.load("mnist", "test")
-    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert torch.bincount(test.labels).tolist() == counts
-    assert float(test.images.double().mean()) == pytest.approx(33.7912, abs=1e-4)
-    assert images.identity("mnist")["rows"] == 70_000

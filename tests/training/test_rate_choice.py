@@ -53,12 +53,6 @@ def test_a_study_taken_up_again_chooses_as_it_did(diverging):
     assert second.best("SGD", None) == chosen and second.asked == first.asked
 
 
-def test_the_best_half_at_a_quarter_goes_on():
-    work = Invented({})
-    assert work.best("SGD", None) == 0.8
-    assert [rate for rate, until in work.asked if not until] == [0.8, 0.4, 1.6]
-
-
 def test_rates_that_all_diverge_are_named_without_those_that_were_dropped():
     with pytest.raises(ValueError, match="every rate of SGD diverged.*dropped: 0.4, 0.8; give the"):
         Invented({0.4: 30, 0.8: 30}).best("SGD", None)

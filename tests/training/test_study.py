@@ -82,11 +82,6 @@ def same(first, second):
             np.testing.assert_equal(dict(getattr(mine, group)), dict(getattr(theirs, group)))
 
 
-def test_evaluations_are_even_and_the_quarter_is_among_them():
-    study = dataclasses.replace(STUDY, horizon=60, evaluations=5)
-    assert study.points.tolist() == [0, 12, 15, 24, 36, 48, 60]
-
-
 def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(whole):
     assert whole.seeds() == [0, 1]
     lengths = [len(trial.loss) for trial in whole.trials("SGD")]
