@@ -58,9 +58,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
-from papers import kept_curves
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
 from papers.a import speed, speed_figure
 
 run = record.start("14_bert", "A", globals(), None)
@@ -124,7 +124,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
 studies = {"multi_nli": "multi_nli_again", "civil_comments": "civil_comments"}
-kept = {name: curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
+kept = {name: kept_curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
 verdict = {name: kept[name] and speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 
@@ -170,7 +170,7 @@ for name, found in verdict.items():
         found.words() if found else "undecided: the study has not run to its end",
         sep="\n",
     )
-first = curves.kept("multi_nli")
+first = kept_curves.kept("multi_nli")
 print("multi_nli, the first study:", first and speed.table(first, "fig1").words(), sep="\n")
 
 # %% [markdown]
@@ -181,7 +181,7 @@ print("multi_nli, the first study:", first and speed.table(first, "fig1").words(
 # equation. **It says nothing about the paper's claims.**
 
 # %%
-live = {name: smoke.train(demo.DEMO[name]) if scale == "demo" else None for name in figures}
+live = {name: smoke.train(DEMO[name]) if scale == "demo" else None for name in figures}
 steps = {name: one and claims.Table(speed.formulas(one)) for name, one in live.items()}
 steps["multi_nli"]
 
@@ -201,7 +201,7 @@ smoked["civil_comments"]
 # same network does learn:
 
 # %%
-small = demo.DEMO["multi_nli"]
+small = DEMO["multi_nli"]
 longer = replace(small, horizon=5 * small.horizon)
 print("last loss:", smoke.last_losses(longer, {"Adam": 1e-3}))
 

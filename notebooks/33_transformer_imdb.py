@@ -49,9 +49,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
-from papers import kept_curves
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
 from papers.c import reviews, reviews_figure
 
 run = record.start("33_transformer_imdb", "C", globals(), None)
@@ -97,7 +97,7 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 
 # %%
-kept = curves.kept("imdb", needed=scale != "demo")
+kept = kept_curves.kept("imdb", needed=scale != "demo")
 verdicts = [
     kept and table(kept)
     for table in (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table)
@@ -173,7 +173,7 @@ print("" if kept else "undecided: the study has not run to its end")
 # few reviews where IMDb is at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["imdb"]) if scale == "demo" else None
+live = smoke.train(DEMO["imdb"]) if scale == "demo" else None
 smoked = live and kept_curves.smoke_figure(live)
 smoked
 
@@ -203,7 +203,7 @@ for slug, (number, made) in parts.items():
 #    like 50 times itself. Is 0.0004 already enough?
 
 # %%
-small = demo.DEMO["imdb"]
+small = DEMO["imdb"]
 for rate in (0.0004, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l2": rate}))
 

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from lib import files
 from lib.companion import plots
 from lib.companion.claims import Claim, Table
-from lib.training import curves, verdicts
 from lib.training.curves import Curves
+from papers import kept_curves, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.kept_curves import REMEASURED
@@ -68,7 +68,7 @@ def family() -> dict[str, tuple[Claim, float]]:
         claim.id: claim
         for study, pictures in PICTURES.items()
         for picture in pictures
-        for claim in picture.table(curves.kept(study, needed=True))
+        for claim in picture.table(kept_curves.kept(study, needed=True))
         if claim.verdict
     }
     own = {name: claim.p for name, claim in judged.items()}
@@ -90,7 +90,7 @@ def redraw(study: str, out: Path) -> list[str]:
     Raises OSError or ValueError for a curve file that is missing, damaged or unfinished, and
     KeyError for an unknown study.
     """
-    kept, said = curves.kept(study, needed=True), []
+    kept, said = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(kept).savefig(out / f"{picture.slug}.png")
         said += [picture.slug, textwrap.indent(picture.table(kept).words(), "  ")]

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from lib.budget import Budget
-from lib.training import smoke
 from lib.training.rules import RULES
 from lib.training.study import Work, a_run
+from papers import smoke
 from tests.training.test_study import STUDY
 
 
 def test_once_is_the_judged_run_of_the_study(tmp_path):
     found = smoke.once(STUDY, {"SPS": 5.0, "SNGD": 0.1}, cap=0.5)
     for rule, rate, cap in (("SPS", 5.0, None), ("SNGD", 0.1, 0.5)):
-        work = Work(STUDY, tmp_path, Budget(), say=lambda words: None)
+        work = Work(STUDY, tmp_path, say=lambda words: None)
         alone = work.one(a_run("curve", rule, rate, cap, 0))
         (run,) = found.runs(rule)
         np.testing.assert_array_equal(run.loss, alone.loss)

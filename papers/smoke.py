@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib.budget import Budget
 from lib.companion import claims
 from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
@@ -17,7 +16,7 @@ from lib.training.study import Study, Work, a_run
 def train(study: Study) -> Curves:
     """Run a small `study` to its end, from nothing, and forget all but its curves."""
     with tempfile.TemporaryDirectory() as folder:
-        return Work(study, folder, Budget(), say=lambda words: None).run()
+        return Work(study, folder, say=lambda words: None).run()
 
 
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
@@ -27,7 +26,7 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
     """
     asked = replace(study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(asked, folder, Budget(), say=lambda words: None)
+        work = Work(asked, folder, say=lambda words: None)
         work.all_of([a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()])
         return work.collected()
 

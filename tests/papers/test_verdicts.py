@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lib.training import verdicts
-from lib.training.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from papers import verdicts
+from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
 class Ends(NamedTuple):
