@@ -4,6 +4,7 @@ An .npz of plain arrays, never pickled, with the study's configuration and where
 A run under way and a whole study are kept in the same form.
 """
 
+import io
 import json
 import zipfile
 import zlib
@@ -138,8 +139,9 @@ class Curves:
                 values = getattr(curve, group).items()
                 arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in values}
         head = {"schema": SCHEMA, "name": self.name, "configuration": self.configuration}
-        with files.replacing(Path(path)) as stream:
-            np.savez_compressed(stream, json=files.dumps(head | {"curves": rows}), **arrays)
+        content = io.BytesIO()
+        np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
+        files.write(Path(path), content.getvalue())
 
 
 def load(path: Path) -> Curves:
