@@ -117,7 +117,15 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         home = record.custom_folder(notebook, changes)
         figures = home / "figures"
     return Job(
-        notebook, scale, overrides, page.text, parts, changes, home, figures / scale, folders
+        notebook=notebook,
+        scale=scale,
+        overrides=overrides,
+        text=page.text,
+        parts=parts,
+        changes=changes,
+        home=home,
+        figures=figures / scale,
+        folders=folders,
     )
 
 
