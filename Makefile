@@ -15,7 +15,7 @@ help:
 	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
-	@echo "make bench                     speed, as ratios against plain references"
+	@echo "make bench                     speed, as ratios against the strongest peers and plain references"
 	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
 	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
 	@echo "make notebooks                 refresh the committed .ipynb from the .py sources, with outputs"

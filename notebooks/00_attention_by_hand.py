@@ -237,8 +237,8 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
 # onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
-# Each curve runs into the dashed ray, which is the direction of $W_{mm} z_i$, and goes on along it
-# for ever. Look at the right: the distance of the directions falls like $1/t$.
+# Each curve turns until it runs beside the dashed ray, which is the direction of $W_{mm} z_i$, and goes on
+# so for ever. Look at the right: the distance of the directions falls like $1/t$.
 
 
 # %%

@@ -203,7 +203,7 @@ for p in exponents:
 # %% [markdown]
 # **Look at** the panels from left to right. Far out every run from the thinnest cone keeps its tokens, and most do from
 # cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs: at the desk scale of 20
-# seeds it does. A small dip is a single run.
+# seeds it does.
 
 # %%
 about_basins = (

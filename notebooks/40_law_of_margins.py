@@ -46,16 +46,16 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.dynamics import margins as measure
-from lib.svm import margin_law
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
+from papers.beyond import margin_law
 from papers.beyond import margin_law_claims as law_claims
 from papers.beyond import margin_law_figures as drawn
 from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
 from papers.beyond import margin_law_worlds as worlds
+from papers.beyond import margins as measure
 
 # %%
 run = record.start("40_law_of_margins", "A", globals())
@@ -146,7 +146,7 @@ figure
 # linear threshold $\eta^*$, and momentum. So a run is admitted under (H'): steps shorter than $\eta^*$. Whether it is *proved* is asked of
 # its own iterates, below. Far from $\rho_\perp$ (H') is not enough: in notebook 41 a run with momentum at $0.9\,\eta^*$ cycles for ever.
 #
-# **Where they are checked.** `svm.margin_law` checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of
+# **Where they are checked.** `margin_law` checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of
 # a selection that stays, without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is
 # refused, and told why.
 #

@@ -43,7 +43,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
-from lib.svm import margin_law
+from papers.beyond import margin_law
 from papers.beyond import margin_law_figures as drawn
 from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_premises as premises

@@ -47,7 +47,6 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.svm import margin_law, margin_slopes
 from papers.beyond import (
     bends_figures,
     constant_claims,
@@ -56,13 +55,14 @@ from papers.beyond import (
     lp_claims,
     lp_decay,
     lp_law,
+    margin_law,
     margin_law_runs,
+    margin_slopes,
     outside_span,
     single_zero_dual,
     zero_duals,
 )
 from papers.beyond import margin_law_worlds as worlds
-from papers.c.statements import STATEMENTS
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -283,9 +283,11 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # **Steps for $p<2$.** A step of length $\eta$ raises the margins by $h\propto\eta\,a_t^{2-p}$, and offsets settle as long as $h<2/\lambda_{\max}$. A
 # constant step raises them by more and more, and cycles from a predicted $t^*$ on. Steps $\eta_t\propto t^{p-2}$ keep $h$ what it is, and
 # $\|W_t\|$ grows like $t$. Three premises of the runs from zero and from a start came after a first round in which 6 of 19
-# claims had failed, five of them by single seeds: see the protocol.
+# claims had failed: see the protocol.
 
 # %%
+from papers.c.statements import STATEMENTS
+
 statements.quoted("C", STATEMENTS, "Lemma 29")
 
 # %%

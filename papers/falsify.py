@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import numpy as np
 
-from lib.companion import ledger, reproduction
+from lib.companion import ledger, record
 from lib.companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import World, worlds
@@ -86,7 +86,7 @@ def write_failures() -> None:
     """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
-    records = [reproduction.read(path) for path in paths]
+    records = [record.read(path) for path in paths]
     write(base / "failures.md", ledger.failures(records).encode())
 
 

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from lib import files
 from lib.companion import claims, plots
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, Run
-from lib.training import verdicts
-from lib.training.curves import FEWEST, Curve, Curves
-from lib.training.verdicts import UNDECIDED, Interval
+from lib.training.curves import Curve, Curves, load
+from papers import verdicts
+from papers.verdicts import UNDECIDED, Interval
 
 ABOVE = "interval above 0"
+FEWEST = 3  # seeds below which there is no verdict
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
 # Claims that are measured in another way than the protocol first said; the outcome was known then.
 REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
@@ -24,6 +26,29 @@ PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (a random tenth of the training pairs)",
     "fa619d477c022b72": "CivilComments, a private sample (6,988 comments, half of them toxic)",
 }
+
+
+def kept(name: str, needed: bool = False) -> Curves | None:
+    """The committed curves of the study `name`.
+
+    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
+    where they are `needed` FileNotFoundError or ValueError.
+    """
+    path, command = (
+        files.ROOT / "figures" / "desk" / f"{name}.npz",
+        f"python -m lib.training {name}",
+    )
+    if not path.exists() and not needed:
+        print(f"the study {name} has no committed curves yet: {command}")
+        return None
+    found = load(path)
+    if len(found.seeds()) >= FEWEST:
+        return found
+    words = f"the study {name} is unfinished, {len(found.judged())} judged runs so far: {command}"
+    if needed:
+        raise ValueError(words)
+    print(words)
+    return None
 
 
 def judge(

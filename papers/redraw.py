@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from lib import files
 from lib.companion import plots
 from lib.companion.claims import Claim, Table
-from lib.training import curves, verdicts
 from lib.training.curves import Curves
+from papers import kept_curves, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.kept_curves import REMEASURED
@@ -58,7 +58,7 @@ GIVEN_UP = ("fig7.adam", "vit.end")  # judged at first, and no claims of the pap
 
 
 def family() -> dict[str, tuple[Claim, float]]:
-    """Every claim judged on real data, by id, with Holm's adjusted p value over all of them.
+    """Every claim of the studies, by id, with Holm's adjusted p value over all of them.
 
     A claim that was given up, or is measured in a way chosen after the runs, counts as one of the
     family with p = 1: no other claim gains by it. In rising order of adjusted p. OSError or
@@ -68,7 +68,7 @@ def family() -> dict[str, tuple[Claim, float]]:
         claim.id: claim
         for study, pictures in PICTURES.items()
         for picture in pictures
-        for claim in picture.table(curves.kept(study, needed=True))
+        for claim in picture.table(kept_curves.kept(study, needed=True))
         if claim.verdict
     }
     own = {name: claim.p for name, claim in judged.items()}
@@ -78,7 +78,7 @@ def family() -> dict[str, tuple[Claim, float]]:
 
 def told(found: dict[str, tuple[Claim, float]]) -> str:
     """`family` as a table: verdict, own p, p within the family, claim."""
-    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims on real data"]
+    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims of the studies"]
     for name, (claim, p) in found.items():
         rows.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
     return "\n".join(rows)
@@ -90,7 +90,7 @@ def redraw(study: str, out: Path) -> list[str]:
     Raises OSError or ValueError for a curve file that is missing, damaged or unfinished, and
     KeyError for an unknown study.
     """
-    kept, said = curves.kept(study, needed=True), []
+    kept, said = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
         picture.draw(kept).savefig(out / f"{picture.slug}.png")
         said += [picture.slug, textwrap.indent(picture.table(kept).words(), "  ")]

@@ -19,7 +19,7 @@ def test_every_swapped_file_is_python():
 
 def test_there_are_swaps_of_every_package_with_formulas():
     packages = {swap.file.removeprefix("lib/").split("/")[0] for swap in SWAPS}
-    formulas = "ambient attention compiled data dynamics mirror networks papers regression svm"
+    formulas = "attention compiled data dynamics mirror networks papers regression svm"
     assert {*formulas.split(), "training", "companion", "batch"} <= packages
     assert len(SWAPS) >= 150
     assert len({(swap.file, swap.old, swap.new) for swap in SWAPS}) == len(SWAPS)

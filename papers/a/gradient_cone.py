@@ -42,7 +42,7 @@ class Pairs:
 # Why Lemma 5 fails on antipodal class means.
 NOT_ORTHOGONAL = (
     "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
-    " sample's weight down between two records, under NGD by up to 1 % of itself, under GD by 5 %"
+    " sample's weight down"
 )
 
 

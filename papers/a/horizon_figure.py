@@ -67,7 +67,7 @@ def draw(histories: Mapping[str, History], plain_error: Sequence[float], caption
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Direction error", yscale="log", **time)
     weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)
-    rate.set(title="Exponent of the error, by decade", ylim=(-1.5, 0.1), **time)
+    rate.set(title="Exponent by decade", ylim=(-1.5, 0.1), **time)
     plots.legend(figure, error)
     plots.caption(figure, caption)
     return figure

@@ -28,12 +28,7 @@ from papers.wrong_worlds import TRUE, World
 __all__ = ["SECTIONS", "SMALL", "Sizes"]
 
 
-SLOW = (
-    "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t. From a"
-    " local start the last gradient is 0.073 off W_mm at t = 12,000 and 0.062 at 100,000 (class"
-    " means), 0.066, 0.051 and 0.041 at 12,000, 120,000 and a million (high d), while W itself is"
-    " aligned by 0.996 and 0.9998: continued like 1/log t, 0.03 lies near t = 10^10 and 10^8"
-)
+SLOW = "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t"
 
 
 def fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:

@@ -10,11 +10,11 @@ import numpy as np
 from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.training import verdicts
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
-from lib.training.verdicts import Interval
+from papers import verdicts
 from papers.kept_curves import few, judge
+from papers.verdicts import Interval
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative error of a step against its equation

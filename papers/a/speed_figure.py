@@ -7,9 +7,9 @@ from lib.companion import plots
 from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
-from lib.training.verdicts import SAME, no_gain
 from papers.a import speed
 from papers.kept_curves import headed, losses, outcome, rates_panel, setting, together
+from papers.verdicts import SAME, no_gain
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 

@@ -85,4 +85,4 @@ def _frame(figure, panels, tokens, W, W_mm, t):
 
 
 if __name__ == "__main__":
-    animate(files.ROOT / "figures" / "turning.gif", files.ROOT / "figures" / "turning.png")
+    animate(files.ROOT / "figures/turning.gif", files.ROOT / "figures/turning.png")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention, svm
-from lib.ambient.training import Path
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
+from papers.beyond.engine.training import Path
 
 NORMS = {  # name in figures: norm of `svm.token_svm`
     "l_1": 1.0,

@@ -11,12 +11,12 @@ from pathlib import Path as File
 
 import numpy as np
 
-from lib.ambient import kept
-from lib.ambient import optimisers as o
-from lib.ambient.optimisers import Optimiser
-from lib.ambient.training import Path
 from lib.attention.token_sets import TokenSet
 from papers.beyond.atlas import NORMS
+from papers.beyond.engine import kept
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.optimisers import Optimiser
+from papers.beyond.engine.training import Path
 
 GROWTH = 0.02
 OURS = "ours"

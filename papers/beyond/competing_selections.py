@@ -12,12 +12,12 @@ from itertools import permutations
 import numpy as np
 
 from lib import attention, svm
-from lib.ambient import training
 from lib.attention.token_sets import TokenSet
 from lib.attention.tokens import unit_tokens
 from lib.seeds import stream
 from papers.beyond import atlas
 from papers.beyond.atlas_rules import Row
+from papers.beyond.engine import training
 
 LEAD = 0.01  # score by which the best token leads where tokens nearly tie
 HOLD = 5.0  # margin of the wrong tokens at a wrong start

@@ -13,15 +13,15 @@ import numpy as np
 
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.seeds import stream
-from lib.svm.margin_law import margin_law
-from lib.svm.margin_slopes import PremiseFails
 from lib.svm.max_margin import Infeasible, token_svm
+from papers.beyond import margins as measure
 from papers.beyond.joint_law import score_gaps
+from papers.beyond.margin_law import margin_law
 from papers.beyond.margin_law_runs import Comparison, LawSetting, compare
+from papers.beyond.margin_slopes import PremiseFails
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step

@@ -14,14 +14,14 @@ import numpy as np
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim, at_least, close, furthest
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import PremiseFails
 from lib.svm.max_margin import token_svm
 from papers.beyond import constant_map, thresholds
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.margin_law_premises import SETTLED
+from papers.beyond.margin_slopes import PremiseFails
 
 AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)

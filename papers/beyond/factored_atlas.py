@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.ambient import factored, training
-from lib.ambient import optimisers as o
-from lib.ambient.optimisers import Optimiser
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
 from papers.beyond import atlas, atlas_rules, factor_norms
 from papers.beyond.atlas_claims import ranked, word
+from papers.beyond.engine import factored, training
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.factor_norms import NORMS, SIGN
 
 COLUMNS = 10  # of K and Q

@@ -16,11 +16,11 @@ import numpy as np
 from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
 from lib.seeds import stream
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import token_svm
 from papers.beyond.joint_law import score_gaps
+from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.margin_law_premises import SATURATED
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 
 SETTLED = 1e-6  # largest e^{-rate a_t} that counts as settled
 

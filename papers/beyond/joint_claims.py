@@ -7,8 +7,8 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.companion.claims import Claim, at_most, close, every_close, furthest
-from lib.svm.margin_law import from_duals
 from papers.beyond.joint_law import JointRuns, off_span, opt_tokens, score_gaps
+from papers.beyond.margin_law import from_duals
 from papers.fits import fitted_slope
 
 # Of notebooks/bends_protocol.md

@@ -14,9 +14,9 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import gradient_descent
 from lib.dynamics.rules import GradientRule, ngd
-from lib.svm.margin_law import INDEPENDENT, MarginLaw, from_duals, margin_law
-from lib.svm.margin_slopes import PremiseFails, joint_slopes
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
+from papers.beyond.margin_law import INDEPENDENT, MarginLaw, from_duals, margin_law
+from papers.beyond.margin_slopes import PremiseFails, joint_slopes
 from papers.joint_loss import curvature
 
 SETTLED = 1e-4  # largest e^{-rate a_t}, of W and of the head, that counts as settled

@@ -17,9 +17,9 @@ import numpy as np
 from lib.attention import coordinates, model
 from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.mirror import geometry
-from lib.svm.margin_slopes import PremiseFails
 from papers.beyond.lp_law import QUIET, REST, LpLaw, check_resolved, offsets, predict, problem
 from papers.beyond.margin_law_premises import each_seed
+from papers.beyond.margin_slopes import PremiseFails
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 # Of notebooks/bends_protocol.md

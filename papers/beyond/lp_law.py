@@ -18,9 +18,9 @@ from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start, train
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
 from papers.beyond.margin_law_premises import each_seed
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 
 QUIET = 1e-3  # largest move of an offset in one step that counts as rest
 REST, UNRESOLVED = 0.01, 0.01  # premises that came after the first judged runs

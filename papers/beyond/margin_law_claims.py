@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, close, furthest
-from lib.dynamics import margins as measure
 from lib.dynamics.rules import POLYAK
+from papers.beyond import margins as measure
 from papers.beyond.margin_law_runs import Comparison
 
 # Set before the runs that they judge; SETTLED = 1e-7 of wrong offsets may be left, times their size

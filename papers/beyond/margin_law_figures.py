@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK
-from lib.svm.margin_law import MarginLaw
+from papers.beyond.margin_law import MarginLaw
 from papers.beyond.margin_law_claims import RESIDUAL, dual_shares
 from papers.beyond.margin_law_runs import Comparison
 from papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law

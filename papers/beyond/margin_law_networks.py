@@ -1,7 +1,7 @@
 """What the law of the margins says where more than W is trained: the head as well, or a network.
 
 With the head, kappa_m = |l'_i| Delta_m moves; its limit is known, from the duals of both SVMs
-(`lib.svm.margin_slopes.joint_slopes`). In a network tokens move too, and nothing is claimed: `read`
+(`margin_slopes.joint_slopes`). In a network tokens move too, and nothing is claimed: `read`
 says how far the class token's attention is from what the law needs.
 """
 
@@ -19,16 +19,16 @@ from lib.attention import coordinates
 from lib.attention.tokens import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, furthest
 from lib.data import images
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from lib.networks import VisionTransformer
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import joint_slopes, saturated_slopes
 from lib.svm.max_margin import Infeasible, head_svm, token_svm
 from lib.training.loop import initialised
 from lib.training.rules import NormalizedSGD
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.margin_law_premises import SATURATED
+from papers.beyond.margin_slopes import joint_slopes, saturated_slopes
 
 OURS = "ours, beyond paper A's Theorem 1"
 JOINT = 1e-3  # largest error of an offset, which falls like 1/t only: the head turns that slowly

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lib.svm.margin_slopes import PremiseFails
+from papers.beyond.margin_slopes import PremiseFails
 
 SATURATED = 5.0  # least margin at which a selection counts as made: other weights below e^-5
 SETTLED = 1e-7  # largest e^{-rate a} that counts as settled

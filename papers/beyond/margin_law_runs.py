@@ -1,6 +1,6 @@
 """The law of the margins met by training: one run's prediction beside what the run measured.
 
-The prediction is `lib.svm.margin_law`'s and knows the tokens, the head and the loss; of the run it
+The prediction is `margin_law`'s and knows the tokens, the head and the loss; of the run it
 is told which tokens it selects and what lies outside the support's span, early on.
 """
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import GradientRule
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
 from papers.beyond import margin_theorem, margin_theorem_momentum
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.margin_law_premises import check_rest, check_selection, check_settled
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 
 
 @dataclass(frozen=True)

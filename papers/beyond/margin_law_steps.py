@@ -12,12 +12,12 @@ import numpy as np
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, furthest
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
 from lib.dynamics.rules import LOG_2, GradientRule, custom, gd, ngd, polyak
-from lib.svm.margin_law import MarginLaw, margin_law
 from lib.svm.max_margin import token_svm
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
 
 OURS = "ours, beyond paper A's Theorem 1"
 QUIET = 1e-6  # offsets that move by less over the last records have settled

@@ -11,9 +11,9 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.companion.claims import Claim
-from lib.svm.margin_law import from_duals
-from lib.svm.margin_slopes import saturated_slopes
+from papers.beyond.margin_law import from_duals
 from papers.beyond.margin_law_runs import Comparison
+from papers.beyond.margin_slopes import saturated_slopes
 
 
 def _again(comparison: Comparison, duals=None, log_slopes=None) -> Comparison:

@@ -12,8 +12,8 @@ import numpy as np
 from lib.attention import coordinates, losses, model
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
-from lib.svm.least_entropy import INDEPENDENT, features
-from lib.svm.margin_law import MarginLaw
+from papers.beyond.least_entropy import INDEPENDENT, features
+from papers.beyond.margin_law import MarginLaw
 
 TILT = 1e-6  # largest ||V|| ||grad G(rho_perp)|| that is rounding
 ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken

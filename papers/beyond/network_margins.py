@@ -112,7 +112,7 @@ class Setting:
         whole = images.load(self.name, "train", rows=self.rows + self.held_out, demo=demo)
         if len(whole) <= self.rows:
             raise ValueError(f"{self.rows} rows leave none of {len(whole)} to hold out")
-        return whole.first(self.rows), whole.images[self.rows :]
+        return whole[: self.rows], whole.images[self.rows :]
 
 
 def untrained(setting: Setting, data, seed: int) -> VisionTransformer:

@@ -10,12 +10,12 @@ import numpy as np
 
 from lib.companion.claims import Claim, at_least, at_most, judged, remarked
 from lib.seeds import stream
-from lib.training import verdicts
-from lib.training.verdicts import Interval
+from papers import verdicts
 from papers.beyond.atlas_claims import word as plain
 from papers.beyond.factor_norms import NORMS, SIGN
 from papers.beyond.network_margins import MarginReading
 from papers.beyond.thresholds import RESAMPLES
+from papers.verdicts import Interval
 
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided

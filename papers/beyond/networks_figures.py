@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.training.verdicts import mean_interval
 from papers.beyond.atlas_figures import LABELS, LOWEST
 from papers.beyond.factored_atlas import NORMS, Ends, FactorRow
 from papers.beyond.network_margins import MarginReading
 from papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
+from papers.verdicts import mean_interval
 
 INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
 INK |= {"Signum": "#E69F00", "Muon": "#CC79A7"}

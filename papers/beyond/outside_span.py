@@ -20,13 +20,13 @@ from scipy.integrate import solve_ivp
 from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, close, remarked
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.margin_law import MarginLaw, margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
 from papers.beyond.margin_law_premises import check_selection, each_seed
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 from papers.beyond.outside_bound import bound
 
 SHARES = (0.1, 0.02)  # of the longest step

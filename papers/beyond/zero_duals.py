@@ -22,13 +22,13 @@ from scipy.optimize import nnls
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, close, furthest
-from lib.dynamics import margins as measure
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.margin_law import TIGHT, from_duals
-from lib.svm.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 from lib.svm.max_margin import MaxMargin, token_svm
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import TIGHT, from_duals
 from papers.beyond.margin_law_premises import check_selection, each_seed
+from papers.beyond.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
 
 APART = 1e-3  # an idle pair with y_k = 0 must have a slope of 1 + APART at least
 DEAD = 0.01  # a_t^-rate at the end that counts as settled

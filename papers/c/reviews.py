@@ -8,10 +8,10 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.training import verdicts
 from lib.training.curves import Curve, Curves
-from lib.training.verdicts import UNDECIDED, Interval
+from papers import verdicts
 from papers.kept_curves import few, judge
+from papers.verdicts import UNDECIDED, Interval
 
 SPEAKS = 0.78  # test accuracy below which the configuration is too small to speak
 LAST = 4  # evaluations whose mean stands beside the last accuracy

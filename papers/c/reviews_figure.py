@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from lib.companion import plots
 from lib.companion.claims import Table
+from lib.networks.weight_statistics import EDGES
 from lib.training.curves import Curves
-from lib.training.measures import EDGES
-from lib.training.verdicts import Interval
 from papers import kept_curves
 from papers.c import reviews, vision
 from papers.kept_curves import together
+from papers.verdicts import Interval
 
 WHEN = {"start": "start", "last": "end"}
 

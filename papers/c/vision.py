@@ -4,8 +4,8 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.training import verdicts
 from lib.training.curves import Curves
+from papers import verdicts
 from papers.c.reviews import accuracy, accuracy_difference, at_end, matched
 from papers.kept_curves import few, judge
 

@@ -10,10 +10,7 @@ from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import margins as measure
 from lib.mirror import descent as mirror_descent
-from lib.svm import margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
 from papers.beyond import (
     bends_figures,
     constant_claims,
@@ -28,6 +25,7 @@ from papers.beyond import (
     lp_claims,
     lp_decay,
     lp_law,
+    margin_law,
     outside_bound,
     outside_span,
     single_zero_dual,
@@ -35,6 +33,8 @@ from papers.beyond import (
     zero_duals,
 )
 from papers.beyond import margin_law_worlds as worlds
+from papers.beyond import margins as measure
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 
 
 def amiss(things, claims_of, module):

@@ -9,7 +9,7 @@ import torch
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.svm import margin_law
+from papers.beyond import margin_law
 from papers.beyond import margin_law_claims as law_claims
 from papers.beyond import margin_law_figures as figures
 from papers.beyond import margin_law_networks as networks

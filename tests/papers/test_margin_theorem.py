@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
-from lib.dynamics import margins as measure
 from lib.svm import margin_law
-from lib.svm.margin_slopes import PremiseFails
 from papers.beyond import margin_theorem as theorem
 from papers.beyond import margin_theorem_momentum as with_momentum
+from papers.beyond import margins as measure
+from papers.beyond.margin_slopes import PremiseFails
 
 SEEDS = st.integers(0, 100_000)
 FEW = settings(max_examples=30, deadline=None)

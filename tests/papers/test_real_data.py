@@ -9,11 +9,11 @@ from scipy import stats
 from lib.companion import claims, record
 from lib.training import curves as curve_files
 from lib.training.curves import Curves
-from lib.training.verdicts import SAME
 from papers import kept_curves
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
-from tests.training.worlds import configuration, curve, race
+from papers.verdicts import SAME
+from tests.papers.worlds import configuration, curve, race
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lib.training.rate_choice import choose, score
-from lib.training.study import Study
-from tests.training.worlds import curve
+from lib.training.study import Study, Work
+from tests.papers.worlds import curve
 
 STUDY = Study(
     name="invented",
@@ -30,57 +29,39 @@ def trial(rate, steps=40, diverges_at=None):
     return dataclasses.replace(curve("SGD", 100, loss, "trial", rate), status=status)
 
 
-def fresh(diverging, asked):
-    """A study's first time: a quarter of a run is what has been run by then."""
+class Invented(Work):
+    """A study whose trials are known, and `asked` for: (rate, up to which step).
 
-    def trials(rates, until):
-        asked.extend((rate, until) for rate in rates)
-        return [trial(rate, until or 40, diverging.get(rate)) for rate in rates]
+    A rate that is `whole` has been run to its end before, and that run is handed out.
+    """
 
-    return trials
+    def __init__(self, diverging, whole=()):
+        self.study, self.diverging, self.whole, self.asked = STUDY, diverging, whole, []
 
-
-def taken_up(diverging, asked):
-    """The same study later: the whole runs of kept rates are there, and are handed out."""
-    before = []
-    choose(STUDY, "SGD", fresh(diverging, before))
-    whole = {rate for rate, until in before if not until}
-
-    def trials(rates, until):
-        asked.extend((rate, until) for rate in rates)
-        steps = {rate: 40 if rate in whole else until or 40 for rate in rates}
-        return [trial(rate, steps[rate], diverging.get(rate)) for rate in rates]
-
-    return trials
+    def all_of(self, runs, until=None):
+        rates = [run["rate"] for run in runs]
+        self.asked += [(rate, until) for rate in rates]
+        steps = {rate: 40 if rate in self.whole else until or 40 for rate in rates}
+        return [trial(rate, steps[rate], self.diverging.get(rate)) for rate in rates]
 
 
 @pytest.mark.parametrize("diverging", [{}, {0.8: 11}, {0.8: 30}, {0.8: 5}, {0.4: 30}])
 def test_a_study_taken_up_again_chooses_as_it_did(diverging):
-    first, second = [], []
-    chosen = choose(STUDY, "SGD", fresh(diverging, first))
-    assert choose(STUDY, "SGD", taken_up(diverging, second)) == chosen
-    assert second == first
+    first = Invented(diverging)
+    chosen = first.best("SGD", None)
+    second = Invented(diverging, {rate for rate, until in first.asked if not until})
+    assert second.best("SGD", None) == chosen and second.asked == first.asked
 
 
-def test_the_best_half_at_a_quarter_goes_on():
-    asked = []
-    assert choose(STUDY, "SGD", fresh({}, asked)) == 0.8
-    assert [rate for rate, until in asked if not until] == [0.8, 0.4, 1.6]
-
-
-def test_rates_that_all_diverge_are_named_apart_from_those_that_were_dropped():
-    with pytest.raises(ValueError) as caught:
-        choose(STUDY, "SGD", fresh({0.4: 30, 0.8: 30}, []))
-    assert str(caught.value) == (
-        "invented: every rate of SGD diverged: 0.4, 0.8 "
-        "(dropped at a quarter of the steps: 0.1, 0.2); give the study lower rates"
-    )
+def test_rates_that_all_diverge_are_named_without_those_that_were_dropped():
+    with pytest.raises(ValueError, match="every rate of SGD diverged.*dropped: 0.4, 0.8; give the"):
+        Invented({0.4: 30, 0.8: 30}).best("SGD", None)
 
 
 def test_a_trial_is_scored_by_the_steps_to_the_last_target_in_the_units_of_its_loss():
     study = dataclasses.replace(STUDY, targets=(0.75, 0.5), loss_rows=10)
     loss = np.repeat([10.0, 7.0, 4.0], [10, 15, 15])  # of ten rows: 1.0, 0.7, 0.4 a row
-    steps, last = score(study, curve("SGD", 100, loss, "trial"))
+    steps, last = study.score(curve("SGD", 100, loss, "trial"), 40)
     means = [loss[k - 4 : k].mean() for k in range(4, 41)]
     assert steps == 4 + next(k for k, mean in enumerate(means) if mean <= 5.0)
     assert last == pytest.approx(4.0)
@@ -88,6 +69,8 @@ def test_a_trial_is_scored_by_the_steps_to_the_last_target_in_the_units_of_its_l
 
 def test_accuracy_is_that_of_the_last_evaluations():
     study = dataclasses.replace(STUDY, criterion="accuracy")
-    found = np.array([0.1, 0.2, 0.5, 0.6, 0.7, 0.8])
-    trial = curve("SGD", 100, np.ones(40), "trial", metrics={"test_accuracy": found})
-    assert score(study, trial) == pytest.approx((0.0, -0.65))
+    found = {"metrics": {"test_accuracy": np.array([0.1, 0.2, 0.5, 0.6, 0.7, 0.8])}}
+    at = np.array([0, 8, 16, 24, 32, 40])
+    trial = curve("SGD", 100, np.ones(40), "trial", **found, evaluated_at=at)
+    assert study.score(trial, 40) == pytest.approx((0.0, -0.65))
+    assert study.score(trial, 32) == pytest.approx((0.0, -0.5))
