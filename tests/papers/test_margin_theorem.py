@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
-from lib.svm import margin_law
+from papers.beyond import margin_law
 from papers.beyond import margin_theorem as theorem
 from papers.beyond import margin_theorem_momentum as with_momentum
 from papers.beyond import margins as measure
