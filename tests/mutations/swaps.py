@@ -772,7 +772,7 @@ LAW = [
         ("np.minimum(np.minimum(self.slowest, self.excess), 1.0)", "self.slowest"),
         ("(margins[~on] - 1).min()", "margins[~on].min()"),
         ("total = np.hypot(self.constant, outside)", "total = self.constant + outside"),
-        ("if share < SMALLEST_DUAL:", "if share < 0:"),
+        ("if share < SMALLEST_DUAL and", "if share < 0 and"),
         ("if not independent and not behind.size:", "if False:"),
         ("if behind.size:", "if False:"),
         ("if not off <= SAME_SOLUTION:", "if off < 0:"),
@@ -832,7 +832,6 @@ LAW = [
         ("if left > SETTLED:", "if left > 1:"),
         ("if not measured.moved <= most:", "if not measured.moved <= 1:"),
         ("overshot ** measured.iterations[-1]", "overshot"),
-        ("rule.step_size * size * apart.max() / 8", "rule.step_size * size * apart.max() / 4"),
     ),
     *_of(
         "papers/beyond/margin_law_claims",
