@@ -320,11 +320,11 @@ print(
 )
 
 # %% [markdown]
-# Nothing: by subtraction the gradient is exactly zero, and descent would stop. The differences of scores
-# keep all digits.
+# Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
+# direction. The differences of scores keep all digits.
 #
-# **Next.** Notebook 10 does the same with twenty random problems, four update rules and the theorem's
-# own hypotheses. Notebook 01 has sliders.
+# **Next.** Notebook 10 does the same with random problems in high dimension and five update rules. Notebook
+# 01 has sliders.
 
 # %%
 about = (

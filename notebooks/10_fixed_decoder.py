@@ -190,7 +190,7 @@ histories = {
 }
 
 # %% [markdown]
-# Fifty steps by the page's own lines must give the library's matrix.
+# The page's own lines must give the library's matrix.
 
 # %%
 at = int(np.searchsorted(recorded, 50))
@@ -276,7 +276,7 @@ print("pushes on log p_opt, over the sample's own:",
 
 # %% [markdown]
 # The sample's own class pulls it down, but by less than its own push. The other class tips the scale.
-# With orthogonal means the other class has no say, and no weight falls.
+# With orthogonal means the other class has little say, and no weight falls.
 
 # %% tags=["nbval-check-output"]
 for name, table in tables.items():

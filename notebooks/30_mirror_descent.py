@@ -156,7 +156,7 @@ same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, own=True)
 
 # %% [markdown]
-# Fifty steps by the page's own lines must give the library's matrices.
+# The page's own lines must give the library's matrices.
 
 # %%
 for p, history in histories.items():

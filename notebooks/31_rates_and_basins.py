@@ -218,7 +218,7 @@ figure_basins
 #
 # Every run from a thin cone far out keeps its tokens. The divergence falls with twice the exponent of the bound, so Lemma 29
 # holds and is not sharp. Most starts keep their tokens in cones that are much wider than $\mu_0$.
-# [Notebook 39](39_mirror_ledger.ipynb) measures every other lemma.
+# [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #
 # ## Change this
 #

@@ -15,7 +15,8 @@
 # # Mirror descent on attention, lemma by lemma
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**, one row or more for each that a computation can check.
+# their content**, one row or more for each but the
+# identities and the rate in $k$.
 #
 # **Question.** A lemma promises a bound. Can a measured number say yes or no to it? And would the number have noticed,
 # had the lemma been a little wrong?

@@ -22,8 +22,8 @@
 # **Question.** What *is* the error, exactly?
 #
 # **Answer.** It tends to a constant over $\|W_t\|$, which for NGD is of order $1/t$: the exponent of Theorem 1 is not tight. One
-# part of the constant lies in the span of the support vectors. This part, $C$, **follows from the dual variables of the token
-# SVM**, before any training.
+# part of the constant lies in the span of the support vectors. This part, $C$, **follows from the dual variables of the SVM** of
+# the tokens that the run selects.
 #
 # ## Two samples in the plane
 #

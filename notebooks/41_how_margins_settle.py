@@ -233,7 +233,7 @@ except svm.Infeasible as refusal:
     print(f"an impossible selection: {refusal}")
 
 # %% [markdown]
-# **A small vision transformer**, as in notebooks 15 and 16: two blocks, one head, 16 images, NGD on all parameters. The class
+# **A small plain vision transformer**: two blocks, one head, 16 images, NGD on all parameters. The class
 # token's attention in the last block is read at $t$ and $2t$. Tokens, queries and values move as well, and $W=K^\top Q$ is a
 # product of keys and queries. No hypothesis of the law holds, and the law is silent.
 
