@@ -323,8 +323,8 @@ print(
 # Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
 # direction. The differences of scores keep all digits.
 #
-# **Next.** Notebook 10 does the same with random problems in high dimension and five update rules. Notebook
-# 01 has sliders.
+# **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
+# which of the theorem's hypotheses hold. Notebook 01 has sliders.
 
 # %%
 about = (

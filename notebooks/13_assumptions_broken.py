@@ -116,9 +116,7 @@ assert np.isclose(never, told.threshold) and told.reached is False
 g, largest = train_pair(K)
 turned = K * [[1, -1], [-1, 1]]  # the same with K_12 > 0
 print("margins", g.round(1), "and, with K_12 turned positive,", train_pair(turned)[0].round(1))
-print(
-    f"theta* = {never:.2f}; R_0 = {told.start:.3f}, R_1 = {told.most:.3f}; c_1/c_2 at most {largest:.3f}"
-)
+print(f"theta* {never:.2f}, R_0 {told.start:.3f}, R_1 {told.most:.3f}, c_1/c_2 <= {largest:.3f}")
 assert largest < never and g[0] < 0 < g[1] and (train_pair(turned)[0] > 0).all()
 
 # %% [markdown]
