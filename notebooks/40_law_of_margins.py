@@ -122,8 +122,8 @@ figure
 # **Hypotheses.** The loss has $\ell'<0$, locally Lipschitz; its tail does not matter.
 # * (D) $W_{mm}=\sum_mb_mA_m$ with $b_m>0$ on all of $S$, for one choice of $b$. Tokens may be repeated.
 # * (G) On $S$ the selected token has the higher score.
-# * (H) No momentum, and short steps: $\eta\|W_{mm}\|D^2<8$ for NGD, $\|W_{mm}\|D<4$ for Polyak's rule, any bounded step for gradient
-#   descent (GD).
+# * (H) No momentum, and short steps: $\eta\|W_{mm}\|D^2<8$ for NGD, $\|W_{mm}\|D<4$ for Polyak's rule where the
+#   selected tokens score highest; for gradient descent (GD) any bounded steps with an infinite sum.
 # * (A) The start has a level $a_0\ge A$. $A$ is a number that tokens, head, loss, step and the rest of $W_0$ give.
 #
 # **Theorem.** The run selects these tokens for ever, $a_t\to\infty$, and on the support
@@ -132,7 +132,8 @@ figure
 # $\beta$-weighted mean of the logarithms. $\rho_\perp\perp W_{mm}$ is the one matrix in the span of
 # the $A_m$, $m\in S$, with these offsets. $\omega_\infty$ is orthogonal to that span. Hence
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# Both $o(1)$ are at most $K\,(1+a_t-a_0)\,e^{-q(a_t-a_0)}$, with numbers $K$ and $q$ as explicit as $A$.
+# The second $o(1)$ is at most $K\,(1+a_t-a_0)\,e^{-q(a_t-a_0)}$, the first at most $\lVert A_m\rVert$ times that, with numbers $K$ and
+# $q$ as explicit as $A$.
 # $C$ is the same for every rule and start, and it depends on the loss through $\kappa$ alone. $\omega_\infty$ is what $W_0$ and
 # the pairs off the support left. It is zero if $W_0=0$ and all pairs are on the support.
 #
@@ -234,8 +235,8 @@ elsewhere = sum((one.selected != one.tokens.opt).any() for one in kept)
 print(f"{elsewhere} of them selected other tokens than the opt tokens, and obey their own SVM")
 
 # %% [markdown]
-# **Which runs does the theorem prove?** It is applied to iterates as if they were starts: to the last one, and to the one at
-# $t/10$. From there on nothing is measured any more; the numbers are float64, without interval arithmetic. $A$ is the level that
+# **Which runs does the theorem prove?** It is applied to iterates as if they were starts: to the last one and, without
+# momentum, to the one at $t/10$. From there on nothing is measured any more; the numbers are float64, without interval arithmetic. $A$ is the level that
 # the iterate at $t/10$ needs, medians over the runs.
 
 # %%
