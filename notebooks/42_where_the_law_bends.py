@@ -40,8 +40,8 @@
 # | $a_i=y_ix_{i,opt},\ b_i=y_ix_{i,other}$ | the two tokens of a sample in one dimension |
 # | (DM), $\alpha$ | paper A's data model of two Gaussian tokens; the opt token is $\alpha$ times as long |
 #
-# **Hypotheses.** The run ends in one selection with margins that grow without end. The duals on the support are positive and its
-# features independent. The selected token has the higher score there. Each is checked run by run, and refused by name.
+# **Hypotheses.** The run ends in one selection with margins that grow without end. The duals on the support are positive, and the
+# selected token has the higher score there. The head's opt tokens are independent. Each is checked run by run, and refused by name.
 #
 # | what | statement | status |
 # |---|---|---|

@@ -102,8 +102,8 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 # | $\lambda_1,\ \lambda_{\max}$ | how fast wrong offsets die (notebook 41) |
 # | $D_\psi$ | directional Bregman divergence of $\ell_p$ mirror descent; the error is $\sqrt{2D_\psi}$ |
 #
-# **Hypotheses.** The run ends in one selection with margins that grow without end. The features of tight pairs are independent.
-# The selected token has the higher score there. Each is checked run by run, and refused by name.
+# **Hypotheses.** The run ends in one selection with margins that grow without end. The selected token has the higher score on
+# tight pairs. Each is checked run by run, and refused by name. Where a pair is idle, the features of tight pairs are independent.
 #
 # | what | statement | status |
 # |---|---|---|
