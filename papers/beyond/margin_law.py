@@ -104,10 +104,10 @@ def margin_law(
     `saturated_slopes` of a head that stays; only their differences count.
 
     Raises PremiseFails, a ValueError that says which premise fails and by how much: "same problem"
-    (the solution is not of these tokens, this selection or this norm), "positive duals"
-    (a tight constraint without a dual), "score gaps" (a token on the support scores at least what
-    the selected one does). ValueError as well for shapes that do not fit and
-    for a selection that names no token.
+    (the solution is not of these tokens, this selection or this norm), "positive duals" (a tight
+    constraint without a dual), "score gaps" (a token on the support scores at least what the
+    selected one does). ValueError as well for shapes that do not fit and for a selection that
+    names no token.
     """
     selected = checked_selection(tokens, selected)
     delta = coordinates.differences(tokens, selected)
