@@ -145,7 +145,7 @@ figure
 # **What is proved, what is measured.** Statement, proof and constants are in [law_of_margins.md](law_of_margins.md). The theorem
 # is local: below the level $A$ it is silent. Two forms of it reach further than (H), but only near $\rho_\perp$: steps up to the
 # linear threshold $\eta^*$, and momentum. So a run is admitted under (H'): steps shorter than $\eta^*$. Whether it is *proved* is asked of
-# its own iterates, below. Far from $\rho_\perp$ (H') is not enough: in notebook 41 a run with momentum at $0.9\,\eta^*$ cycles for ever.
+# its own iterates, below. Far from $\rho_\perp$ (H') is not enough: in notebook 41 a run with momentum at $0.9\,\eta^*$ ends in a cycle.
 #
 # **Where they are checked.** `margin_law` checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of
 # a selection that stays, without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is
