@@ -1,13 +1,11 @@
-"""A study's smoke test: it is trained in a temporary folder; here is what that can show."""
+"""Small studies trained in a temporary folder, for smoke tests and for exercises on the pages."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from lib.companion import claims
-from lib.companion.claims import Claim
 from lib.companion.record import Number, finite
 from lib.training.curves import Curves
 from lib.training.study import Study, Work, a_run
@@ -40,34 +38,14 @@ def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
     }
 
 
-# Why a smoke run that fails to learn fails.
-SHORT = (
-    "a smoke run takes a few dozen steps; more of them at an ordinary rate do learn, as notebook 14"
-    " shows below its tables"
-)
-
-
-def _falls(curves: Curves, over: Callable) -> dict[str, float]:
-    """Last running mean over the first loss, by rule, `over` the seeds."""
-    window = curves.configuration["window"]
-    fall = lambda run: run.smooth(window)[-1] / run.loss[0]  # noqa: E731
-    return {rule: over([fall(run) for run in curves.runs(rule)]) for rule in curves.rates()}
-
-
-def learns(curves: Curves) -> Claim:
-    """The claim that the loss falls under the best rule, at its worst seed."""
-    falls = _falls(curves, max)
-    best = min(falls, key=falls.get)
-    text = f"last over first loss ({best})"
-    return claims.remarked(claims.at_most("learns", text, "ours", falls[best], 0.98), SHORT)
-
-
 def numbers(curves: Curves, tolerance: float = 0.15) -> dict[str, Number]:
-    """Last over first loss of every rule, the median over seeds.
+    """The last running mean of the loss over its first value, per rule; the median over seeds.
 
     The `tolerance` leaves room for another processor.
     """
-    return {
-        f"{rule.lower().replace('.', '_')}_loss_ratio": finite(fall, tolerance)
-        for rule, fall in _falls(curves, np.median).items()
-    }
+    window, ratios = curves.configuration["window"], {}
+    for rule in curves.rates():
+        ends = [run.smooth(window)[-1] / run.loss[0] for run in curves.runs(rule)]
+        name = f"{rule.lower().replace('.', '_')}_loss_ratio"
+        ratios[name] = finite(np.median(ends), tolerance)
+    return ratios

@@ -132,7 +132,7 @@ def test_long_records_are_made_by_name():
 
 
 # The weight of lib/ and papers/ as they stand: most lines, most files. Each may only be lowered.
-MOST = {"lib": (11_897, 97), "papers": (16_182, 120), "together": (28_079, 217)}
+MOST = {"lib": (11_897, 97), "papers": (16_159, 120), "together": (28_056, 217)}
 
 
 @pytest.mark.parametrize("name", MOST)
