@@ -1,0 +1,201 @@
+"""The law of the margins on real tokens: sentences as a frozen encoder hands them to attention.
+
+A sentence is its word pieces in the encoder's last layer, the query its first token, the head a
+linear probe. W alone is trained, from zero. Nothing of it is drawn at random but the sentences.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from lib import attention
+from lib.attention import TokenSet, coordinates
+from lib.companion import plots
+from lib.companion.claims import Claim, at_least
+from lib.data.texts import TextSet
+from lib.dynamics import GradientRule, train
+from lib.networks import bert, pretrained
+from lib.svm import token_svm
+from papers.beyond import margins as measure
+from papers.beyond.margin_law import MarginLaw, margin_law
+from papers.beyond.margin_law_premises import SATURATED
+from papers.beyond.margin_slopes import PremiseFails
+
+OURS = "ours, beyond paper A's Theorem 1"
+RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences of equal length: `tokens` of one run, and the word pieces `words` (n, T)."""
+
+    tokens: TokenSet
+    words: list[list[str]]
+
+
+def sentences(data: TextSet, count: int, shortest: int = 12) -> Sentences:
+    """The first `count` rows of one length, half of the first label and half of the last.
+
+    The length is the least of at least `shortest` word pieces of which there are enough rows. X (1,
+    count, length, d) holds the packaged encoder's last hidden states between [CLS] and the closing
+    [SEP], z (1, count, d) that of [CLS]; the head is `probe`. Raises ValueError where no length has
+    enough rows of both labels.
+    """
+    from transformers import AutoModel
+
+    weights = pretrained.weights(demo=True)
+    rows = bert.tokenise(weights, data, 128, whole=True)
+    for length in range(shortest + 2, 129):
+        of_length = rows.lengths == length
+        pair = [of_length & (rows.labels == label) for label in (0, data.classes - 1)]
+        if min(int(fitting.sum()) for fitting in pair) >= count // 2:
+            break
+    else:
+        raise ValueError(f"{data.name}: no length has {count // 2} rows of each of two labels")
+    rows = rows.take(torch.cat([torch.nonzero(fitting)[: count // 2, 0] for fitting in pair]))
+    ids, segments = rows.inputs[..., :length].long().unbind(1)
+    encoder = AutoModel.from_pretrained(weights.folder).eval()
+    with torch.no_grad():
+        hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
+    y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
+    X, z = hidden[:, 1:-1], hidden[:, 0]
+    return Sentences(attention.token_set(X, y, z, probe(X, y)), _pieces(weights, ids[:, 1:-1]))
+
+
+def _pieces(weights, ids):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
+    return [[tokenizer.id_to_token(piece) for piece in row] for row in ids.tolist()]
+
+
+def probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
+    mean = X.mean(1)
+    penalty = RIDGE * (mean**2).sum(1).mean()
+    return mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(len(y)), y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One run beside its law; `refusal` names the hypothesis that fails, "" if none does.
+
+    iterations (k,); residual (k,): the norm of W_t's part in the span of the support, across W_mm,
+    which tends to C = `law.constant`; left (k,): e^{-rate a_t}, what transients leave by the law;
+    selected (n,); weights (k, n, T): the softmax of each sentence. plain: C if every kappa were 1.
+    """
+
+    iterations: np.ndarray
+    weights: np.ndarray
+    refusal: str = ""
+    selected: np.ndarray | None = None
+    law: MarginLaw | None = None
+    residual: np.ndarray | None = None
+    left: np.ndarray | None = None
+    plain: float = np.nan
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted constant at the last record."""
+        return float(self.residual[-1] / self.law.constant[0])
+
+
+def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> Reading:
+    """Train W by `rule` for `steps` iterations and hold what lies across W_mm against C.
+
+    A run that diverges, whose least margin is not SATURATED, that selects tokens whose SVM breaks
+    the law's hypotheses, or whose steps are too long for its offsets to settle is refused, by name.
+    """
+    problem = coordinates.minimal(tokens)
+    tokens = problem.tokens
+    kept = np.unique(np.geomspace(1, steps, records).round().astype(int))
+    history = train(problem, rule, steps, [0, *kept])
+    margins = history.margins[0]  # (k, n, T-1), of the opt tokens
+    if not np.isfinite(margins[-1]).all():
+        said = f"the run {history.status[0]} at iteration {history.ended[0]}"
+        return Reading(iterations=history.iterations, weights=np.empty(0), refusal=said)
+    logits = np.zeros((*margins.shape[:2], margins.shape[2] + 1))
+    others = np.broadcast_to(coordinates.others(tokens.opt, logits.shape[2]), margins.shape)
+    np.put_along_axis(logits, others, -margins, -1)
+    weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
+    reading = dict(iterations=history.iterations, weights=weights)
+    selected = measure.selection(history, tokens.opt)
+    least = measure.relative_margins(history, tokens.opt, selected)[0, -1].min()
+    reading["selected"] = selected[0]
+    if least < SATURATED:
+        return Reading(**reading, refusal=f"selection made: the least margin is {least:.2g}")
+    try:
+        solution = token_svm(tokens, selected)
+        law = margin_law(tokens, solution, selected)
+        even = np.zeros(solution.duals.shape)
+    except PremiseFails as refused:
+        return Reading(**reading, refusal=refused.named)
+    except RuntimeError as refused:
+        return Reading(**reading, refusal=str(refused))
+    V, residual, left = solution.W, [], []
+    for k in range(len(history.iterations)):
+        W = history.weights(k)
+        residual.append(measure.residual(tokens, selected, law.support, W, V)[0])
+        level = measure.along_and_off(W, V)[0] / law.norm
+        left.append(law.remaining(level)[0])
+    length = np.exp(history.log_step[0, -1] + history.log_gradient[0, -1])
+    longest = law.longest_step(rule.momentum)[0]
+    refusal = f"short steps: {length:.3g} needs {longest:.3g}" if length >= longest else ""
+    return Reading(
+        **reading,
+        refusal=refusal,
+        law=law,
+        residual=np.array(residual),
+        left=np.array(left),
+        plain=float(margin_law(tokens, solution, selected, log_slopes=even).constant[0]),
+    )
+
+
+def claims(readings: list[Reading]) -> list[Claim]:
+    """What notebooks/bends_protocol.md judges of the runs: the constant, and that kappa is in it."""
+    kept = [one for one in readings if not one.refusal]
+    off = np.array([abs(one.ratio - 1) for one in kept])
+    share = float((off <= 0.01).mean()) if kept else float("nan")
+    plain = min((abs(one.plain / one.law.constant[0] - 1) for one in kept), default=float("nan"))
+    near = f"real tokens: share of {len(kept)} runs whose constant is within 1 % of C"
+    blind = "real tokens: least relative error of C with every kappa equal"
+    return [
+        at_least("law.real_constant", near, OURS, share, 0.8),
+        at_least("law.real_kappa", blind, OURS, plain, 0.01),
+    ]
+
+
+def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -> Figure:
+    """Measured over predicted constant along the runs of each data set; two sentences being read.
+
+    shown: sentences and a run on them, of which the first sentence of either label is drawn with
+    its softmax weights after the first step, in the middle of the run's logarithm, and at its end.
+    """
+    figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
+    for (name, runs), colour in zip(readings.items(), ("NGD", "Polyak"), strict=False):
+        for k, one in enumerate(run for run in runs if not run.refusal):
+            ratio = one.residual[1:] / one.law.constant
+            label = name if k == 0 else None
+            upper.plot(one.iterations[1:], ratio, color=plots.COLOURS[colour], label=label, lw=1)
+    upper.axhline(1, color="0.1", linestyle=":", label="predicted from the duals")
+    upper.set(xscale="log", xlabel="iteration $t$", ylim=(0, 1.3))
+    upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
+    upper.legend(fontsize="x-small", loc="lower right")
+    sentences, reading = shown
+    lower.set(xlim=(0, 100), ylim=(0, 6.6), title="Which word piece is read")
+    lower.axis("off")
+    records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
+    rows = [(which, k) for which in (0, len(sentences.words) // 2) for k in records]
+    for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
+        left = 15.0
+        lower.text(0, height, f"$t$ = {reading.iterations[k]:,}", fontsize=7, va="center")
+        for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
+            box = dict(facecolor=plots.COLOURS["NGD"], alpha=float(weight), lw=0, pad=1.5)
+            colour = "white" if weight > 0.6 else "black"
+            word = word.replace("$", r"\$")
+            lower.text(left, height, word, fontsize=7, va="center", bbox=box, color=colour)
+            left += 1.05 * len(word) + 1.3
+    return figure
