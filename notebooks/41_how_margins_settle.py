@@ -49,13 +49,12 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import texts
 from lib.networks import pretrained
-from papers.beyond import margin_law
+from papers.beyond import margin_law, real_tokens
 from papers.beyond import margin_law_figures as drawn
 from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_premises as premises
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
-from papers.beyond import real_tokens
 
 # %%
 run = record.start("41_how_margins_settle", "A", globals())
@@ -249,16 +248,17 @@ except svm.Infeasible as refusal:
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
-readings, drawn_sentences, data_rows = {}, {}, [pretrained.weights(demo=True).as_row()]
+readings, examples, data_rows = {}, {}, [pretrained.weights(demo=True).as_row()]
 for key, name in names.items():
     every_text = texts.load(key, "train", demo=True)
     data_rows.append(texts.identity(key, demo=True))
     readings[name] = []
     for seed in range(sentence_seeds):
         half = every_text.sample(len(every_text) // 2, seed)
-        drawn_sentences[name] = of = real_tokens.sentences(half, sentence_count)
-        rule = dynamics.ngd(sentence_step)
-        readings[name].append(real_tokens.read(of.tokens, rule, sentence_steps))
+        of = real_tokens.sentences(half, sentence_count)
+        one = real_tokens.read(of.tokens, dynamics.ngd(sentence_step), sentence_steps)
+        readings[name].append(one)
+        examples.setdefault(name, (of, one))
 
 # %%
 for name, several in readings.items():
@@ -276,9 +276,9 @@ real_table = claims.Table(real_tokens.claims(real_runs))
 real_table
 
 # %%
-figure_real = real_tokens.draw(readings, (of, real_runs[-1]))
+figure_real = real_tokens.draw(readings, examples["sentence pairs"])
 about_real = (
-    f"Ours. Frozen MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} seeds a set, "
+    f"Ours. Frozen MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} a set, "
     f"one line each; NGD, steps {sentence_step}; data: {data_rows[1]['source']}"
 )
 plots.caption(figure_real, about_real)

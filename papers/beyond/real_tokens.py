@@ -154,7 +154,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
 
 
 def claims(readings: list[Reading]) -> list[Claim]:
-    """What notebooks/bends_protocol.md judges of the runs: the constant, and that kappa is in it."""
+    """The rows of notebooks/bends_protocol.md: the constant, and that kappa is in it."""
     kept = [one for one in readings if not one.refusal]
     off = np.array([abs(one.ratio - 1) for one in kept])
     share = float((off <= 0.01).mean()) if kept else float("nan")
@@ -185,17 +185,17 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
     upper.legend(fontsize="x-small", loc="lower right")
     sentences, reading = shown
-    lower.set(xlim=(0, 100), ylim=(0, 6.6), title="Which word piece is read")
+    lower.set(xlim=(0, 120), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
     lower.axis("off")
+    plain = dict(fontsize=6.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
     rows = [(which, k) for which in (0, len(sentences.words) // 2) for k in records]
     for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
-        left = 15.0
-        lower.text(0, height, f"$t$ = {reading.iterations[k]:,}", fontsize=7, va="center")
+        lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
+        left = 13.0
         for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
-            box = dict(facecolor=plots.COLOURS["NGD"], alpha=float(weight), lw=0, pad=1.5)
+            box = dict(facecolor=plots.COLOURS["NGD"], alpha=float(weight), lw=0, pad=1.0)
             colour = "white" if weight > 0.6 else "black"
-            word = word.replace("$", r"\$")
-            lower.text(left, height, word, fontsize=7, va="center", bbox=box, color=colour)
-            left += 1.05 * len(word) + 1.3
+            lower.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
+            left += len(word) + 1.2
     return figure

@@ -1,0 +1,56 @@
+"""Real tokens: a wrong constant, a wrong selection or a refusal that is not said would mislead."""
+
+import numpy as np
+import pytest
+
+from lib import dynamics
+from lib.attention import tokens
+from lib.data import texts
+from papers.beyond import real_tokens
+
+
+def test_reading_measures_the_constant_that_the_duals_predict():
+    one = real_tokens.read(tokens.unit_tokens(1, n=6, T=8, d=10), dynamics.ngd(0.1), 100_000)
+    assert not one.refusal and abs(one.ratio - 1) < 1e-9
+    assert abs(one.plain / one.law.constant[0] - 1) > 0.1
+    assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps", "name"),
+    [(dynamics.ngd(1e-4), 10, "selection made"), (dynamics.ngd(50.0), 2000, "short steps")],
+)
+def test_a_hypothesis_that_fails_is_named(rule, steps, name):
+    of = tokens.unit_tokens(1, n=6, T=8, d=10)
+    assert name in real_tokens.read(of, rule, steps).refusal
+
+
+def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
+    data = texts.load("multi_nli", "train", demo=True)
+    if data.source != "demo":
+        pytest.skip("DATA_DIR holds another set: the words below are the stand-in's")
+    found = real_tokens.sentences(data, 6)
+    runs, count, length, width = found.tokens.shape
+    assert (runs, count, width) == (1, 6, 384) and length >= 12
+    assert all(len(words) == length for words in found.words)
+    assert found.tokens.y[0].tolist() == [-1] * 3 + [1] * 3
+    first = next(t for t in data.texts if t.lower().startswith(" ".join(found.words[0][:3])))
+    assert first
+    mean = found.tokens.X[0].mean(1)  # the probe separates what it was fitted on
+    assert (found.tokens.y[0] * (mean @ found.tokens.u[0]) > 0).all()
+
+
+def test_too_few_sentences_are_refused_by_the_name_of_their_set():
+    data = texts.load("multi_nli", "train", demo=True).take(np.arange(5))
+    with pytest.raises(ValueError, match="no length has 3 rows"):
+        real_tokens.sentences(data, 6)
+
+
+def test_claims_fail_where_the_constant_is_off_or_no_run_is_left():
+    one = real_tokens.read(tokens.unit_tokens(1, n=6, T=8, d=10), dynamics.ngd(0.1), 100_000)
+    wrong = real_tokens.Reading(
+        **{**vars(one), "residual": one.residual * 1.02, "plain": one.law.constant[0]}
+    )
+    assert [c.holds for c in real_tokens.claims([wrong])] == [False, False]
+    refused = real_tokens.Reading(iterations=one.iterations, weights=one.weights, refusal="no")
+    assert [c.holds for c in real_tokens.claims([refused])] == [False, False]
