@@ -223,8 +223,8 @@ slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps
 ]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
-                    "paper A, Lemma 1", attend(path[-1])[[0, 1], opt].min(), 0.999),
-    claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1", error[-1], 0.01),
+                    "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
+    claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1 (our constant)", error[-1], 0.01),
     claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1", slope, -0.5),
 ])  # fmt: skip
 print(f"end {error[-1]:.4f}, exponent {slope:.2f}")

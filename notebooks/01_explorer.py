@@ -18,7 +18,7 @@
 # **Figures 2 and 5**, one data set at a time.
 #
 # **Question.** How does the path of $W_t$ depend on the data, the update rule and the step? Every move of a slider
-# trains anew from the start, which takes a few milliseconds.
+# trains anew from the start, which takes some tens of milliseconds.
 #
 # Run all cells in JupyterLab, or open this notebook with `voila notebooks/01_explorer.ipynb`. Without a front end for
 # widgets it runs as well and shows the pictures of its default setting.
@@ -87,7 +87,7 @@ panel.Panel(setting)
 
 # %%
 runs = {name: explorer.explore(replace(setting, rule=name)) for name in explorer.RULES}
-source = {"GD": "paper A, Theorem 6 (our reading)", "Polyak": "paper A, Theorem 7 (our reading)"}
+source = {"GD": "paper A, Theorem 6 (our reading)", "Polyak": "paper A, Theorem 7 (our reading)", "NGD-mom": "ours"}
 claims.Table(
     claims.at_most(
         f"turns.{name}",
@@ -113,9 +113,9 @@ for name in ("NGD", "GD"):
 
 # %% [markdown]
 # **Look at** the last panel. It splits $W_t$ into its part along $W_{mm}$ and the rest, which is orthogonal to $W_{mm}$.
-# The horizontal axis is the length of the first part, the vertical one the norm of the rest; both have one scale, so the
-# slope of the path is the true one. The two lengths fix the direction error, the distance of the two unit vectors. We
-# check that.
+# The horizontal axis is the length of the first part, the vertical one the norm of the rest; both end at one value on a
+# panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the direction error,
+# the distance of the two unit vectors. We check that.
 
 # %%
 for shown in runs.values():

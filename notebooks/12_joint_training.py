@@ -128,7 +128,7 @@ def eq13(W, u, t):
 
 
 # %% [markdown]
-# Figure 3 compares five rules. "NGD" is Eq. 13 without the decay, as the figure draws it; "NGD, decay" is
+# Figure 3 compares four rules; we add Eq. 13 with its decay. "NGD" is Eq. 13 without the decay, as the figure draws it; "NGD, decay" is
 # Eq. 13, of which the theorems speak. "NGD-joint" normalises the gradient of $(u, W)$ as one vector (Eq. 2).
 # "Polyak, no cap" (Eq. 3) uses $L^* = 0$.
 
@@ -165,8 +165,8 @@ print(
 # %% [markdown]
 # ## Claims
 #
-# Each row is the worst over all seeds, samples and iterations. Brackets are an interval for the *mean* over
-# seeds, so that the worst seed may lie outside. Exponents are fitted over the last decade, in $\log t$ or in
+# Each row is the worst over all seeds and, but for fits and `theorem10`, over samples and iterations. Brackets are
+# an interval for the *mean* over seeds, so that the worst seed may lie outside. Exponents are fitted over the last decade, in $\log t$ or in
 # $S_t = \sum_{s \le t} s^{-2/3}$, the sum of the steps over $\eta$: it tends to $3 t^{1/3}$ slowly.
 
 # %%
@@ -218,7 +218,7 @@ for name, part in (("theory", table), ("Figure 3", compared_rules), ("reference"
 #
 # Lines are medians over seeds. Bands run from the smallest to the largest seed.
 #
-# * **Norms.** Look at "NGD, decay": it runs parallel to the dotted $3\eta t^{1/3}$ and below it. Look at
+# * **Norms.** Look at "NGD, decay": it stays below the dotted $3\eta t^{1/3}$ and comes nearer to it. Look at
 #   $\|W_t\|$ of NGD-joint and Polyak without a cap: it grows like $\log t$, not like $t$. One normalisation for both
 #   leaves $W$ short steps once $\|\nabla_W L\| \ll \|\nabla_u L\|$.
 # * **Loss.** Look at NGD and NGD-joint: nearly one line, since the head alone drives the loss.
@@ -233,9 +233,9 @@ figure
 # ## What we saw
 #
 # Attention and head find their max-margin directions together, though the layer starts with no idea which
-# token is best. With the paper's decay both norms grow like the sum of the steps. NGD-joint and Polyak lower the loss
-# as fast. Their attention selects the same tokens, but its norm and its alignment grow far more slowly than
-# NGD's.
+# token is best. With the paper's decay both norms grow like the sum of the steps. NGD-joint lowers the loss as
+# fast as NGD without it, Polyak faster. Their attention selects the same tokens, but its norm and its alignment grow
+# far more slowly than NGD's.
 #
 # ## Change this
 #
@@ -280,7 +280,7 @@ for length in (T, 11):
 
 # %% [markdown]
 # The tokens: in the worst draw most samples still look at the additional token at the end. It had ten
-# elevenths of the weight at the start. The hypotheses ask for a larger $\alpha$.
+# elevenths of the weight at the start. For $T = 2$ the hypotheses ask for a larger $\alpha$.
 
 # %%
 rows = [

@@ -197,7 +197,7 @@ smoked["multi_nli"]
 smoked["civil_comments"]
 
 # %% [markdown]
-# In so few steps no rate leaves the loss of guessing, $\log 3 \approx 1.099$. With more steps at an ordinary rate the
+# In so few steps no rate leaves the loss of guessing pairs, $\log 3 \approx 1.099$. With more steps at an ordinary rate the
 # same network does learn:
 
 # %%

@@ -131,7 +131,7 @@ print(verdict.words() if kept else "undecided: the study has not run to its end"
 # %% [markdown]
 # ## Smoke test
 #
-# At demo scale the same four rules take a few dozen steps in a small network, on scikit-learn's scanned digits (or on
+# At demo scale the same four rules take 120 steps in a small network, on scikit-learn's scanned digits (or on
 # MNIST where `DATA_DIR` or `data/` holds it). It shows that the code runs and that every step obeys its equation. **It says nothing about the paper's claims.**
 
 # %%

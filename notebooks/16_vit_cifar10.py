@@ -41,7 +41,7 @@
 #
 # **Growth** of a layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$ of its weights: 0.3 means 30 % longer than at the
 # start, a negative number shorter. Noise makes weights grow too, even if it favours no direction: a random walk with the
-# same steps $\Delta_s$ has the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$ on average. So growth is
+# same steps $\Delta_s$ has the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$ in root mean square. So growth is
 # compared with that.
 #
 # The network is that of notebook 15, which says how it differs from the paper's. There is no theorem for it, so there

@@ -115,7 +115,7 @@ def limit(A, B, S, M):
 
 # %% [markdown]
 # The library estimates the same mean with far less noise: it takes out what is known on average (`regression.oracle`).
-# The page's plain mean over fresh batches must agree with it within the standard errors of both.
+# The page's plain mean over fresh batches must agree with it within six standard errors of the difference.
 
 # %%
 rng = stream(0, "draws")
@@ -187,8 +187,8 @@ def step(Z, g, S, eta, k=small_k):
 # ## The one-point bounds
 #
 # Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
-# blank in the text at hand. Ours are derived in `lib.regression.manifold`, in two norms: "left" is our reading of the
-# paper's, "left_right" has $\Sigma$ on the right as well. In the second the search meets both bounds with equality, so our
+# blank in the text at hand. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.smoothness`, in two norms: "left" is our reading of the
+# paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
 # constants cannot be improved there.
 
 # %%

@@ -169,7 +169,7 @@ print("" if kept else "undecided: the study has not run to its end")
 # %% [markdown]
 # ## Smoke test
 #
-# At demo scale the same three rules take a few dozen steps on sentences about films that are put together here (or on a
+# At demo scale the same three rules take 120 steps on sentences about films that are put together here (or on a
 # few reviews where IMDb is at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
@@ -218,7 +218,7 @@ for rate in (0.002, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l1.1": rate, "l3": rate}))
 
 # %% [markdown]
-# For $\ell_3$: at the larger rate it ends higher, not far below guessing.
+# For $\ell_3$: at the larger rate it ends not far below guessing.
 #
 # 3. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?

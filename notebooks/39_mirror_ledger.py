@@ -49,11 +49,11 @@
 #
 # | lemmas | ask |
 # |---|---|
-# | 12-15 | nothing: they hold for all matrices and numbers |
+# | 12-15 | nothing of the data: 12 holds for all matrices, 13 for two of norm one, 14 and 15 for $x \ge y \ge 0$ |
 # | 16, 18 | nothing of $W$ |
 # | 17, 23, 26 | nothing: they are identities, which the project's tests check |
 # | 4, 22, 24, 25 | a small enough step $\eta$ |
-# | 19-21, 27-30 | locally optimal tokens, and a large $W$ in a thin cone around $W_{mm}$; 27-30 a small enough step too |
+# | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
 # | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
 #
 # Selected tokens are *locally optimal* if each scores above the tokens that bind in its SVM. The ledger measures on

@@ -199,7 +199,7 @@ figure
 
 # %% [markdown]
 # Each run has a prediction of its own, the dash under its circle. Top: look at the noise, towards $C\propto\sigma^{-2}$, since the features
-# grow like $\sigma^2$ while the offsets rest. Dotted are the switches, far beyond the values on the map. Middle: look at $T$ and $n$, which cost a factor each doubling, and at $d$, which
+# grow like $\sigma^2$ while the offsets rest. Dotted are the switches, beyond the values on the map. Middle: look at $T$ and $n$, which cost a factor each doubling, and at $d$, which
 # pays it back. Solutions are lost at one to two times Cover's count along $n$ and $d$, and along $T$ later, as all constraints
 # of a sample share its query. Third row: with $T/d$ held, $C$ falls along $T$; correlation raises it, since duals grow as
 # differences of tokens shrink. Bottom: look at how far left of the dotted line, what was asked for, every run is.

@@ -271,7 +271,7 @@ figure_adam = figure
 figure
 
 # %% [markdown]
-# Left: look at where the $\ell_\infty$ line leaves the dotted one as memory gets longer, to the left. With $\beta_2=0$ the first moment is
+# Left: look at how the $\ell_\infty$ line falls as memory gets longer, to the left. With $\beta_2=0$ the first moment is
 # divided by the newest gradient alone, and some runs do not settle. Middle: look at the fall towards larger
 # $\epsilon$: the run stops being a sign method once its gradients are below it. Right: look at how late each rule gets its norm.
 #

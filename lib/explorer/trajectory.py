@@ -143,7 +143,7 @@ class Board:
             panel.plot(x, y, color=COLOURS[trajectory.setting.rule], linewidth=width)
             panel.relim()
             panel.autoscale_view()
-        longest = np.abs(trajectory.path).max()  # both axes of the path have one scale
+        longest = np.abs(trajectory.path).max()  # both axes of the path end at one value
         self.panels[3].set(xlim=(min(0, *trajectory.path[:, 0]), longest), ylim=(0, longest))
         self.canvas.draw()
 

@@ -1,4 +1,4 @@
-"""Paper A's Figures 2 and 5: four rules on a fixed head, drawn from histories, and their record."""
+"""Paper A's Figures 2 and 5: its four rules and uncapped Polyak on a fixed head, and the record."""
 
 from collections.abc import Mapping
 

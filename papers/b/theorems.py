@@ -122,6 +122,8 @@ def integrability_threshold(problem: Regression) -> Claim:
 def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[str, np.ndarray]:
     """The worst convexity and smoothness that a search finds, over our constants, (2,) by norm.
 
+    The smoothness of "left_right" is over the best constant, that of `papers.b.smoothness`.
+
     `starts` searches a norm, and this at each of the `fractions` of the radius (paper B, Eqs. 3 and
     4).
     """
