@@ -6,9 +6,24 @@ import numpy as np
 
 # Appended to, never reordered: a role's place in the list is its stream.
 ROLES = (
-    *("data", "labels", "start", "batches", "split", "dropout"),
-    *("draws", "selection", "noise", "subset", "tilt", "raw_noise"),
-    *("heads", "problems", "resamples", "outside", "buckets", "crops"),
+    "data",
+    "labels",
+    "start",
+    "batches",
+    "split",
+    "dropout",
+    "draws",
+    "selection",
+    "noise",
+    "subset",
+    "tilt",
+    "raw_noise",
+    "heads",
+    "problems",
+    "resamples",
+    "outside",
+    "buckets",
+    "crops",
 )
 
 

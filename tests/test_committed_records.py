@@ -44,7 +44,7 @@ def test_record_is_of_a_page_of_today_at_its_scale(name):
 @pytest.mark.parametrize("name", RECORDS)
 def test_caption_and_setting_agree(name):
     saved = read(name)
-    assert record.contradictions(saved) == []
+    assert record._contradictions(saved) == []
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -23,7 +23,7 @@ from lib.companion import colab_cell, record
 
 
 @dataclass(frozen=True)
-class Outcome:
+class _Outcome:
     """How a job went: its seconds, its error if any, the folder of what this run alone made."""
 
     job: Job
@@ -43,7 +43,7 @@ def _in_words(error: BaseException) -> str:
 _one_notebook_per_process = threading.Lock()
 
 
-def _run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
+def _run(job: Job, threads: int | None, timeout: float | None) -> _Outcome:
     """Run one notebook in this process; whatever goes wrong is in the outcome.
 
     threads: of its kernel, None for those of the worker. timeout: longest seconds of a cell.
@@ -64,7 +64,7 @@ def _run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
             error = _in_words(exception)
         if work is not None and (work / job.copy.name).exists():
             os.replace(work / job.copy.name, job.copy)
-        return Outcome(job, round(time.monotonic() - begin, 1), error, work)
+        return _Outcome(job, round(time.monotonic() - begin, 1), error, work)
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
 
 def execute(
     jobs: Iterable[Job], client, threads: int | None, timeout: float | None
-) -> Iterator[Outcome]:
+) -> Iterator[_Outcome]:
     """The outcomes of the jobs on a Dask `client`, in the order in which they end.
 
     A job is locked, against other batches, until the next outcome is asked for: what is done with
@@ -143,7 +143,7 @@ def execute(
                 locks.enter_context(lock.acquire(blocking=False))
             except OSError as error:
                 busy = isinstance(error, Timeout)
-                yield Outcome(job, error="another batch runs it" if busy else _in_words(error))
+                yield _Outcome(job, error="another batch runs it" if busy else _in_words(error))
                 continue
             future = client.submit(_run, job, threads, timeout, pure=False, priority=-place)
             futures[future] = job, lock
@@ -153,7 +153,7 @@ def execute(
                 yield future.result()
             else:  # "error" of the worker, or "cancelled" where the scheduler went
                 lost = "worker" if future.status == "error" else "scheduler"
-                yield Outcome(job, error=f"the {lost} was lost")
+                yield _Outcome(job, error=f"the {lost} was lost")
             lock.release()
 
 
@@ -213,7 +213,7 @@ def stop() -> None:
 # What becomes of a run that has ended.
 
 
-def publish(outcome: Outcome) -> tuple[str | None, str]:
+def publish(outcome: _Outcome) -> tuple[str | None, str]:
     """Publish the figures of a run that succeeded: why it failed, if it did, and what else to say.
 
     A disk that refuses them makes the job a failed one.

@@ -38,7 +38,7 @@ def without_widget(output):
     return nbformat.v4.new_output("display_data", texts)
 
 
-def address() -> str:
+def _address() -> str:
     """The repository's address in pyproject.toml, [project.urls]; empty if there is none."""
     path = files.ROOT / "pyproject.toml"
     return files.read_table(path).get("project", {}).get("urls", {}).get("repository", "")
@@ -55,7 +55,7 @@ def installing(cells: list) -> list:
 
     Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
     """
-    text = CELL.replace("ADDRESS", address())
+    text = CELL.replace("ADDRESS", _address())
     first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]})
     cells = [cell for cell in cells if not installs(cell)]
     for place, cell in enumerate(cells):

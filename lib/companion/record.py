@@ -153,7 +153,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 _NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)"
 
 
-def contradictions(record: Mapping) -> list[str]:
+def _contradictions(record: Mapping) -> list[str]:
     """Where the caption of a record names other n, T, d, k or seeds than its setting, in words."""
     caption, wrong = record["caption"], []
     settings = {**record["parameters"], **record.get("setting", {})}
@@ -306,7 +306,7 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if wrong := contradictions(record):
+        if wrong := _contradictions(record):
             advice = "name what is this figure's own in save(setting=...)"
             print(f"{slug}: {'; '.join(wrong)}; {advice}")
         path = run.folder / f"{slug}.json"

@@ -79,7 +79,7 @@ def table(name: str) -> str:
     return template.render(notebooks=notebooks, rows=rows).strip()
 
 
-def renewed(text: str) -> str:
+def _renewed(text: str) -> str:
     """`text` with every marked table made anew."""
     return MARKED.sub(lambda match: f"{match[1]}{table(match[2])}\n", text)
 
@@ -88,4 +88,4 @@ def renew() -> None:
     """Write README.md and REPRODUCING.md with their tables made anew."""
     for name in FILES:
         path = files.ROOT / name
-        files.write(path, renewed(path.read_text(encoding="utf-8")).encode())
+        files.write(path, _renewed(path.read_text(encoding="utf-8")).encode())

@@ -529,7 +529,7 @@ def staged(job, saved):
     for end in (".png", ".pdf", ".json"):
         content = saved if isinstance(saved, bytes) else json.dumps(saved).encode()
         files.write(work / "figures" / job.scale / f"one{end}", content)
-    return run.Outcome(job, 1.0, work=work)
+    return run._Outcome(job, 1.0, work=work)
 
 
 def test_a_publish_that_fails_leaves_what_was_there_and_the_next_one_succeeds(tmp_path):

@@ -23,7 +23,7 @@ class Shell:
 
 
 def run(address, monkeypatch, absent):
-    monkeypatch.setattr(colab_cell, "address", lambda: address)
+    monkeypatch.setattr(colab_cell, "_address", lambda: address)
     (cell,) = colab_cell.installing([])
     shell, find = Shell(), importlib.util.find_spec
     if absent:
@@ -71,6 +71,6 @@ def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
 
 def test_its_address_is_that_of_the_project_file(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert colab_cell.address() == ""
+    assert colab_cell._address() == ""
     (tmp_path / "pyproject.toml").write_text('[project.urls]\nrepository = "https://a"\n')
-    assert colab_cell.address() == "https://a"
+    assert colab_cell._address() == "https://a"

@@ -324,7 +324,7 @@ def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, cap
     def full(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system", "somewhere")
 
-    monkeypatch.setattr(tables, "renewed", str)
+    monkeypatch.setattr(tables, "_renewed", str)
     monkeypatch.setattr(files, "write", full)
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     assert main([what, "--out", str(place / "site")]) == 1

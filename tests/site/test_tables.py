@@ -143,4 +143,4 @@ def test_expected_values_are_as_exact_as_their_tolerance(value, tolerance, words
 def test_the_tables_say_what_the_records_say(name):
     text = (files.ROOT / name).read_text(encoding="utf-8")
     assert tables.MARKED.search(text)
-    assert tables.renewed(text) == text, "run `python -m lib.site tables`"
+    assert tables._renewed(text) == text, "run `python -m lib.site tables`"
