@@ -42,8 +42,8 @@ def _installed_notebooks() -> Path:
     for path in installed:
         if path.name == "scales.toml":
             return Path(path.locate()).resolve().parent
-    here = Path.cwd()  # of a kernel it is the folder of its notebook
-    return here if (here / "scales.toml").is_file() else here / "notebooks"
+    place = Path.cwd()  # of a kernel it is the folder of its notebook
+    return place if (place / "scales.toml").is_file() else place / "notebooks"
 
 
 def sha256(content: bytes) -> str:

@@ -5,7 +5,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
@@ -27,14 +26,14 @@ def closure(text: str) -> list[Path]:
     functions count, as do each package's `__init__` and the data files beside a module. Raises
     SyntaxError where one of the sources is no Python.
     """
-    found, waiting = set(), set(_files(_imports(text.encode(), ())))
+    reached, waiting = set(), set(_files(_imports(text.encode(), ())))
     while waiting:
         path = waiting.pop()
-        found.add(path)
+        reached.add(path)
         package = path.relative_to(ROOT).parent.parts
-        waiting |= set(_files(_imports(path.read_bytes(), package))) - found
-    beside = {path for folder in {path.parent for path in found} for path in folder.iterdir()}
-    return sorted(found | {path for path in beside if path.suffix in DATA})
+        waiting |= set(_files(_imports(path.read_bytes(), package))) - reached
+    beside = {path for folder in {path.parent for path in reached} for path in folder.iterdir()}
+    return sorted(reached | {path for path in beside if path.suffix in DATA})
 
 
 @cache
@@ -96,10 +95,9 @@ def git(*arguments: str) -> str | None:
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
+    any_bytes = {"encoding": "utf-8", "errors": "surrogateescape"}
     try:
-        # A committed file may hold any bytes.
-        how = {"encoding": "utf-8", "errors": "surrogateescape"}
-        done = subprocess.run(command, capture_output=True, **how)
+        done = subprocess.run(command, capture_output=True, **any_bytes)
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
@@ -129,13 +127,8 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far, in MB; None on Windows."""
+    """Largest resident memory of this process so far, in MB; None elsewhere than on Linux."""
     status = Path("/proc/self/status")  # getrusage would count what the process was started from
-    if status.exists():
-        return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
-    try:
-        import resource
-    except ImportError:
+    if not status.exists():
         return None
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+    return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)

@@ -1,4 +1,4 @@
-"""One integer seed, one independent random stream per role; what must be a whole number is one."""
+"""One integer seed, one independent random stream per role; counts and sizes are whole numbers."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,8 @@ ROLES = (
 )
 
 
-def whole_number(name: str, value, least: int = 0) -> int:
-    """`value` as an int, at least `least`; ValueError naming it for anything else.
+def whole_number(name: str, value, minimum: int = 0) -> int:
+    """`value` as an int, at least `minimum`; ValueError naming it for anything else.
 
     A float without a fraction is one; a truth value and a text are none, though int() takes them.
     """
@@ -36,18 +36,17 @@ def whole_number(name: str, value, least: int = 0) -> int:
         number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
     except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
         number = None
-    if number is None or number != value or number < least:
-        enough = f"at least {least}" if least else "zero or more"
+    if number is None or number != value or number < minimum:
+        enough = f"at least {minimum}" if minimum else "zero or more"
         raise ValueError(f"{name} = {value!r}; it must be a whole number, {enough}")
     return number
 
 
 def stream(seed: int, role: str) -> np.random.Generator:
-    """The random stream of `role` under `seed`.
+    """The random stream of `role` under `seed`: child ROLES.index(role) of `SeedSequence(seed)`.
 
-    It is child number ROLES.index(role) of `SeedSequence(seed)`. Streams of different roles or
-    seeds are independent, so that for example two starts can share one data set. Raises ValueError
-    for an unknown role and for a seed that is no whole number.
+    Streams of different roles or seeds are independent, so that two starts can share one data set.
+    Raises ValueError for an unknown role and for a seed that is no whole number.
     """
     seed = whole_number("seed", seed)
     if role not in ROLES:
@@ -59,8 +58,7 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     """The random stream of `role` under `seed` at `place`, for example an epoch or a step.
 
     Streams of different places are independent, and none needs those before it, so that a run goes
-    on from any step. numpy pads a place with zeros, so that (1,) and (1, 0) are one. Raises
-    ValueError like `stream`.
+    on from any step. numpy pads a place with zeros, so that (1,) and (1, 0) are one.
     """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 

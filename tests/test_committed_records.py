@@ -23,28 +23,35 @@ if not RECORDS:
     pytest.skip("no git here, or no committed records", allow_module_level=True)
 
 
+def read(name):
+    return json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("name", RECORDS)
 def test_record_is_of_a_page_of_today_at_its_scale(name):
-    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
-    page = files.ROOT / "notebooks" / f"{found['notebook']}.py"
-    again = f"make figures SCALE={found['scale']} makes {found['slug']} again"
-    assert page.exists(), f"there is no page {found['notebook']}: {again}"
+    saved = read(name)
+    page = files.ROOT / "notebooks" / f"{saved['notebook']}.py"
+    again = f"make figures SCALE={saved['scale']} makes {saved['slug']} again"
+    assert page.exists(), f"there is no page {saved['notebook']}: {again}"
     text = page.read_text(encoding="utf-8")
-    changed = record.Page(found["notebook"], text, text).own(found["parameters"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NOTEBOOKS_DIR", str(page.parent))
+        patch.setattr(provenance, "git", lambda *_: None)  # the page as it is
+        changed = record.edited(saved["notebook"], text, saved["parameters"])
     assert not changed, f"the page has other parameters now: {again}"
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_caption_and_setting_agree(name):
-    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
-    assert record.contradictions(found) == []
+    saved = read(name)
+    assert record._contradictions(saved) == []
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_record_comes_from_a_commit_of_this_history(name):
     if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
         pytest.skip("a shallow clone does not have the history")
-    commit = json.loads((files.ROOT / name).read_text(encoding="utf-8"))["provenance"]["commit"]
+    commit = read(name)["provenance"]["commit"]
     again = "make it again from committed code"
     assert commit and not commit.endswith("-dirty"), f"{commit} is no clean tree: {again}"
     # A name such as HEAD is of this history whatever the record came from.
@@ -55,25 +62,23 @@ def test_record_comes_from_a_commit_of_this_history(name):
     assert before, f"{commit} is no commit before this one: {again}"
 
 
-PROTOCOLS = sorted((files.ROOT / "notebooks").glob("*.md"))
-
-
-@pytest.mark.parametrize("path", PROTOCOLS, ids=lambda path: path.name)
-def test_a_commit_that_a_note_names_is_of_this_history(path):
+def test_the_commits_that_notes_name_are_of_this_history():
     if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
         pytest.skip("a shallow clone does not have the history")
-    named = set(re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", path.read_text("utf-8")))
+    texts = [path.read_text("utf-8") for path in (files.ROOT / "notebooks").glob("*.md")]
+    named = set(re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", "\n".join(texts)))
+    assert "46dc51e" in named
     gone = [c for c in named if provenance.git("merge-base", "--is-ancestor", c, "HEAD") is None]
     assert gone == []
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_picture_is_of_the_run_of_its_record(name):
-    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
+    saved = read(name)
     with Image.open((files.ROOT / name).with_suffix(".png")) as picture:
         stamp = json.loads(picture.info["Description"])
-    made = {key: found["provenance"][key] for key in ("commit", "fingerprint")}
-    assert stamp == {"slug": found["slug"]} | made, "record and picture come from two runs"
+    made = {key: saved["provenance"][key] for key in ("commit", "fingerprint")}
+    assert stamp == {"slug": saved["slug"]} | made, "record and picture come from two runs"
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +104,8 @@ def sources(tmp_path_factory):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
-    found = json.loads((files.ROOT / name).read_text(encoding="utf-8"))
-    made, today = found["provenance"], found["notebook"]
+    saved = read(name)
+    made, today = saved["provenance"], saved["notebook"]
     if provenance.git("cat-file", "-e", f"{made['commit']}^{{commit}}") is None:
         pytest.skip("the commit is not here; another test says so where it should be")
     once = [old for old, now in record.names_now().items() if today in now]
@@ -111,7 +116,7 @@ def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
     known = set()
     for page in (today, *once):
         if (then / "notebooks" / f"{page}.py").exists():
-            parts = provenance.fingerprint(page, found["parameters"]) | {"data": found["data"]}
+            parts = provenance.fingerprint(page, saved["parameters"]) | {"data": saved["data"]}
             # A record from before kept results counted has none in its fingerprint.
             before = {key: part for key, part in parts.items() if key != "kept"}
             known |= {provenance.digest(parts), provenance.digest(before)}

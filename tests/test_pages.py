@@ -1,6 +1,4 @@
-"""Notebooks that teach have their parts: question, statement, the rule on the page held against
-the library, what to look at, what was seen, and predictions to test.
-"""
+"""Every number of an answer on a page is a number of a record of its figures."""
 
 import json
 import re
@@ -10,27 +8,10 @@ import pytest
 
 from lib import files
 from lib.companion.record import names_now
-from lib.site import figure_index
+from lib.site import figures
 
-LONGEST_CELL = 20  # lines that are not blank
 SOURCES = sorted((files.ROOT / "notebooks").glob("*.py"))
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-
-
-def cells(source, kind):
-    """The texts of all cells of a kind but the parameters, which take what they take."""
-    return [
-        cell.source
-        for cell in jupytext.read(source).cells
-        if cell.cell_type == kind and "parameters" not in cell.metadata.get("tags", ())
-    ]
-
-
-@each
-def test_a_page_begins_with_its_title_and_has_no_empty_cell(source):
-    first, *others = jupytext.read(source).cells
-    assert first.cell_type == "markdown" and first.source.startswith("# ")
-    assert all(cell.source.strip() for cell in others)
 
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -43,7 +24,7 @@ def known(page):
     for path in (files.ROOT / "figures").glob("d*/*.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
         if page in names_now().get(record["notebook"], [record["notebook"]]):
-            yield from figure_index.quantities(record).values()
+            yield from figures.quantities(record).values()
 
 
 def unlike(text, values):
@@ -64,7 +45,8 @@ def unlike(text, values):
 
 @each
 def test_every_number_of_an_answer_is_of_a_record(source):
-    prose = "\n\n".join(cells(source, "markdown"))
+    cells = [cell.source for cell in jupytext.read(source).cells if cell.cell_type == "markdown"]
+    prose = "\n\n".join(cells)
     answers = "\n".join(match[0] for match in ANSWER.finditer(prose))
     assert unlike(answers, known(source.stem)) == []
 
@@ -76,32 +58,3 @@ def test_a_number_that_no_record_has_is_seen():
     )
     wrong = unlike("at 98.3 % and 97 %, like $t^{-0.85}$, 1,000.5", values)
     assert wrong == ["98.3", "97", "-0.85", "1,000.5"]
-
-
-@each
-def test_page_has_its_parts(source):
-    prose = "\n".join(cells(source, "markdown"))
-    for part in (
-        "Question",
-        "Hypotheses|hypotheses",
-        "Look at|look at|Dotted lines",
-        "## What we saw",
-    ):
-        assert re.search(part, prose), f"{source.name} lacks {part}"
-    assert "## Change this" in prose and prose.count("Prediction:") >= 3
-
-
-@each
-def test_rule_on_the_page_is_held_against_the_library(source):
-    code = "\n".join(cells(source, "code"))
-    assert re.search(r"assert_(allclose|close)|^\s*assert ", code, re.MULTILINE), source.name
-
-
-@each
-def test_cells_are_short(source):
-    long = [
-        text.splitlines()[0]
-        for text in cells(source, "code")
-        if len([line for line in text.splitlines() if line.strip()]) > LONGEST_CELL
-    ]
-    assert not long, f"{source.name}: split the cells that begin with {long}"

@@ -53,15 +53,9 @@ def test_stored_notebook_installs_the_project_where_it_is_absent(source):
 
 
 @each
-def test_kernel_is_python3(source):
+def test_kernel_is_python3_and_parameters_are_literals_at_demo_scale(source):
     assert jupytext.read(source).metadata["kernelspec"]["name"] == "python3"
     assert nbformat.read(stored(source), 4).metadata["kernelspec"]["name"] == "python3"
-
-
-@each
-def test_one_parameters_cell_of_literals_at_demo_scale(source):
-    tagged = [tags for _, _, tags in cells(source) if "parameters" in tags]
-    assert len(tagged) == 1
     assert record.literals(source.read_text(encoding="utf-8"))["scale"] == "demo"
 
 
@@ -107,9 +101,8 @@ def test_scales_change_parameters_that_exist(notebook):
 
 
 def test_no_ipynb_without_its_source():
-    assert [
-        path.name for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".py").exists()
-    ] == []
+    stems = {path.stem for path in SOURCES}
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} <= stems
 
 
 @pytest.mark.parametrize(

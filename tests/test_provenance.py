@@ -9,6 +9,8 @@ import pytest
 from lib import files, provenance
 from lib.companion import ledger
 
+NOTEBOOKS = files.ROOT / "notebooks"
+
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
@@ -26,25 +28,25 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_clean_tree_is_named_by_its_commit(repository):
-    head = provenance.git("rev-parse", "HEAD")
-    assert provenance.commit() == head[:12]
-
-
-@pytest.mark.parametrize("name", ["figures/demo/a.json", "notebooks/01_a.ipynb"])
-def test_what_a_run_writes_leaves_the_commit_clean(repository, name):
-    (repository / name).write_text("two\n")
-    assert not provenance.commit().endswith("-dirty")
-
-
-@pytest.mark.parametrize("name", ["notebooks/01_a.py", "lib/new.py", "papers/new.py"])
-def test_changed_code_makes_it_dirty(repository, name):
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        ("figures/demo/a.json", False),  # what a run writes
+        ("notebooks/01_a.ipynb", False),
+        ("notebooks/01_a.py", True),
+        ("lib/new.py", True),
+        ("papers/new.py", True),
+    ],
+)
+def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(repository, name, dirty):
+    head = provenance.git("rev-parse", "HEAD")[:12]
+    assert provenance.commit() == head
     (repository / name).parent.mkdir(exist_ok=True)
     (repository / name).write_text("two\n")
-    assert provenance.commit() == provenance.git("rev-parse", "HEAD")[:12] + "-dirty"
+    assert provenance.commit() == head + "-dirty" * dirty
 
 
-def test_without_git_there_is_no_commit(repository, monkeypatch):
+def test_without_git_there_is_no_commit(monkeypatch):
     monkeypatch.setattr(provenance, "git", lambda *_: None)
     assert provenance.commit() is None
 
@@ -65,35 +67,20 @@ def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, 
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     before = provenance.fingerprint(notebook, {})
+    assert before["kept"].keys() == ({name} if group == "kept" else before["kept"].keys())
     path = tmp_path / name if (tmp_path / name).exists() else tmp_path / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)
-    changed = {part for part in now if now[part] != before[part]}
-    assert changed == {group}
+    assert {part for part in now if now[part] != before[part]} == {group}
     assert {key for key in now[group] if now[group][key] != before[group].get(key)} == {name}
-
-
-@pytest.mark.parametrize(
-    ("notebook", "kept"),
-    [
-        ("10_fixed_decoder", []),
-        ("15_vit_mnist", ["desk/mnist.npz"]),
-        ("39_mirror_ledger", ["power/mirror_ledger.json"]),
-    ],
-)
-def test_kept_results_count_for_the_notebooks_that_read_them_alone(notebook, kept, monkeypatch):
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(files.ROOT / "notebooks"))
-    found = provenance.fingerprint(notebook, {})["kept"]
-    assert list(found) == [f"figures/{name}" for name in kept]
+    others = provenance.fingerprint(notebook, {"seeds": 6})
+    assert provenance.digest(others) != provenance.digest(now)
 
 
 def test_what_a_ledgers_rows_catch_lies_where_the_fingerprint_looks():
     path = ledger.power_path("mirror_ledger").relative_to(files.ROOT)
     assert any(path.match(pattern) for pattern in provenance.KEPT)
-
-
-NOTEBOOKS = files.ROOT / "notebooks"
 
 
 def names(text):
@@ -111,31 +98,26 @@ def names(text):
 )
 def test_every_form_of_import_counts(line):
     assert {"lib/__init__.py", "lib/svm/__init__.py", "lib/svm/lp.py"} <= names(line)
+    assert "lib/data/sources.toml" not in names(line)  # a data file beside other modules
 
 
 def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
-    package = tmp_path / "lib" / "a"
-    package.mkdir(parents=True)
-    for path, text in {
-        package.parent / "__init__.py": "",
-        package / "__init__.py": "from .one import f",
-        package / "one.py": "from . import two",
-        package / "two.py": "from ..b import g",
-        package / "three.py": "",
-        package.parent / "b.py": "import numpy",
+    for name, text in {
+        "__init__": "",
+        "a/__init__": "from .one import f",
+        "a/one": "from . import two",
+        "a/two": "from ..b import g",
+        "a/three": "",
+        "b": "import numpy",
     }.items():
-        path.write_text(text)
+        files.write(tmp_path / "lib" / f"{name}.py", text.encode())
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    found = {
-        path.relative_to(package.parent).as_posix()
-        for path in provenance.closure("from lib import a")
-    }
-    assert found == {"__init__.py", "a/__init__.py", "a/one.py", "a/two.py", "b.py"}
+    closure = provenance.closure("from lib import a")
+    reached = {path.relative_to(tmp_path / "lib").as_posix() for path in closure}
+    assert reached == {"__init__.py", "a/__init__.py", "a/one.py", "a/two.py", "b.py"}
 
 
-def test_data_files_beside_what_is_imported_count():
-    assert "lib/data/sources.toml" in names("from lib.data import places")
-    assert "lib/data/sources.toml" not in names("from lib.svm import lp")
+def test_every_kind_of_data_file_beside_a_module_is_known():
     packages = [files.ROOT / name for name in provenance.CODE]
     beside = {path.parent for package in packages for path in package.rglob("*.py")}
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
@@ -149,11 +131,10 @@ TRAINING = ("14", "15", "16", "33", "34", "40", "41", "45")
 
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
 def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(source):
-    found = names(source.read_text(encoding="utf-8"))
-    assert not [name for name in found if name.startswith(("lib/site/", "lib/batch/"))]
-    theory = source.stem[:2] not in TRAINING
-    trained = [name for name in found if name.startswith(("lib/training/", "lib/networks/"))]
-    assert bool(trained) != theory
+    drawn_on = names(source.read_text(encoding="utf-8"))
+    assert not [name for name in drawn_on if name.startswith(("lib/site/", "lib/batch/"))]
+    trained = [name for name in drawn_on if name.startswith(("lib/training/", "lib/networks/"))]
+    assert bool(trained) == (source.stem[:2] in TRAINING)
 
 
 def test_what_runs_is_in_the_closure():
@@ -161,18 +142,8 @@ def test_what_runs_is_in_the_closure():
     text = (NOTEBOOKS / "10_fixed_decoder.py").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith(("from lib", "from papers"))]
     ours = "m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('lib', 'papers')"
-    said = f"print(*[{ours}], sep='|')"
-    code = "\n".join([*lines, "import sys", said])
+    code = "\n".join([*lines, "import sys", f"print(*[{ours}], sep='|')"])
     run = dict(cwd=files.ROOT, capture_output=True, text=True, check=True)
     done = subprocess.run([sys.executable, "-c", code], **run)
     loaded = {line.removeprefix(f"{files.ROOT}/") for line in done.stdout.strip().split("|")}
     assert {name.split("/")[0] for name in loaded} == {"lib", "papers"} and loaded <= names(text)
-
-
-def test_fingerprint_sees_parameters_and_what_the_notebook_imports(monkeypatch):
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(files.ROOT / "notebooks"))
-    one = provenance.fingerprint("10_fixed_decoder", {"seeds": 5})
-    for seeds in (5, 6):
-        other = provenance.fingerprint("10_fixed_decoder", {"seeds": seeds})
-        assert (provenance.digest(one) == provenance.digest(other)) == (seeds == 5)
-    assert {"companion/claims.py", "companion/record.py", "files.py"} <= one["lib"].keys()

@@ -21,9 +21,9 @@ class UsageError(Exception):
 class Job:
     """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
-    `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` are a
-    reader's own (`record.Page.own`). `home` is the folder of what its runs leave, `figures` that of
-    the finished figures, and `folders` has the environment variables that name the project's.
+    `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` is what
+    nobody committed (`record.edited`). `home` is the folder of what its runs leave, `figures` that
+    of the finished figures, and `folders` has the environment variables that name the project's.
     """
 
     notebook: str
@@ -50,14 +50,13 @@ class Job:
 def plan(
     names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool
 ) -> tuple[list[Job], list[Job], list[str]]:
-    """The jobs for `names` (all notebooks when there is none) at `scale` with own `settings`.
+    """The jobs for `names` (all notebooks when there is none) at `scale` with other `settings`.
 
     Returns all of them, those that must run, longest first, and both in words. Raises UsageError
     for a name, a parameter or a scale that is not there, or a table that cannot be read.
     """
     try:
-        selected, lines = _select(names)
-        jobs = {name: _job(name, scale, settings) for name in selected}
+        jobs = {name: _job(name, scale, settings) for name in _select(names)}
     except ValueError as error:
         raise UsageError(str(error)) from None
     absent = [name for name, job in jobs.items() if job is None]
@@ -70,32 +69,27 @@ def plan(
     # Longest first, so that none is left alone at the end; one never run may be the longest.
     seconds = _past_seconds(files.folder("figures") / scale)
     todo = sorted(reasons, key=lambda job: -seconds.get(job.notebook, math.inf))
-    lines += [f"skip {name}: not offered at scale {scale}" for name in absent]
+    lines = [f"skip {name}: not offered at scale {scale}" for name in absent]
     lines += [f"run  {job.notebook}: {reasons[job]}" for job in todo]
     lines += [f"{len(offered) - len(todo)} up to date, {len(todo)} to run"]
     return offered, todo, lines
 
 
-def _select(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The notebooks that `names` (stems, unique beginnings, old names) stand for, and hints."""
+def _select(names: Iterable[str]) -> list[str]:
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for."""
     place = files.folder("notebooks")
     known, old = sorted(path.stem for path in place.glob("*.py")), record.names_now()
     if not known:
-        raise ValueError(f"there is no notebook in {place}; name their folder by --notebooks DIR")
-    chosen, hints = [], []
+        raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
+    chosen = []
     for name in names:
         fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
-        now = record.renamed(name)
-        if name in old and name not in known:
-            fits = old[name]
-            hints.append(now)
-        elif not fits and now:
-            raise ValueError(f"{name!r} is not a notebook any more: {now}")
-        elif len(fits) != 1:
-            trouble = "fits more than one notebook" if fits else "is not a notebook"
-            raise ValueError(f"{name!r} {trouble}; there are {', '.join(fits or known)}")
-        chosen += fits
-    return list(dict.fromkeys(chosen)) or known, hints
+        if len(fits) != 1 and name not in old:
+            now = "" if fits else record.renamed(name)
+            hint = now or f"there are {', '.join(fits or known)}"
+            raise ValueError(f"{name!r} is not the name of one notebook; {hint}")
+        chosen += fits or old[name]
+    return list(dict.fromkeys(chosen)) or known
 
 
 def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
@@ -104,11 +98,12 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         return None
     overrides = {**of_scale, **settings}
     try:
-        page = record.Page.read(notebook)
-        defaults = record.literals(page.text)
+        text = record.page(notebook)
+        defaults = record.literals(text)
         _check(overrides, defaults)
         values = {**defaults, **overrides}
-        parts, changes = provenance.fingerprint(notebook, values), page.own(values)
+        changes = record.edited(notebook, text, values)
+        parts = provenance.fingerprint(notebook, values)
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"{notebook}: {error}") from None
     folders = {f"{name}_DIR".upper(): str(files.folder(name)) for name in FOLDERS}
@@ -120,21 +115,13 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         notebook=notebook,
         scale=scale,
         overrides=overrides,
-        text=page.text,
+        text=text,
         parts=parts,
         changes=changes,
         home=home,
         figures=figures / scale,
         folders=folders,
     )
-
-
-_NEEDED = {
-    bool: "true or false",
-    int: "a whole number such as {}",
-    float: "a number such as {}",
-    list: "a list such as {}",
-}
 
 
 def _check(overrides: Mapping, defaults: Mapping) -> None:
@@ -145,10 +132,13 @@ def _check(overrides: Mapping, defaults: Mapping) -> None:
             f"there is no parameter {', '.join(unknown)}; there are {', '.join(defaults)}"
         )
     for name, value in overrides.items():
-        kind, own = (list if isinstance(x, tuple) else type(x) for x in (defaults[name], value))
-        fits = own is kind or (kind is float and own is int)
-        if kind in _NEEDED and not (fits and (kind is list or math.isfinite(value))):
-            raise ValueError(f"{name} is {_NEEDED[kind].format(defaults[name])}, not {value!r}")
+        usual = defaults[name]
+        kind, given = (list if isinstance(x, tuple) else type(x) for x in (usual, value))
+        fits = given is kind or (kind is float and given is int)
+        if kind in (int, float) and fits:
+            fits = math.isfinite(value)
+        if kind in (bool, int, float, list) and not fits:
+            raise ValueError(f"{name} is {usual!r} by default; {value!r} is of another kind")
 
 
 def _reason(job: Job, force: bool, store: bool) -> str | None:
@@ -168,28 +158,27 @@ def _reason(job: Job, force: bool, store: bool) -> str | None:
     return "; ".join(reasons) or None
 
 
-def _changed(job: Job, old: Mapping) -> list[str]:
-    reasons = ["source changed"] if old["source"] != job.parts["source"] else []
-    for part, words in (("lib", "lib"), ("kept", "kept results"), ("parameters", "parameters")):
-        before, now = old[part], job.parts[part]
-        names = record.differing(before, now).keys() | record.differing(now, before).keys()
-        if part == "parameters":
-            names = {f"{name} {before.get(name)} -> {now.get(name)}" for name in names}
-        reasons += [f"{words} changed: {', '.join(sorted(names))}"] if names else []
-    reasons += [trouble for row in old["data"] if (trouble := _data_changed(row, job.scale))]
-    for name, content in old["figures"].items():
-        path = job.figures / name
-        if not path.exists():
-            reasons.append(f"figure missing: {name}")
-        elif files.sha256(path.read_bytes()) != content:
-            reasons.append(f"figure changed: {name}")
-    return reasons
+def _changed(job: Job, marker: Mapping) -> list[str]:
+    """What the last run drew on or made that is not as it was, in words."""
+    reasons = ["source changed"] if marker["source"] != job.parts["source"] else []
+    figures = {name: _hash(job.figures / name) for name in marker["figures"]}
+    for part, now in {**job.parts, "figures": figures}.items():
+        if part != "source":
+            before = marker[part]
+            names = record.differing(before, now).keys() | record.differing(now, before).keys()
+            reasons += [f"{part} changed: {', '.join(sorted(names))}"] if names else []
+    names = [row["name"] for row in marker["data"] if _data_changed(row, job.scale)]
+    return reasons + ([f"data changed: {', '.join(names)}"] if names else [])
 
 
-def _data_changed(row: Mapping, scale: str) -> str:
-    """What is another for a data row of the last run than it was; empty where it is the same."""
+def _hash(path: Path) -> str:
+    return files.sha256(path.read_bytes()) if path.exists() else "missing"
+
+
+def _data_changed(row: Mapping, scale: str) -> bool:
+    """Whether the data of a row of the last run are others today."""
     if row["source"] in ("synthetic", "kept"):
-        return ""
+        return False
     from lib.data import images, texts
     from lib.networks import bert  # here, since most notebooks need no real data
 
@@ -199,12 +188,9 @@ def _data_changed(row: Mapping, scale: str) -> str:
             now = bert.weights(demo=demo).as_row()
         else:
             now = (texts if name in texts.TEXTS else images).identity(name, demo=demo)
-    except (OSError, ValueError) as error:  # the notebook itself reports it best
-        return f"data unclear: {row['name']} ({error})"
-    words = f"data changed: {now['name']}"
-    if now["source"] != row["source"]:
-        return f"{words} ({row['source']} -> {now['source']})"
-    return "" if row["name"] == now["name"] and row.get("revision") == now["revision"] else words
+    except (OSError, ValueError):  # the notebook itself reports it best
+        return True
+    return any(row.get(key) != now.get(key) for key in ("name", "source", "revision"))
 
 
 def _past_seconds(figures: Path) -> dict[str, float]:

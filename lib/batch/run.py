@@ -5,7 +5,6 @@ Figures are staged in a folder of their run and reach figures/<scale>/ all toget
 
 import contextlib
 import logging
-import math
 import os
 import shutil
 import signal
@@ -20,21 +19,20 @@ from unittest import mock
 
 from lib import files
 from lib.batch.plan import Job, UsageError
-from lib.companion import record
-from lib.companion.notebook_cells import KERNEL, without_widget
+from lib.companion import colab_cell, record
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a job went: its seconds (None: it was not begun), its error, what this run alone made."""
+class _Outcome:
+    """How a job went: its seconds, its error if any, the folder of what this run alone made."""
 
     job: Job
-    seconds: float | None = None
+    seconds: float = 0.0
     error: str | None = None
     work: Path | None = None
 
 
-def in_words(error: BaseException) -> str:
+def _in_words(error: BaseException) -> str:
     """An error as one line: its kind and the first line of its text."""
     kind = getattr(error, "ename", None) or type(error).__name__
     text = str(getattr(error, "evalue", None) or error).strip()
@@ -45,15 +43,12 @@ def in_words(error: BaseException) -> str:
 _one_notebook_per_process = threading.Lock()
 
 
-def run(job: Job, threads: int | None, timeout: float | None, until: float = math.inf) -> Outcome:
+def _run(job: Job, threads: int | None, timeout: float | None) -> _Outcome:
     """Run one notebook in this process; whatever goes wrong is in the outcome.
 
     threads: of its kernel, None for those of the worker. timeout: longest seconds of a cell.
-    until: the time after which nothing is begun.
     """
     with _one_notebook_per_process:
-        if time.time() > until:
-            return Outcome(job)
         begin, work, error = time.monotonic(), None, None
         try:
             for path in (job.marker, job.copy):
@@ -66,10 +61,10 @@ def run(job: Job, threads: int | None, timeout: float | None, until: float = mat
         except TimeoutError:
             error = f"a cell took longer than {timeout:g} s"
         except Exception as exception:  # a notebook that fails must leave the others alone
-            error = in_words(exception)
+            error = _in_words(exception)
         if work is not None and (work / job.copy.name).exists():
             os.replace(work / job.copy.name, job.copy)
-        return Outcome(job, round(time.monotonic() - begin, 1), error, work)
+        return _Outcome(job, round(time.monotonic() - begin, 1), error, work)
 
 
 @contextlib.contextmanager
@@ -113,7 +108,7 @@ def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
     import papermill
 
     notebook = jupytext.reads(job.text, fmt="py:percent")
-    notebook.metadata["kernelspec"] = KERNEL
+    notebook.metadata["kernelspec"] = colab_cell.KERNEL
     options = dict(kernel_name="python3", progress_bar=False, cwd=job.folders["NOTEBOOKS_DIR"])
     options |= dict(start_timeout=180, execution_timeout=timeout, parameters=dict(job.overrides))
     try:
@@ -129,13 +124,12 @@ def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
 
 
 def execute(
-    jobs: Iterable[Job], client, threads: int | None, timeout: float | None, until: float
-) -> Iterator[Outcome]:
+    jobs: Iterable[Job], client, threads: int | None, timeout: float | None
+) -> Iterator[_Outcome]:
     """The outcomes of the jobs on a Dask `client`, in the order in which they end.
 
     A job is locked, against other batches, until the next outcome is asked for: what is done with
-    its figures is done under the lock. threads, timeout and until are those of `run`; the first job
-    is begun at any time.
+    its figures is done under the lock. threads and timeout are those of `_run`.
     """
     from distributed import as_completed
     from filelock import FileLock, Timeout
@@ -149,19 +143,17 @@ def execute(
                 locks.enter_context(lock.acquire(blocking=False))
             except OSError as error:
                 busy = isinstance(error, Timeout)
-                yield Outcome(job, 0.0, "another batch runs it" if busy else in_words(error))
+                yield _Outcome(job, error="another batch runs it" if busy else _in_words(error))
                 continue
-            asked = job, threads, timeout, until if place else math.inf
-            futures[client.submit(run, *asked, pure=False, priority=-place)] = job, lock
+            future = client.submit(_run, job, threads, timeout, pure=False, priority=-place)
+            futures[future] = job, lock
         for future in as_completed(futures):
             job, lock = futures[future]
             if future.status == "finished":
                 yield future.result()
-            elif future.status == "error":
-                kind = type(future.exception()).__name__
-                yield Outcome(job, 0.0, f"the worker was lost ({kind})")
-            else:
-                yield Outcome(job, 0.0, "the scheduler was lost")
+            else:  # "error" of the worker, or "cancelled" where the scheduler went
+                lost = "worker" if future.status == "error" else "scheduler"
+                yield _Outcome(job, error=f"the {lost} was lost")
             lock.release()
 
 
@@ -221,7 +213,7 @@ def stop() -> None:
 # What becomes of a run that has ended.
 
 
-def publish(outcome: Outcome) -> tuple[str | None, str]:
+def publish(outcome: _Outcome) -> tuple[str | None, str]:
     """Publish the figures of a run that succeeded: why it failed, if it did, and what else to say.
 
     A disk that refuses them makes the job a failed one.
@@ -253,26 +245,17 @@ def publish(outcome: Outcome) -> tuple[str | None, str]:
         shutil.rmtree(outcome.work, ignore_errors=True)
         return None, "" if records else "  (no figure saved)"
     except (OSError, ValueError) as error:
-        return f"not published, {in_words(error)}", f"  ({stay})"
+        return f"not published, {_in_words(error)}", f"  ({stay})"
 
 
 def store(job: Job) -> str | None:
     """Write the executed copy into the .ipynb beside the .py; why it failed, if it did."""
     import nbformat
 
-    from lib.companion import colab_cell
-
     try:
-        notebook = nbformat.read(job.copy, as_version=4)
-        notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-        for cell in notebook.cells:
-            cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
-            if cell.cell_type == "code":
-                cell.outputs = [without_widget(output) for output in cell.outputs]
-        notebook.cells = colab_cell.installing(notebook.cells)
-        nbformat.validate(notebook)
+        notebook = colab_cell.storable(nbformat.read(job.copy, as_version=4))
         text = nbformat.writes(notebook) + "\n"
         files.write(Path(job.folders["NOTEBOOKS_DIR"], f"{job.notebook}.ipynb"), text.encode())
         return None
     except (OSError, ValueError) as error:
-        return in_words(error)
+        return _in_words(error)

@@ -1,22 +1,22 @@
-"""The first code cell of every stored notebook, which installs the project, as on Colab.
+"""Stored notebooks: one kernel, no widgets, and a first code cell that installs the project.
 
-It acts where only the notebook is at hand. It stands in the .ipynb alone, since a .py comes with
-the project. `python -m lib.companion.colab_cell` puts the present cell into every stored notebook;
-the batch runner's --store does the same for those that it writes.
+The cell acts where only the notebook is at hand, as on Colab. It stands in the .ipynb alone, since
+a .py comes with the project. `python -m lib.companion.colab_cell` puts the present cell into every
+stored notebook; the batch runner's --store does the same for those that it writes.
 """
 
 import sys
-import tomllib
 
 import nbformat
 
 from lib import files
-from lib.companion.record import INSTALLS
 
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+NO_WIDGET = "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
 TAG = "install"
-CELL = (
-    f"{INSTALLS}, as on Colab, which opens this file alone.\n"
-    + """\
+CELL = """\
+# Only where the project is not installed, as on Colab, which opens this file alone.
 import importlib.util
 
 if importlib.util.find_spec("lib") is None:
@@ -28,14 +28,20 @@ if importlib.util.find_spec("lib") is None:
     %pip install --quiet "attention-dynamics @ git+{repository}"
     %env FIGURES_DIR=figures
     %env RUNS_DIR=runs"""
-)
 
 
-def address() -> str:
+def without_widget(output):
+    """An output as it can be kept: a widget needs its kernel, so a line stands in its place."""
+    if WIDGET not in output.get("data", {}):
+        return output
+    texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
+    return nbformat.v4.new_output("display_data", texts)
+
+
+def _address() -> str:
     """The repository's address in pyproject.toml, [project.urls]; empty if there is none."""
     path = files.ROOT / "pyproject.toml"
-    project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.exists() else {}
-    return project.get("urls", {}).get("repository", "")
+    return files.read_table(path).get("project", {}).get("urls", {}).get("repository", "")
 
 
 def installs(cell) -> bool:
@@ -49,14 +55,25 @@ def installing(cells: list) -> list:
 
     Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
     """
-    first = nbformat.v4.new_code_cell(
-        CELL.replace("ADDRESS", address()), id=TAG, metadata={"tags": [TAG]}
-    )
-    own = [cell for cell in cells if not installs(cell)]
-    for place, cell in enumerate(own):
+    text = CELL.replace("ADDRESS", _address())
+    first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]})
+    cells = [cell for cell in cells if not installs(cell)]
+    for place, cell in enumerate(cells):
         cell.id = f"cell-{place:02d}"
-    place = 1 if own and own[0].cell_type == "markdown" else 0
-    return [*own[:place], first, *own[place:]]
+    place = 1 if cells and cells[0].cell_type == "markdown" else 0
+    return [*cells[:place], first, *cells[place:]]
+
+
+def storable(notebook):
+    """The executed `notebook` without what its run alone needed, with the installing cell."""
+    notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    for cell in notebook.cells:
+        cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+        if cell.cell_type == "code":
+            cell.outputs = [without_widget(output) for output in cell.outputs]
+    notebook.cells = installing(notebook.cells)
+    nbformat.validate(notebook)
+    return notebook
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ A row is a `Claim` with the number of its statement, a setting and the wrong wor
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 
@@ -17,15 +17,9 @@ from lib.companion.record import Number
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object, write
 
-COLUMNS = (
-    *("kind", "setting", "measured quantity", "measured", "bound", "catches", "why not"),
-    "verdict",
-)
-
-DRIFT = 1e-6  # of a row's measured value, in float64: so much it may differ on another processor
+COLUMNS = "kind|setting|measured quantity|measured|bound|catches|why not|verdict".split("|")
+DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
-
-NOT_HELD = "Every claim of a committed record that fails, or that its data leave undecided."
 # By a claim's verdict; studies of real data have one, all others None.
 NO_REMARK = {
     None: " Cause not found.",
@@ -38,22 +32,22 @@ def rows(
     statement: str,
     setting: str,
     seeds: int | None,
-    *checked: Claim,
+    *claims: Claim,
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """The claims as rows of a statement, in a setting, over a number of seeds.
+    """The claims as rows of a statement, in a setting that joins their ids, over some seeds.
 
-    The setting joins the id. fails_if: families of wrong worlds (`papers.wrong_worlds`) in which
-    the claims must fail. remark: why the claims fail, or why no small wrong world makes them fail;
-    by default each claim's own. Raises ValueError where no world is named and no remark given.
+    fails_if: families of wrong worlds (`papers.wrong_worlds`) in which the claims must fail.
+    remark: why the claims fail, or why no small wrong world makes them fail; by default each
+    claim's own. Raises ValueError where no world is named and no remark given.
     """
     if not fails_if and not remark:
         raise ValueError(f"{statement} ({setting}): name the wrong worlds it must fail in, or why")
     about = dict(number=statement, setting=setting, seeds=seeds, fails_if=fails_if)
     return [
         replace(claim, id=f"{claim.id} ({setting})", remark=remark or claim.remark, **about)
-        for claim in checked
+        for claim in claims
     ]
 
 
@@ -78,16 +72,10 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     return sorted(ledger, key=lambda row: order.index(row.number))
 
 
-def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str]) -> str:
-    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
-    powerless = catches is not None and not catches and bool(fails_if)
-    return "NO" if not holds else "no power" if powerless else "yes"
-
-
 def power_path(slug: str) -> Path:
-    """Where `make falsify` keeps what the rows of a ledger catch.
+    """The file in which `make falsify` keeps what the rows of a ledger catch.
 
-    Always the repository's own figures: a batch sends the figures of a notebook elsewhere first.
+    Always in the repository's own figures: a batch sends the figures of a notebook elsewhere.
     """
     return ROOT / "figures" / "power" / f"{slug}.json"
 
@@ -100,28 +88,36 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     """
     ledger = list(ledger)
     path = power_path(slug)
-    known = read_object(path) if path.exists() else {}
-    try:
-        caught = {id: tuple(of["catches"]) for id, of in known.items() if of["holds"]}
-        weak = {id for id in caught if not known[id]["small"]}
-    except (KeyError, TypeError):
-        raise ValueError(f"{path} is damaged; `make falsify` writes it anew") from None
+    power = read_object(path) if path.exists() else {}
+    caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
+    weak = {id for id in caught if not power[id]["small"]}
     if silent := [row.id for row in ledger if row.id in weak and row.holds and not row.remark]:
-        said = "catches no small wrong world: give it one, or say why not in its remark"
-        raise ValueError(f"{', '.join(silent)}: {said}")
+        advice = "catches no small wrong world: give it one, or say why not in its remark"
+        raise ValueError(f"{', '.join(silent)}: {advice}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
 
 
-def catches(row: Claim) -> str:
-    """What the row catches, in words."""
+def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str]) -> str:
+    """ "yes", "NO", or "no power": it holds, but in every wrong world that it names as well."""
+    powerless = catches is not None and not catches and bool(fails_if)
+    return "NO" if not holds else "no power" if powerless else "yes"
+
+
+def _catches(row: Claim) -> str:
     if not row.fails_if:
         return "names none"
     return "not measured" if row.catches is None else ", ".join(row.catches) or "nothing it names"
 
 
+def _cells(row: Claim) -> tuple[str, ...]:
+    setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
+    value = shown(row), row.bound, _catches(row), row.remark
+    return row.kind, setting, row.statement, *value, verdict(row.holds, row.catches, row.fails_if)
+
+
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     """The paper's statements as a figure record stores them."""
-    return {name: {"topic": s.topic, "says": s.says, "why": s.why} for name, s in paper.items()}
+    return {name: asdict(statement) for name, statement in paper.items()}
 
 
 class LedgerTable(tuple):
@@ -129,9 +125,9 @@ class LedgerTable(tuple):
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
         """`ledger` in the paper's order."""
-        made = super().__new__(cls, ledger)
-        made.paper = paper
-        return made
+        table = super().__new__(cls, ledger)
+        table.paper = paper
+        return table
 
     def __repr__(self) -> str:
         return self.summary()
@@ -139,11 +135,12 @@ class LedgerTable(tuple):
     def _repr_html_(self) -> str:
         parts = [f"<p>{legend(self)}</p>"]
         for name, statement in self.paper.items():
-            own = [row for row in self if row.number == name]
-            failed = sum(not row.holds for row in own)
-            count = f"{failed} of {len(own)} fail" if failed else f"{len(own)} hold"
-            summary = f"<b>{name}</b> {escape(statement.topic)}: {count if own else 'not checked'}"
-            table = html_table(COLUMNS, map(_cells, own)) if own else ""
+            group = [row for row in self if row.number == name]
+            failed = sum(not row.holds for row in group)
+            count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
+            count = count if group else "not checked"
+            summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
+            table = html_table(COLUMNS, map(_cells, group)) if group else ""
             parts.append(
                 f"<details{' open' * bool(failed)}><summary>{summary}</summary>"
                 f"<p>{statement.says} {escape(statement.why)}</p>{table}</details>"
@@ -162,55 +159,41 @@ class LedgerTable(tuple):
         return "\n".join(lines)
 
 
-def _cells(row):
-    setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
-    said = verdict(row.holds, row.catches, row.fails_if)
-    value = shown(row), row.bound, catches(row), row.remark, said
-    return row.kind, setting, row.statement, *value
+def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> Path:
+    """Write the ledger as Markdown beside the figure's `record`; return the path.
 
-
-def markdown(ledger: Iterable[Claim], paper: Mapping[str, Statement], heading: str) -> str:
-    """The ledger as a Markdown document: per statement its sentence and a table of its rows."""
+    Per statement its sentence and a table of its rows.
+    """
     ledger, lines = list(ledger), [f"# {heading}", ""]
-    for name, text in KINDS.items():
-        lines += [f"* {name}: {text}"]
-    if said := legend(ledger):
-        lines += [f"* {said}"]
+    lines += [f"* {name}: {text}" for name, text in KINDS.items()]
+    lines += [f"* {text}"] if (text := legend(ledger)) else []
     for name, statement in paper.items():
         lines += ["", f"## {name}: {statement.topic}", "", f"{statement.says} {statement.why}"]
-        own = [_cells(row) for row in ledger if row.number == name]
-        for line in [COLUMNS, ("---",) * len(COLUMNS), *own] if own else []:
-            lines += ["", ""][: line is COLUMNS]
-            lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"]
-    return "\n".join(lines) + "\n"
-
-
-def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> Path:
-    """Write the Markdown beside the figure's `record`, the path that its run gave.
-
-    Return its path.
-    """
+        group = [_cells(row) for row in ledger if row.number == name]
+        if group:
+            table = [COLUMNS, ("---",) * len(COLUMNS), *group]
+            escaped = [[cell.replace("|", "\\|") for cell in line] for line in table]
+            lines += ["", *("| " + " | ".join(line) + " |" for line in escaped)]
     path = record.with_suffix(".md")
-    write(path, markdown(ledger, paper, heading).encode())
+    write(path, ("\n".join(lines) + "\n").encode())
     return path
 
 
 def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) -> dict[str, Number]:
     """The numbers of a ledger's record: how many rows, how many hold, and what each measured.
 
-    A measured value may move by `DRIFT` of itself, or by `ROUNDING`. `loose` has what rows may move
-    by, in their units, that magnify rounding, such as draws on the edge of a cone: by the beginning
-    of their ids.
+    A measured value may move by `DRIFT` of itself, or by `ROUNDING`; rows whose id begins as a key
+    of `loose` by that many of their units, since they magnify rounding.
     """
     ledger = list(ledger)
     held = sum(bool(row.holds) for row in ledger)
-    found = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)}
+    numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)}
     for row in ledger:
-        own = [tolerance for start, tolerance in (loose or {}).items() if row.id.startswith(start)]
         known = math.isfinite(row.measured)
-        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *own]) if known else 0
-        found[row.id] = Number(row.measured if known else None, tolerance)
-    return found
+        more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
+        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *more]) if known else 0
+        numbers[row.id] = Number(row.measured if known else None, tolerance)
+    return numbers
 
 
 def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
@@ -220,23 +203,25 @@ def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
     axis.axis("off")
     lines = [("statement", "fail", "hold", "catches")]
     for name, statement in paper.items():
-        own = [row for row in ledger if row.number == name]
-        failed = sum(not row.holds for row in own)
-        caught = list(dict.fromkeys(text for row in own for text in row.catches or ()))
-        said = "not checked" if not own else ", ".join(caught[:3])
-        lines.append((f"{name}: {statement.topic}", failed or "", len(own) - failed or "", said))
+        group = [row for row in ledger if row.number == name]
+        failed = sum(not row.holds for row in group)
+        worlds = list(dict.fromkeys(world for row in group for world in row.catches or ()))
+        caught = ", ".join(worlds[:3]) if group else "not checked"
+        topic = f"{name}: {statement.topic}"
+        lines.append((topic, failed or "", len(group) - failed or "", caught))
     for place, line in enumerate(lines):
         colour = plots.COLOURS["Polyak"] if place and line[1] else "0.15"
+        weight = "normal" if place else "bold"
         for x, text in zip((0, 0.5, 0.55, 0.6), line, strict=True):
-            weight = "bold" if place == 0 else "normal"
             axis.text(x, -place, text, fontsize=7, va="center", color=colour, weight=weight)
     axis.set(xlim=(0, 1), ylim=(-len(lines) + 0.5, 0.5))
     return figure
 
 
 def failures(records: Iterable[Mapping]) -> str:
-    """What did not hold, and why: every failing claim of figure records, as a Markdown page."""
-    lines = ["# What did not hold, and why", "", NOT_HELD]
+    """Every failing claim of figure records with its reason, as a Markdown page."""
+    lines = ["# What did not hold, and why", ""]
+    lines += ["Every claim of a committed record that fails, or that its data leave undecided."]
     for record in records:
         failed = [claim for claim in record["claims"] if claim["holds"] is not True]
         if failed:

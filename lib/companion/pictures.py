@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 BLOCK = 3  # pixels: places are compared in blocks of this side
-NEAR = 4  # blocks: as far as a mark may move, under a hundredth of a page's width
+NEAR = 4  # blocks that a mark may move, under a hundredth of a page's width
 FAINT = 0.25  # ink of a block that counts as much as all differences below it
 MISSING = 0.3  # of a block's ink: so much may lack its like nearby
 TILE = 240  # pixels: colours are measured in tiles of about this side
@@ -19,24 +19,25 @@ LEVELS = 4  # of red, green and blue each, between which colours are told apart
 SHARE, SPECKS = 0.1, 0.0012  # of a colour's amount, of a tile: so much may change
 
 
-def same(one: bytes, other: bytes) -> bool:
+def same(picture: bytes, other: bytes) -> bool:
     """Whether two PNGs show the same figure in the same style, up to what rounding moves.
 
     OSError or ValueError where one of them is no picture.
     """
-    one, other = _ink(one), _ink(other)
-    return one.shape == other.shape and _same_colours(one, other) and _same_places(one, other)
+    before, now = _ink(picture), _ink(other)
+    if before.shape != now.shape:
+        return False
+    amounts = _amounts(before), _amounts(now)
+    change = abs(amounts[0] - amounts[1])
+    if (change > SHARE * np.maximum(*amounts) + SPECKS).any():
+        return False
+    return _has_its_like(before, now) and _has_its_like(now, before)
 
 
 def _ink(png: bytes) -> np.ndarray:
     """What a picture has beside white, (height, width, 3), in [0, 1]."""
     with Image.open(io.BytesIO(png)) as picture:
         return 1 - np.asarray(picture.convert("RGB"), np.float32) / 255
-
-
-def _same_colours(one: np.ndarray, other: np.ndarray) -> bool:
-    now, before = _amounts(one), _amounts(other)
-    return bool((abs(now - before) <= SHARE * np.maximum(now, before) + SPECKS).all())
 
 
 def _amounts(ink: np.ndarray) -> np.ndarray:
@@ -55,29 +56,25 @@ def _amounts(ink: np.ndarray) -> np.ndarray:
     tile, weight = tile[drawn], weight[drawn]
     place = ink[drawn] / weight[:, None] * (LEVELS - 1)  # (pixels, 3)
     low = np.minimum(place.astype(int), LEVELS - 2)
-    found = np.zeros(rows * columns * LEVELS**3)
+    amounts = np.zeros(rows * columns * LEVELS**3)
     for corner in np.ndindex(2, 2, 2):
         near = np.where(corner, place - low, 1 - place + low).prod(-1)
         colour = (low + corner) @ (LEVELS**2, LEVELS, 1)
-        found += np.bincount(tile * LEVELS**3 + colour, weight * near, found.size)
-    return found.reshape(rows * columns, -1) * rows * columns / (height * width)
+        amounts += np.bincount(tile * LEVELS**3 + colour, weight * near, amounts.size)
+    return amounts.reshape(rows * columns, -1) * rows * columns / (height * width)
 
 
-def _same_places(one: np.ndarray, other: np.ndarray) -> bool:
-    return _has_its_like(one, other) and _has_its_like(other, one)
-
-
-def _has_its_like(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether what is drawn in `one` is drawn in `other`, within NEAR blocks of its place."""
+def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:
+    """Whether what is drawn in `ink` is drawn in `other`, within NEAR blocks of its place."""
     from scipy import ndimage  # only where a picture is compared
 
-    here, there = (ndimage.uniform_filter(_blocks(ink), (3, 3, 1)) for ink in (one, other))
-    nearby = ndimage.maximum_filter(there, (2 * NEAR + 1, 2 * NEAR + 1, 1))
-    return bool((here - nearby <= MISSING * (here + FAINT)).all())
+    blocks, nearby = (ndimage.uniform_filter(_blocks(each), (3, 3, 1)) for each in (ink, other))
+    nearby = ndimage.maximum_filter(nearby, (2 * NEAR + 1, 2 * NEAR + 1, 1))
+    return bool((blocks - nearby <= MISSING * (blocks + FAINT)).all())
 
 
 def _blocks(ink: np.ndarray) -> np.ndarray:
     """The mean ink of blocks of pixels, (height / BLOCK, width / BLOCK, 3)."""
     rows, columns = (side - side % BLOCK for side in ink.shape[:2])
-    cut = ink[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK, 3)
-    return cut.mean((1, 3))
+    blocks = ink[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK, 3)
+    return blocks.mean((1, 3))

@@ -1,8 +1,7 @@
 """Save a figure with its numbers and provenance: <figures>/<scale>/<slug>.png, .pdf and .json.
 
-A record that is there stays, and its picture with it, as long as a run reproduces it. A run with
-other code or parameters than the committed page has at its scale is a reader's own, `Page.own`: it
-saves below runs/custom/.
+A record that is there stays, and its picture with it, as long as a run reproduces it. A run whose
+page or parameters nobody committed saves below runs/custom/, see `edited`.
 """
 
 import ast
@@ -12,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +22,13 @@ from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
 SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package", "kept")
-INSTALLS = "# Only where the project is not installed"  # how the installing cell begins
 
-# Pages: their parameters, and what of a run is a reader's own.
+# Pages and their parameters.
+
+
+def page(notebook: str) -> str:
+    """The .py of a notebook; FileNotFoundError where there is none."""
+    return (files.folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
 
 
 def literals(text: str) -> dict:
@@ -33,11 +36,8 @@ def literals(text: str) -> dict:
 
     Raises ValueError when there is no such cell, more than one, or anything but literals in it.
     """
-    tagged = [body for header, body in _cells(text) if _PARAMETERS.search(header)]
-    if len(tagged) != 1:
-        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
     values = {}
-    for node in ast.parse(tagged[0]).body:
+    for node in ast.parse(_parted(text)[0]).body:
         try:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             value = ast.literal_eval(node.value)
@@ -52,26 +52,13 @@ def literals(text: str) -> dict:
     return values
 
 
-_PARAMETERS = re.compile(r"""["']parameters["']""")
-
-
-def _cells(text: str) -> list[tuple[str, str]]:
-    """The cells of a percent notebook: what stands behind the mark, and the body."""
-    cells = (cell.partition("\n") for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:])
-    return [(header, body) for header, _, body in cells]
-
-
-def _code(text: str) -> list[str]:
-    """The cells of code as Python reads them, without comments, layout and parameters."""
-    cells = [(header, body) for header, body in _cells(text) if "[markdown]" not in header]
-    return [_parsed(body) for header, body in cells if not _PARAMETERS.search(header)]
-
-
-def _parsed(cell: str) -> str:
-    try:
-        return ast.dump(ast.parse(cell))
-    except SyntaxError:  # a magic command
-        return cell.strip()
+def _parted(text: str) -> tuple[str, str]:
+    """The parameters cell of a percent notebook, and the rest."""
+    cells = re.split(r"^# %%", text, flags=re.MULTILINE)
+    tagged = [cell for cell in cells if re.match(r""".*["']parameters["']""", cell)]
+    if len(tagged) != 1:
+        raise ValueError(f"needs exactly one cell tagged parameters, has {len(tagged)}")
+    return tagged[0].partition("\n")[2], "# %%".join(c for c in cells if c is not tagged[0])
 
 
 def of_scale(notebook: str, scale: str) -> dict | None:
@@ -87,21 +74,14 @@ def of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def names_now() -> dict[str, list[str]]:
-    """For every name that a notebook once had, what holds its subject now."""
-    path = files.folder("notebooks") / "renamed.toml"
-    table = files.read_table(path)
-    for old, now in table.items():
-        if not isinstance(now, list) or not all(isinstance(name, str) for name in now):
-            raise ValueError(f"{path}: {old} is not a list of names")
-    return table
+    """For every name that a notebook once had, the notebooks that hold its subject now."""
+    return files.read_table(files.folder("notebooks") / "renamed.toml")
 
 
 def renamed(beginning: str) -> str:
-    """What old names that begin so are now, in words; empty where there is none."""
-    table = names_now().items()
-    return "; ".join(
-        f"{old} is now {' and '.join(now)}" for old, now in table if old.startswith(beginning)
-    )
+    """The new names of the notebooks whose old ones begin so, in words."""
+    names = [(old, now) for old, now in names_now().items() if old.startswith(beginning)]
+    return "; ".join(f"{old} is now {' and '.join(now)}" for old, now in names)
 
 
 def differing(values: Mapping, usual: Mapping) -> dict:
@@ -110,49 +90,23 @@ def differing(values: Mapping, usual: Mapping) -> dict:
     return {name: x for name, x in values.items() if name not in usual or x != usual[name]}
 
 
-@dataclass(frozen=True)
-class Page:
-    """The .py of a notebook as it is, and as last committed (as it is, where no commit has it)."""
+def edited(notebook: str, text: str, values: Mapping) -> dict:
+    """What nobody committed of a run with these parameter `values` of the page `text`.
 
-    notebook: str
-    text: str
-    committed: str
-
-    @classmethod
-    def read(cls, notebook: str) -> "Page":
-        """The page of this name; OSError where there is none, ValueError where it is not UTF-8."""
-        path = files.folder("notebooks") / f"{notebook}.py"
-        text, committed = path.read_text(encoding="utf-8"), None
-        if path.is_relative_to(files.ROOT):
-            name = path.relative_to(files.ROOT).as_posix()
-            committed = provenance.git("show", f"HEAD:./{name}")
-        return cls(notebook, text, committed or text)
-
-    def own(self, values: Mapping, ran: Iterable[str] = ()) -> dict:
-        """What is a reader's own in a run with these parameter `values`; empty where nothing is.
-
-        Values that the committed page does not have at the scale `values["scale"]` (all, where it
-        is not offered), and "code": cells of the .py, or those that a kernel `ran`, that nobody
-        committed. Comments and layout do not count.
-        """
-        if "scale" not in values:
-            raise ValueError(f"{self.notebook}: its parameters cell has no scale")
-        scale, usual = of_scale(self.notebook, values["scale"]), literals(self.committed)
-        changes = differing(values, {} if scale is None else usual | scale)
-        code, known = _code(self.text), _code(self.committed)
-        if code != known:
-            changes["code"] = files.sha256(json.dumps(code).encode())[:8]
-        elif any(_parsed(cell) not in known and not _harmless(cell, usual) for cell in ran):
-            changes["code"] = "own cells"
-        return changes
-
-
-def _harmless(cell: str, parameters: Mapping) -> bool:
-    """Whether a cell sets parameters only, does nothing, or installs the project."""
-    try:
-        return literals(f'# %% "parameters"\n{cell}').keys() <= parameters.keys()
-    except (ValueError, SyntaxError):
-        return cell.startswith(INSTALLS)
+    Values that the committed page does not have at the scale `values["scale"]` (all, where it is
+    not offered), and "code" where the page's code is another. Comments and layout do not count.
+    Where git does not have the page, it counts as committed.
+    """
+    if "scale" not in values:
+        raise ValueError(f"{notebook}: its parameters cell has no scale")
+    path, committed = files.folder("notebooks") / f"{notebook}.py", None
+    if path.is_relative_to(files.ROOT):
+        committed = provenance.git("show", f"HEAD:./{path.relative_to(files.ROOT).as_posix()}")
+    committed = committed or text
+    scale = of_scale(notebook, values["scale"])
+    changes = differing(values, {} if scale is None else literals(committed) | scale)
+    code, known = (ast.dump(ast.parse(_parted(source)[1])) for source in (text, committed))
+    return changes | ({} if code == known else {"code": files.sha256(code.encode())[:8]})
 
 
 def custom_folder(notebook: str, changes: Mapping) -> Path:
@@ -165,9 +119,7 @@ def custom_folder(notebook: str, changes: Mapping) -> Path:
 
 @dataclass(frozen=True)
 class Number:
-    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance.
-
-    The tolerance is in the units of the value.
+    """A quoted number; a rerun reproduces it when |new - value| ≤ tolerance, in its units.
 
     `value` None stands for a quantity without a value, such as the loss of a diverged run.
     """
@@ -185,15 +137,11 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
     for name, number in numbers.items():
-        if not isinstance(number, Number):
-            raise ValueError(f"number {name!r} is {number!r}; give record.Number(value, tolerance)")
-        if number.value is not None and not math.isfinite(number.value):
+        finite = isinstance(number, Number) and math.isfinite(number.value or 0)
+        if not (finite and 0 <= number.tolerance < math.inf):
             raise ValueError(
-                f"number {name!r} is {number.value}; give None for a run without a value"
-            )
-        if not (math.isfinite(number.tolerance) and number.tolerance >= 0):
-            raise ValueError(
-                f"number {name!r} has tolerance {number.tolerance}; it must be finite and ≥ 0"
+                f"number {name!r} is {number!r}; give record.Number(value, tolerance), both finite,"
+                " with None for a run without a value"
             )
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
@@ -205,7 +153,7 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
 _NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)"
 
 
-def contradictions(record: Mapping) -> list[str]:
+def _contradictions(record: Mapping) -> list[str]:
     """Where the caption of a record names other n, T, d, k or seeds than its setting, in words."""
     caption, wrong = record["caption"], []
     settings = {**record["parameters"], **record.get("setting", {})}
@@ -233,53 +181,44 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
 
     `variables` is the notebook's `globals()`: the run takes from it the names that the parameters
     cell of the .py assigns, among them `scale` and the one that `counted` names, the number k of
-    its seeds 0 ... k - 1, if any. What is a reader's own, `Page.own`, goes below runs/custom/.
-    Raises ValueError for a name that is not there and for a number of seeds that is not one,
-    FileNotFoundError where there is no such notebook.
+    its seeds 0 ... k - 1, if any. Raises ValueError for a name that is not there and for a number
+    of seeds that is not one, FileNotFoundError where there is no such notebook.
     """
     try:
-        page = Page.read(notebook)
+        text = page(notebook)
     except FileNotFoundError as error:
         now = renamed(notebook)
         raise FileNotFoundError(
             f"{now}; " * bool(now) + f"there is no {error.filename}, whose parameters cell says "
             "what this run's parameters are; set NOTEBOOKS_DIR to the folder of the .py files"
         ) from None
-    values = _values(page, variables)
-    many = values[counted] if counted else 1
-    if isinstance(many, bool) or not isinstance(many, int) or many < 1:
-        raise ValueError(f"{counted} = {many!r}; it is a number of runs, at least 1")
-    return Run(
-        notebook,
-        paper,
-        scale=values["scale"],
-        parameters=values,
-        seeds=range(many) if counted else (),
-        changes=page.own(values, variables.get("In", ())),
-        counted=counted,
-        page=page,
-        variables=variables,
-    )
 
+    def state() -> dict:
+        names = literals(text)
+        if missing := [name for name in names if name not in variables]:
+            raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
+        values = {name: variables[name] for name in names}
+        count = values[counted] if counted else 1
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"{counted} = {count!r}; it is a number of runs, at least 1")
+        return dict(
+            scale=values["scale"],
+            parameters=values,
+            seeds=range(count) if counted else (),
+            changes=edited(notebook, text, values),
+        )
 
-def _values(page: Page, variables: Mapping) -> dict:
-    """The parameters of a page as they are now in a notebook's `globals()`."""
-    names = literals(page.text)
-    missing = [name for name in names if name not in variables]
-    if missing:
-        raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
-    return {name: variables[name] for name in names}
+    return Run(notebook, paper, **state(), state=state)
 
 
 @dataclass(frozen=True)
 class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
-    `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are a reader's own
-    parameters and code. With a `page` and the kernel's `variables`, `save` reads the parameters
-    again, else they stay; `counted` names the one that counts the seeds, None where the runs name
-    their own. `begun` has what held at the start: code and parameters may be edited while a long
-    run goes on. An unknown scale raises ValueError.
+    `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are parameters and code
+    that nobody committed. `state` gives scale, parameters, seeds and changes anew at each save.
+    `begun` has what held at the start: code and parameters may be edited while a long run goes on.
+    An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -288,9 +227,7 @@ class Run:
     parameters: Mapping
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
-    counted: str | None = "seeds"
-    page: Page | None = field(default=None, repr=False, compare=False)
-    variables: Mapping | None = field(default=None, repr=False, compare=False)
+    state: Callable[[], Mapping] | None = field(default=None, repr=False, compare=False)
     begun: Mapping | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
@@ -324,12 +261,11 @@ class Run:
     ) -> Path:
         """Write picture and record, all or nothing; return the path of the record.
 
-        The parameters are read again: a cell may have been run again since the start. What this run
-        reproduces stays as it is; how the run went is then in runs/latest/<scale>/. `number` is the
-        figure's number in the paper ("Figure 2"); `data` rows need name and source; `statements`
-        are those of the paper that the claims of a ledger name (`ledger.statements`); `setting` has
-        what this figure was made with where the notebook's parameters say otherwise, "seeds" as
-        their list or number among it. Says where caption and setting disagree. Raises
+        What this run reproduces stays as it is; how the run went is then in runs/latest/<scale>/.
+        `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
+        `statements` are those of the paper that the claims of a ledger name (`ledger.statements`);
+        `setting` has what this figure was made with where the notebook's parameters say otherwise,
+        "seeds" as their list or number among it. Prints where caption and setting disagree. Raises
         ValueError for a bad slug, a number that is not finite, a data row without name or source,
         or a parameter that is gone.
         """
@@ -356,16 +292,12 @@ class Run:
         optional = {"setting": setting, "statements": dict(statements or {})}
         record |= {name: value for name, value in optional.items() if value}
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
-        used = {name: record[name] for name in ("parameters", "data")}
-        stamp = {
-            "slug": slug,
-            "commit": self.begun["commit"],
-            "fingerprint": provenance.digest({**self.begun["parts"], **used}),
-        }
-        png, pdf = _draw(figure, stamp)
+        inputs = {name: record[name] for name in ("parameters", "data")}
+        fingerprint = provenance.digest({**self.begun["parts"], **inputs})
+        stamp = {"commit": self.begun["commit"], "fingerprint": fingerprint}
+        png, pdf = _draw(figure, {"slug": slug, **stamp})
         record["provenance"] = {
-            "commit": stamp["commit"],
-            "fingerprint": stamp["fingerprint"],
+            **stamp,
             "versions": provenance.versions(),
             "device": device,
             "dtype": dtype,
@@ -374,10 +306,9 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if wrong := contradictions(record):
-            print(
-                f"{slug}: {'; '.join(wrong)}; name what is this figure's own in save(setting=...)"
-            )
+        if wrong := _contradictions(record):
+            advice = "name what is this figure's own in save(setting=...)"
+            print(f"{slug}: {'; '.join(wrong)}; {advice}")
         path = run.folder / f"{slug}.json"
         text = files.dumps(record).encode()
         if run.changes:
@@ -396,15 +327,13 @@ class Run:
         Those that are not the start's count as changes, even where they are the scale's own: it is
         not known with which of the two the figure was computed.
         """
-        if self.page is None or self.variables is None:
+        if self.state is None:
             return self
-        values = _values(self.page, self.variables)
-        moved = differing(values, self.begun["parts"]["parameters"])
+        run = replace(self, **self.state())
+        moved = differing(run.parameters, self.begun["parts"]["parameters"])
         if moved:
             print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        changes = moved | self.page.own(values, self.variables.get("In", ()))
-        seeds = range(values[self.counted]) if self.counted else ()
-        return replace(self, scale=values["scale"], parameters=values, seeds=seeds, changes=changes)
+        return replace(run, changes=moved | run.changes)
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
@@ -427,43 +356,20 @@ class _Quiet(type(Path())):
 # Records that are there, and when a run reproduces them.
 
 
+PARTS = ("notebook", "parameters", "data", "claims", "numbers", "provenance")
+
+
 def read(path: Path) -> dict:
     """The record in a file; ValueError, with the file's name, where it holds anything else."""
-    return checked(files.read_object(path), path)
+    return parsed(path.read_bytes(), path)
 
 
-_KINDS = dict(notebook=str, parameters=dict, data=list, claims=list, numbers=dict, provenance=dict)
-
-
-def checked(record: Mapping, name: object) -> dict:
-    """The record of the file `name`; ValueError where a part that is compared is of another kind.
-
-    A record may have been edited by hand, cut off, or come from a merge that went wrong.
-    """
-    wrong = [key for key, kind in _KINDS.items() if not isinstance(record.get(key), kind)]
-    for key, kinds in (
-        ("data", dict(name=str, source=object)),
-        ("claims", dict(id=str, holds=bool)),
-    ):
-        rows = [] if key in wrong else record[key]
-        wrong += [f"a row of {key}" for row in rows if not _has(row, kinds)]
-    rows = {} if "numbers" in wrong else record["numbers"]
-    wrong += [f"number {name}" for name, row in rows.items() if not _is_number(row)]
-    if wrong:
-        raise ValueError(f"{name} is damaged: it lacks {', '.join(dict.fromkeys(wrong))}")
-    return dict(record)
-
-
-def _has(row, kinds: Mapping[str, type]) -> bool:
-    return isinstance(row, dict) and all(
-        key in row and isinstance(row[key], kind) for key, kind in kinds.items()
-    )
-
-
-def _is_number(row) -> bool:
-    kinds = {"value": int | float | None, "tolerance": int | float}
-    values = [row[key] for key in kinds] if _has(row, kinds) else [math.nan]
-    return not any(isinstance(x, bool) or not math.isfinite(x or 0) for x in values)
+def parsed(content: bytes, name: object) -> dict:
+    """The record in the `content` of the file `name`; ValueError where a part is missing."""
+    record = files.parse_object(content, name)
+    if missing := [part for part in PARTS if part not in record]:
+        raise ValueError(f"{name} is damaged: it lacks {', '.join(missing)}")
+    return record
 
 
 def compare(new: Mapping, old: Mapping) -> list[str]:
@@ -505,8 +411,8 @@ def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
             and not compare(new, old)
             and (smoke or pictures.same(picture, place.with_suffix(".png").read_bytes()))
         )
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # a damaged record or picture
 
 
 def _words(figure) -> list[str]:

@@ -23,11 +23,10 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
 
     Raises ValueError for a name that is no statement of the paper, and for one without a text.
     """
+    quotes = []
     for name in names:
-        if name not in statements:
-            raise ValueError(f"{name!r} is no statement of paper {paper}: {', '.join(statements)}")
-        if not statements[name].says:
-            raise ValueError(f"{name} of paper {paper} has no text; write what it says")
-    text = "> **Paper {}, {}** ({}). {}".format
-    quotes = [text(paper, name, statements[name].topic, statements[name].says) for name in names]
+        if name not in statements or not statements[name].says:
+            raise ValueError(f"{name!r} is no statement of paper {paper} with a text")
+        statement = statements[name]
+        quotes += [f"> **Paper {paper}, {name}** ({statement.topic}). {statement.says}"]
     return Markdown("\n\n".join(quotes))

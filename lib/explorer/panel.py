@@ -1,7 +1,4 @@
-"""The explorer's controls: a widget per part of a setting, and a picture that follows them.
-
-The picture is also given in words.
-"""
+"""The explorer's controls: a widget per part of a setting, and a picture that follows them."""
 
 from html import escape
 
@@ -11,9 +8,10 @@ from lib.explorer import trajectory
 from lib.explorer.trajectory import Board, ExplorerSetting
 
 WIDTH = 9 * trajectory.DPI  # shown at half the picture's pixels
+STEPS = [100, 300, 1000, 3000, 10000]
 
 
-def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
+def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     """A widget per field of ExplorerSetting, by the field's name, standing at `setting`."""
     made = {
         "model": widgets.Dropdown(description="data model", options=list(trajectory.MODELS)),
@@ -24,9 +22,7 @@ def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
         "d": widgets.IntSlider(description="d", min=3, max=500),
         "signal": widgets.FloatSlider(description="signal", min=0.25, max=6, step=0.25),
         "noise": widgets.FloatLogSlider(description="noise", min=-2, max=0, step=0.05),
-        "steps": widgets.SelectionSlider(
-            description="steps", options=[100, 300, 1000, 3000, 10000]
-        ),
+        "steps": widgets.SelectionSlider(description="steps", options=STEPS),
         "seed": widgets.IntText(description="seed"),
     }
     for name, widget in made.items():
@@ -36,7 +32,7 @@ def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
 
 
 def said(shown: trajectory.Trajectory) -> str:
-    """The end of a trajectory in words, beside the picture and for whoever cannot see it."""
+    """The end of a trajectory in words, for whoever cannot see the picture."""
     return (
         f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: "
         f"direction error {shown.direction_error[-1]:.3g}, "
@@ -49,7 +45,7 @@ class Panel(widgets.VBox):
     """Controls, picture and words; `show` is called with every new value and never raises."""
 
     def __init__(self, setting: ExplorerSetting):
-        self.controls = controls(setting)
+        self.controls = _controls(setting)
         self.words = widgets.HTML()
         self.picture = widgets.Image(format="png", layout={"max_width": "100%"}, width=WIDTH)
         self.board = Board(trajectory.explore(setting))

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,15 +17,11 @@ from lib.companion import plots
 from lib.dynamics import rules
 from lib.dynamics.rules import GradientRule
 
-MODELS: dict[str, Callable[["ExplorerSetting"], TokenSet]] = {
-    "class means, orthogonal": lambda s: tokens.class_mean_tokens(
-        s.seed, s.n, s.T, s.d, s.signal, s.noise
-    ),
-    "class means, antipodal": lambda s: tokens.class_mean_tokens(
-        s.seed, s.n, s.T, s.d, s.signal, s.noise, True
-    ),
-    "Gaussian": lambda s: tokens.gaussian_tokens(s.seed, s.n, s.T, s.d, s.signal, s.noise),
-    "unit sphere (no signal, no noise)": lambda s: tokens.unit_tokens(s.seed, s.n, s.T, s.d),
+MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, noise
+    "class means, orthogonal": tokens.class_mean_tokens,
+    "class means, antipodal": partial(tokens.class_mean_tokens, antipodal=True),
+    "Gaussian": tokens.gaussian_tokens,
+    "unit sphere (no signal, no noise)": lambda *setting: tokens.unit_tokens(*setting[:4]),
 }
 RULES: dict[str, Callable[[float], GradientRule]] = {
     "GD": rules.gd,
@@ -84,7 +81,9 @@ def explore(setting: ExplorerSetting) -> Trajectory:
     Raises ValueError, with the reason, for a setting that the data model or the rule refuses, or
     where no W separates the opt tokens from the others.
     """
-    problem = coordinates.minimal(MODELS[setting.model](setting))
+    s = setting
+    drawn = MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise)
+    problem = coordinates.minimal(drawn)
     target = svm.token_svm(problem.tokens).W
     record = dynamics.log_spaced(setting.steps, 120)[1:]
     rule = RULES[setting.rule](setting.step_size)
@@ -93,8 +92,7 @@ def explore(setting: ExplorerSetting) -> Trajectory:
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
         raise ValueError(
-            f"the run {history.status[0]} at iteration {history.ended[0]}, before anything was "
-            f"recorded"
+            f"the run {history.status[0]} at iteration {history.ended[0]}, before any record"
         )
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
     path = norm[:, None] * np.stack([along, np.sqrt(np.clip(1 - along**2, 0, None))], -1)
@@ -124,9 +122,8 @@ class Board:
             panel.set(title=title, xlabel="iteration $t$", xscale="log")
         self.panels[1].set(yscale="log")
         self.panels[2].set(ylim=(-0.03, 1.03))
-        self.panels[3].set(
-            xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$", xscale="linear"
-        )
+        ends = dict(xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
+        self.panels[3].set(**ends, xscale="linear")
         for panel in self.panels:
             panel.minorticks_off()  # they would take a third of the time
         self.canvas.figure.subplots_adjust(0.08, 0.1, 0.98, 0.94, hspace=0.45, wspace=0.2)

@@ -20,12 +20,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="DIR", help=text)
     asked = parser.parse_args(argv)
     folder = asked.out or files.folder("runs") / "site"
-    ours = not folder.exists() or (folder / "index.html").exists()
-    if asked.what == "pages" and not ours and (not folder.is_dir() or any(folder.iterdir())):
+    if asked.what == "pages" and folder.exists() and not (folder / "index.html").exists():
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:
-        # What draws and converts takes seconds to import: after a mistake in the command line has
-        # been said, and only what was asked for.
+        # After a mistake in the command line has been said: what draws takes seconds to import.
         if asked.what == "tables":
             from lib.site import tables
 

@@ -8,11 +8,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 from lib import files, provenance
@@ -27,25 +25,41 @@ ABOUT = (
 )
 LEDGER = "What each paper states, beside what was measured for it."
 BENCHMARKS = "How fast, against what"  # the section of REPRODUCING.md
+COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
+HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
 
 
 def build(folder: Path) -> list[str]:
     """Write the whole site in place of what is in `folder`; return the troubles that it shows."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as place:
-        site = Site(Path(place) / "site", _templates())
+        site = _Site(Path(place) / "site")
         troubles = _pages(site)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(site.folder, folder)
     return troubles
 
 
-@dataclass(frozen=True)
-class Site:
+class _Site:
     """The folder into which pages are written, and their templates."""
 
-    folder: Path
-    templates: jinja2.Environment
+    def __init__(self, folder: Path):
+        try:
+            version = metadata.version("attention-dynamics")
+        except metadata.PackageNotFoundError:
+            version = "(not installed)"
+        self.folder = folder
+        self.templates = tables.templates(autoescape=True, lstrip_blocks=True)
+        self.templates.globals |= {
+            "papers": figures.PAPERS,
+            "sources": figures.SOURCES,
+            "columns": COLUMNS,
+            "heads": HEADS,
+            "inline": lambda text: Markup(pages.inline(text)),
+            "formulas": lambda text: Markup(pages.formulas(text)),
+            "commit": provenance.commit(),
+            "version": version,
+        }
 
     def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
         """One page; `path` is relative to the site, `here` its name for the navigation.
@@ -60,44 +74,26 @@ class Site:
         files.write(self.folder / path, text.encode())
 
     def copy(self, paths: Iterable[Path], name: str = "") -> list[str]:
-        """Copies of those `paths` that are there, as `name` with their endings; their names."""
-        found = [path for path in paths if path.is_file()]
-        targets = [f"{name or path.stem}{path.suffix}" for path in found]
-        for path, target in zip(found, targets):
-            files.write(self.folder / target, path.read_bytes())
-        return [Path(target).name for target in targets]
+        """Copy those `paths` that are there, as `name` with their endings; return their names."""
+        names = []
+        for path in filter(Path.is_file, paths):
+            target = self.folder / f"{name or path.stem}{path.suffix}"
+            files.write(target, path.read_bytes())
+            names.append(target.name)
+        return names
 
 
-def _templates() -> jinja2.Environment:
-    """The templates, with what every page may ask for."""
-    try:
-        version = metadata.version("attention-dynamics")
-    except metadata.PackageNotFoundError:
-        version = "(not installed)"
-    made = tables.templates(autoescape=True, lstrip_blocks=True)
-    made.globals |= {
-        "papers": figures.PAPERS,
-        "sources": figures.SOURCES,
-        "columns": figures.COLUMNS,
-        "heads": figures.HEADS,
-        "inline": lambda text: Markup(pages.inline(text)),
-        "formulas": lambda text: Markup(pages.formulas(text)),
-        "commit": provenance.commit(),
-        "version": version,
-    }
-    return made
-
-
-def _pages(site: Site) -> list[str]:
+def _pages(site: _Site) -> list[str]:
     shown = figures.figures()
     best = figures.largest(shown)
-    notebooks, notes = pages.notebooks(shown), [pages.note(path) for path in pages.notes()]
+    notes = [pages.note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
+    notebooks = pages.notebooks(shown)
     for figure in shown:
         _figure(site, figure, shown, notebooks)
     for page in notebooks:
-        own = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
-        others = [p for p in notebooks if p.notebook == page.notebook and p is not page]
-        _page(site, f"notebooks/{page.name}.html", page, own, others)
+        made = [f for f in shown if (f.notebook, f.scale) == (page.notebook, page.scale)]
+        again = [p for p in notebooks if p.notebook == page.notebook and p is not page]
+        _page(site, f"notebooks/{page.name}.html", page, made, again)
     for page in notes:
         _page(site, f"notes/{page.name}.html", page)
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
@@ -106,20 +102,16 @@ def _pages(site: Site) -> list[str]:
     site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=figures.by_statement(best))
     claims = [row for figure in shown for row in figure.claims]
     files.write(site.folder / "claims.json", files.dumps(claims).encode())
-    _front(site, best, notebooks, notes)
-    site.copy(tables.TEMPLATES / name for name in ("site.css", "filter.js"))
-    return [f"{item.name}: {text}" for item in [*shown, *notebooks] for text in item.troubles]
-
-
-def _front(site: Site, best: list[Figure], notebooks: list[Page], notes: list[Page]) -> None:
     moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))
     # Papers first, each with its notebooks' order, then what goes beyond them.
     sections = sorted({figure.section for figure in best}, key=lambda name: (len(name) > 1, name))
     lists = {"best": best, "notebooks": notebooks, "notes": notes, "sections": sections}
     site.write("index.html", "index", "Figures and findings", moving=len(moving) == 2, **lists)
+    site.copy(tables.TEMPLATES / name for name in ("site.css", "filter.js"))
+    return [f"{item.name}: {text}" for item in [*shown, *notebooks] for text in item.troubles]
 
 
-def _figure(site: Site, figure: Figure, shown: list[Figure], notebooks: list[Page]) -> None:
+def _figure(site: _Site, figure: Figure, shown: list[Figure], notebooks: list[Page]) -> None:
     paths = (figure.folder / f"{figure.slug}{end}" for end in (".png", ".pdf", ".json", ".md"))
     site.write(
         f"figures/{figure.name}.html",
@@ -133,5 +125,5 @@ def _figure(site: Site, figure: Figure, shown: list[Figure], notebooks: list[Pag
     )
 
 
-def _page(site: Site, path: str, page: Page, own=(), others=()) -> None:
-    site.write(path, "page", page.title, page.title, page=page, figures=own, others=others)
+def _page(site: _Site, path: str, page: Page, made=(), again=()) -> None:
+    site.write(path, "page", page.title, page.title, page=page, figures=made, others=again)

@@ -1,15 +1,18 @@
-"""The figures to show, each with its record, its sentence and its claims in words."""
+"""The figures to show: their entries in figures/index.toml, their records, their claims in words.
 
+The index has the notebooks in reading order, and what one sees in each of their figures. Sentences
+there quote a record as {name:format}; braces without a colon belong to a formula.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lib import files
-from lib.companion import ledger
+from lib.companion import ledger, record
 from lib.companion.claims import UNDECIDED, failing, number
-from lib.companion.record import SCALES, checked
-from lib.site import figure_index
-from lib.site.figure_index import Entry
+from lib.companion.record import SCALES
 
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
@@ -29,16 +32,111 @@ SOURCES = {  # of data, as a reader would say it
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
 }
-COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
-HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
-EMPTY = {"schema": 1} | {key: "" for key in ("paper", "figure", "caption", "notebook")}
+EMPTY = {key: "" for key in ("paper", "figure", "caption", "notebook")}
 EMPTY |= {key: {} for key in ("parameters", "setting", "numbers", "statements", "provenance")}
 EMPTY |= {key: [] for key in ("seeds", "data", "claims")}
+DATA = " DATA_DIR=..."
+FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """One notebook: its stem, paper, the question it answers, minutes on 2 cores by scale."""
+
+    name: str
+    paper: str
+    question: str
+    minutes: Mapping[str, float | str]
+    real_data: bool = False
+
+    def command(self, scale: str) -> str:
+        """What regenerates its figures at this scale."""
+        data = DATA if self.real_data and scale != "demo" else ""
+        chosen = "" if scale == "demo" else f"SCALE={scale} "
+        return f"make figures {chosen}ARGS={self.name[:2]}{data}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
+
+    `trains` names the study whose kept curves it draws, empty where its notebook computes it;
+    `title` is its name, of no other figure.
+    """
+
+    notebook: Notebook
+    slug: str
+    scale: str
+    sentence: str
+    finding: str = ""
+    failure: str = ""
+    trains: str = ""
+    title: str = ""
+
+    @property
+    def command(self) -> str:
+        """What regenerates it; one that is drawn from kept curves needs no data."""
+        command = self.notebook.command(self.scale)
+        return command.removesuffix(DATA) if self.trains else command
+
+    @property
+    def names(self) -> list[str]:
+        """The names that the sentence quotes, in its order."""
+        return list(dict.fromkeys(name for name, _ in FIELD.findall(self.sentence)))
+
+
+def index(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
+    """Every notebook of the index in the folder `figures`, with the entries of its figures.
+
+    ValueError names the table that cannot be read.
+    """
+    notebooks = []
+    for name, table in files.read_table(figures / "index.toml").items():
+        try:
+            rows = table.pop("figure", [])
+            notebook = Notebook(name, **table)
+            notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"figures/index.toml, [{name}]: {error}") from None
+    return notebooks
+
+
+def quantities(record: Mapping) -> dict:
+    """What a sentence may quote: numbers, else the setting, else the measured value of a claim.
+
+    `claims` and `claims_that_hold` count the claims of the record; `<id>.p` is the p of a claim.
+    """
+    claims = record["claims"]
+    return {
+        **{claim["id"]: claim["measured"] for claim in claims},
+        **{f"{claim['id']}.p": claim["p"] for claim in claims if "p" in claim},
+        "claims": len(claims),
+        "claims_that_hold": sum(claim["holds"] is True for claim in claims),
+        **record["parameters"],
+        **record.get("setting", {}),
+        **{name: row["value"] for name, row in record["numbers"].items()},
+    }
+
+
+def filled(sentence: str, record: Mapping) -> str:
+    """The sentence with the record's numbers: "{gap:.1%}" becomes "3.4 %".
+
+    A quantity that the record lacks is named in its place, as "no value of gap".
+    """
+    known = quantities(record)
+
+    def value(field):
+        if known.get(field[1]) is None:
+            return f"no value of {field[1]}"
+        return format(known[field[1]], field[2]).replace("%", " %")
+
+    # Doubled braces, around a field that is an exponent, are one pair of a formula.
+    return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale: `record` is as `read` gives it, `claims` as `rows` does."""
+    """One figure at one scale: `record` is as `read` gives it, `claims` as `_rows` does."""
 
     slug: str
     scale: str
@@ -75,7 +173,7 @@ class Figure:
         """What one sees in it, as Markdown: the sentence of the index, else the caption."""
         if self.entry is None:
             return self.record["caption"] or "Nothing is known of this figure."
-        text = figure_index.filled(self.entry.sentence, self.record)
+        text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 
     @property
@@ -84,70 +182,68 @@ class Figure:
         return f"{self.title}. {self.record['caption'] or 'No description in the record.'}"
 
     @property
-    def picture(self) -> Path | None:
-        """The PNG, where there is one."""
-        path = self.folder / f"{self.slug}.png"
-        return path if path.exists() else None
+    def picture(self) -> bool:
+        """Whether there is a PNG."""
+        return (self.folder / f"{self.slug}.png").exists()
 
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        words = (
-            "synthetic"
-            if row["source"] == "synthetic"
-            else f"{row['name']} ({SOURCES.get(row['source'], row['source'])})"
-            for row in self.record["data"]
-        )
+        rows = [(row["name"], row["source"]) for row in self.record["data"]]
+        words = [f"{name} ({SOURCES.get(source, source)})" for name, source in rows]
+        synthetic = [source == "synthetic" for _, source in rows]
+        words = ["synthetic" if plain else text for plain, text in zip(synthetic, words)]
         return list(dict.fromkeys(words))
-
-    def rows(self) -> tuple[dict, ...]:
-        """A row per claim, then one per statement that cannot be checked, with the reason.
-
-        All in words but `measured`, which is a number or None; `found` is that in words, with its
-        interval.
-        """
-        statements = self.record["statements"]
-        unchecked = [
-            {"statement": name, "verdict": "not checked", "remark": statement["why"]}
-            for name, statement in statements.items()
-            if statement.get("why")
-        ]
-        about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
-        return tuple(
-            about | {"says": statements.get(row["statement"], {}).get("says", "")} | row
-            for row in [*map(self._row, self.record["claims"]), *unchecked]
-        )
-
-    def _row(self, claim: Mapping) -> dict:
-        measured, margin, source = claim["measured"], claim.get("margin"), str(claim["source"])
-        name = claim.get("number") or source.removeprefix(f"paper {self.record['paper']}, ")
-        undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
-        power = claim.get("catches"), claim.get("fails_if", ())
-        if measured is None:
-            found = "not a number"
-        else:
-            found = number(measured) if claim["holds"] else failing(measured, claim["bound"])
-        ends = [number(end) for end in claim.get("interval") or () if end is not None]
-        return {
-            "statement": str(name),
-            "kind": claim.get("kind", ""),
-            "setting": claim.get("setting") or self.scale,
-            "quantity": str(claim["statement"]),
-            "source": source,
-            "bound": str(claim["bound"]),
-            "measured": measured,
-            "found": f"{found} [{', '.join(ends)}]" if len(ends) == 2 else found,
-            "margin": "" if margin is None else number(margin),
-            "seeds": str(claim.get("seeds") or len(self.record["seeds"]) or ""),
-            "catches": ", ".join(power[0] or ()),
-            "verdict": UNDECIDED if undecided else ledger.verdict(claim["holds"], *power),
-            "remark": claim.get("remark", ""),
-        }
 
     @property
     def open_claims(self) -> list[dict]:
         """The claims that fail, then those that the data leave undecided."""
         return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
+
+
+def _rows(figure: Figure) -> tuple[dict, ...]:
+    """A row per claim, then one per statement that cannot be checked, with the reason.
+
+    All in words but `measured`, which is a number or None; `found` is that in words, with its
+    interval.
+    """
+    statements, paper = figure.record["statements"], figure.record["paper"]
+    rows = [_row(figure, claim) for claim in figure.record["claims"]]
+    rows += [
+        {"statement": name, "verdict": "not checked", "remark": statement["why"]}
+        for name, statement in statements.items()
+        if statement.get("why")
+    ]
+    about = {"paper": paper, "figure": figure.name, "title": figure.title}
+    says = {name: statement.get("says", "") for name, statement in statements.items()}
+    return tuple(about | {"says": says.get(row["statement"], "")} | row for row in rows)
+
+
+def _row(figure: Figure, claim: Mapping) -> dict:
+    measured, margin, source = claim["measured"], claim.get("margin"), str(claim["source"])
+    name = claim.get("number") or source.removeprefix(f"paper {figure.record['paper']}, ")
+    undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
+    power = claim.get("catches"), claim.get("fails_if", ())
+    if measured is None or not claim["holds"]:
+        words = failing(measured, claim["bound"])
+    else:
+        words = number(measured)
+    ends = [number(end) for end in claim.get("interval") or () if end is not None]
+    return {
+        "statement": str(name),
+        "kind": claim.get("kind", ""),
+        "setting": claim.get("setting") or figure.scale,
+        "quantity": str(claim["statement"]),
+        "source": source,
+        "bound": str(claim["bound"]),
+        "measured": measured,
+        "found": f"{words} [{', '.join(ends)}]" if len(ends) == 2 else words,
+        "margin": "" if margin is None else number(margin),
+        "seeds": str(claim.get("seeds") or len(figure.record["seeds"]) or ""),
+        "catches": ", ".join(power[0] or ()),
+        "verdict": UNDECIDED if undecided else ledger.verdict(claim["holds"], *power),
+        "remark": claim.get("remark", ""),
+    }
 
 
 def figures() -> list[Figure]:
@@ -156,27 +252,25 @@ def figures() -> list[Figure]:
     A figure is expected where there is a record, a picture or an entry of the index.
     """
     base = files.folder("figures")
-    entries = {(entry.scale, entry.slug): entry for entry in figure_index.entries(base)}
+    entries = [entry for _, rows in index(base) for entry in rows]
+    expected = {(entry.scale, entry.slug): entry for entry in entries}
     paths = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
-    there = {(p.parent.name, p.stem) for p in paths if p.suffix in (".json", ".png")}
-    slugs = [slug for _, slug in entries] + sorted(slug for _, slug in there)
+    made = {(p.parent.name, p.stem) for p in paths if p.suffix in (".json", ".png")}
+    slugs = [slug for _, slug in expected] + sorted(slug for _, slug in made)
     order = {slug: place for place, slug in reversed(list(enumerate(slugs)))}
     shown = [
-        _figure(base / scale, slug, entries.get((scale, slug)))
-        for scale, slug in {**entries, **dict.fromkeys(there)}
+        _figure(base / scale, slug, expected.get((scale, slug)))
+        for scale, slug in {**expected, **dict.fromkeys(made)}
     ]
     return sorted(shown, key=lambda f: (f.record["paper"] or "~", order[f.slug], f.scale))
 
 
 def read(path: Path, name: str) -> dict:
     """The record in a file; ValueError, which calls it `name`, for one that cannot be shown."""
-    record = checked(files.parse_object(path.read_bytes(), name), name)
-    if (schema := record.get("schema")) != EMPTY["schema"]:
-        raise ValueError(f"{name} has schema {schema}, not {EMPTY['schema']}")
-    record = EMPTY | record
-    if wrong := [key for key, empty in EMPTY.items() if type(record[key]) is not type(empty)]:
+    saved = EMPTY | record.parsed(path.read_bytes(), name)
+    if wrong := [key for key, empty in EMPTY.items() if type(saved[key]) is not type(empty)]:
         raise ValueError(f"{name} is damaged: {', '.join(wrong)} cannot be read")
-    return record
+    return saved
 
 
 def _figure(folder: Path, slug: str, entry: Entry | None) -> Figure:
@@ -184,7 +278,7 @@ def _figure(folder: Path, slug: str, entry: Entry | None) -> Figure:
     figure = Figure(slug, folder.name, folder, entry, EMPTY)
     try:
         readable = replace(figure, record=read(folder / f"{slug}.json", f"{name}.json"))
-        figure = replace(readable, claims=readable.rows())
+        figure = replace(readable, claims=_rows(readable))
     except FileNotFoundError:
         troubles.append(f"There is no record {name}.json; running its notebook makes it.")
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:

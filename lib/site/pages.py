@@ -15,8 +15,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from traitlets.config import Config
 
 from lib import files
-from lib.companion import record
-from lib.companion.notebook_cells import without_widget
+from lib.companion import colab_cell, record
 from lib.site.figures import Figure
 from lib.site.tables import TEMPLATES
 
@@ -26,14 +25,14 @@ ACTIVE_LINK = re.compile(r"\s*(javascript|vbscript|data:text)", re.IGNORECASE)
 
 
 @cache
-def mathml(formula: str, display: bool = False) -> str:
+def _mathml(formula: str, display: str = "inline") -> str:
     """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
     # latex2mathml does not know \arg, and MathML sizes its fences itself
     text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
     text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)
     plain = f"<code>{escape(formula)}</code>"
     try:
-        converted = convert(text, display="block" if display else "inline")
+        converted = convert(text, display=display)
     except Exception:  # of many kinds; a page must not fail for one formula
         return plain
     return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
@@ -46,23 +45,23 @@ class _Renderer(IPythonRenderer):
         super().__init__(escape=escape, exclude_anchor_links=True)
 
     def inline_math(self, body: str) -> str:
-        return mathml(body)
+        return _mathml(body)
 
     def block_math(self, body: str) -> str:
-        return f'<span class="formula">{mathml(body, True)}</span>'
+        return f'<span class="formula">{_mathml(body, "block")}</span>'
 
     def latex_environment(self, name: str, body: str) -> str:
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
 
-def html(markdown: str, escape: bool = False) -> str:
+def _html(markdown: str, escape: bool = False) -> str:
     """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
     return MarkdownWithMath(renderer=_Renderer(escape)).render(markdown)
 
 
 def inline(markdown: str) -> str:
     """One paragraph of Markdown as HTML without the paragraph around it; HTML in it is shown."""
-    return html(markdown, escape=True).strip().removeprefix("<p>").removesuffix("</p>")
+    return _html(markdown, escape=True).strip().removeprefix("<p>").removesuffix("</p>")
 
 
 def formulas(text: str) -> str:
@@ -70,7 +69,7 @@ def formulas(text: str) -> str:
     parts = text.split("$")
     if len(parts) % 2 == 0:  # a lone $
         return escape(text)
-    return "".join(mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))
+    return "".join(_mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))
 
 
 @dataclass(frozen=True)
@@ -90,35 +89,35 @@ class Page:
         return Path(self.file).stem
 
 
-def notebooks(shown: Iterable[Figure]) -> list[Page]:
-    """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
-
-    Its pictures are described as those of the figures `shown` that it made.
-    """
-    made = []
-    for source in sorted(files.folder("notebooks").glob("*.py")):
-        for scale in record.SCALES:
-            path = files.folder("runs") / scale / f"{source.stem}.ipynb"
-            own = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
-            if path.exists():
-                made.append(_notebook(path, scale, own, _unfinished(path, source)))
-            elif scale == "demo":
-                made.append(_notebook(source.with_suffix(".ipynb"), scale, own, []))
-    return made
-
-
 def note(path: Path, section: str = "") -> Page:
     """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
     text = path.read_text(encoding="utf-8")
     if section:
         part = re.search(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         text = part[0].removeprefix("#") if part else f"# {section}\n"
-    return Page(path.stem, _title(text, path), _finished(html(text)), path.name)
+    return Page(path.stem, _title(text, path), _finished(_html(text)), path.name)
 
 
-def notes() -> list[Path]:
-    """The Markdown files beside the notebooks: proofs, and the protocols of studies."""
-    return sorted(files.folder("notebooks").glob("*.md"))
+def _title(markdown: str, path: Path) -> str:
+    heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
+    return heading[1] if heading else path.stem
+
+
+def notebooks(shown: Iterable[Figure]) -> list[Page]:
+    """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
+
+    Its pictures are described as those of the figures `shown` that it made.
+    """
+    pages = []
+    for source in sorted(files.folder("notebooks").glob("*.py")):
+        for scale in record.SCALES:
+            path = files.folder("runs") / scale / f"{source.stem}.ipynb"
+            made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
+            if path.exists():
+                pages.append(_notebook(path, scale, made, _unfinished(path, source)))
+            elif scale == "demo":
+                pages.append(_notebook(source.with_suffix(".ipynb"), scale, made, []))
+    return pages
 
 
 def _unfinished(path: Path, source: Path) -> list[str]:
@@ -131,47 +130,40 @@ def _unfinished(path: Path, source: Path) -> list[str]:
     return ["The notebook has changed since this run."] if changed else []
 
 
-def _notebook(path: Path, scale: str, own: list[Figure], troubles: list[str]) -> Page:
+def _notebook(path: Path, scale: str, made: list[Figure], troubles: list[str]) -> Page:
     page = Page(f"{path.stem}-{scale}", path.stem, "", path.name, scale)
     try:
         notebook = nbformat.read(path, as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    except FileNotFoundError:
-        lost = "It was never run: there is no executed copy and no .ipynb."
-        return replace(page, troubles=(lost,))
     except Exception as error:  # nbformat raises errors of many kinds for a damaged file
         lost = f"The executed copy cannot be read: {type(error).__name__}."
         return replace(page, troubles=(lost,))
     for cell in code:
-        cell.outputs = [without_widget(output) for output in cell.outputs]
-        _describe(cell, own)
+        cell.outputs = [colab_cell.without_widget(output) for output in cell.outputs]
+        _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _finished(_exporter().from_notebook_node(notebook)[0])
-    troubles = (*troubles, *_failures(code))
-    return replace(page, title=_title(text, path), body=body, troubles=troubles)
-
-
-def _title(markdown: str, path: Path) -> str:
-    heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
-    return heading[1] if heading else path.stem
+    return replace(
+        page, title=_title(text, path), body=body, troubles=(*troubles, *_failures(code))
+    )
 
 
 def _failures(code) -> list[str]:
     """Each code cell that raised, and how many never ran though others did."""
-    code = [cell for cell in code if "install" not in cell.metadata.get("tags", [])]
-    found = [
+    code = [cell for cell in code if not colab_cell.installs(cell)]
+    failures = [
         f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300]
         for place, cell in enumerate(code, 1)
         for output in cell.outputs
         if output.output_type == "error"
     ]
     waiting = sum(cell.execution_count is None for cell in code)
-    return found + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
+    return failures + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
 
 
-def _describe(cell, own: list[Figure]) -> None:
+def _describe(cell, made: list[Figure]) -> None:
     """Alternative text for the pictures: that of the one figure named, else the first line."""
-    named = [f.alt for f in own if re.search(f"[\"']{f.slug}[\"']", cell.source)]
+    named = [f.alt for f in made if re.search(f"[\"']{f.slug}[\"']", cell.source)]
     begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
     for output in cell.outputs:
         for kind in {"image/png", "image/jpeg"} & output.get("data", {}).keys():
@@ -184,12 +176,12 @@ def _exporter() -> HTMLExporter:
     config = Config()
     config.NbConvertBase.display_data_priority = SHOWN
     config.TagRemovePreprocessor.enabled = True
-    config.TagRemovePreprocessor.remove_cell_tags = {"install"}
+    config.TagRemovePreprocessor.remove_cell_tags = {colab_cell.TAG}
     return HTMLExporter(
         config=config,
         template_name="basic",
         template_file=str(TEMPLATES / "cells.html.j2"),
-        filters={"markdown2html": html},
+        filters={"markdown2html": _html},
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
@@ -207,12 +199,12 @@ def _finished(body: str) -> str:
         if re.match(r"\s*(https?:)?//", element.get("src") or ""):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
     for link in soup.find_all("a", href=True):
-        _link(link)
+        _lead(link)
     return str(soup)
 
 
-def _link(link: bs4.Tag) -> None:
-    """To a notebook or a note it leads to its page; to another file of the repository nowhere."""
+def _lead(link: bs4.Tag) -> None:
+    """Lead a link to a notebook or a note to its page, one to another file nowhere."""
     if re.match(r"https?:|#|mailto:", link["href"]):
         return
     target, folder = Path(link["href"].partition("#")[0]), files.folder("notebooks")

@@ -13,8 +13,8 @@ import jinja2
 
 from lib import files
 from lib.companion.claims import held
-from lib.site import figure_index, figures
-from lib.site.figure_index import Entry
+from lib.site import figures
+from lib.site.figures import Entry
 
 FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,28 +26,24 @@ MARKED = re.compile(
 
 def templates(**more) -> jinja2.Environment:
     """The templates of tables and pages; `more` are options of the environment."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    made = jinja2.Environment(
-        loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, **more
-    )
-    made.globals |= {"expected": expected, "hours": hours}
-    made.globals |= {"filled": figure_index.filled, "held": held}
+    loader, strict = jinja2.FileSystemLoader(TEMPLATES), jinja2.StrictUndefined
+    made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
+    made.globals |= {"expected": _expected, "hours": _hours, "held": held}
+    made.globals |= {"filled": figures.filled}
     return made
 
 
-def expected(value: float | None, tolerance: float | None) -> str:
+def _expected(value: float | None, tolerance: float) -> str:
     """ "0.0243 ± 0.001": the value with one digit more than the tolerance can tell apart."""
     if value is None:
         return "no value"
-    if tolerance is None:
-        return f"{value:g}"
     if tolerance == 0:
         return f"{value:g} exactly"
     places = 1 - math.floor(math.log10(tolerance))
     return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
 
 
-def hours(entry: Entry) -> str:
+def _hours(entry: Entry) -> str:
     """What trains the kept curves that a figure draws, and in how many processor hours."""
     from lib.training import curves  # with torch, which no other table needs
 
@@ -55,7 +51,7 @@ def hours(entry: Entry) -> str:
     return f"`python -m lib.training {entry.trains}`, {took:.1f} processor hours"
 
 
-def record_of(entry: Entry) -> dict:
+def _record(entry: Entry) -> dict:
     """The record of a figure of the index.
 
     FileNotFoundError, with the command that makes it, where there is none; ValueError where it is
@@ -68,8 +64,8 @@ def record_of(entry: Entry) -> dict:
             f"figures/index.toml names {path.name}, which is not there; {advice}"
         )
     record = figures.read(path, f"figures/{entry.scale}/{path.name}")
-    known = figure_index.quantities(record)
-    quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
+    known = figures.quantities(record)
+    quoted = figures.FIELD.findall(entry.sentence + entry.finding + entry.failure)
     if lacking := [name for name, _ in quoted if name not in known]:
         raise ValueError(f"{entry.slug} quotes {', '.join(lacking)}; its record has no such number")
     return record
@@ -78,25 +74,18 @@ def record_of(entry: Entry) -> dict:
 def table(name: str) -> str:
     """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
     template = templates().get_template(f"{name}.md.j2")
-    notebooks = figure_index.read(FIGURES)
-    rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
+    notebooks = figures.index(FIGURES)
+    rows = [(entry, _record(entry)) for _, entries in notebooks for entry in entries]
     return template.render(notebooks=notebooks, rows=rows).strip()
 
 
-def renewed(text: str) -> str:
-    """`text` with every marked table made anew; ValueError for a mark of no known table."""
-
-    def block(match):
-        try:
-            return f"{match[1]}{table(match[2])}\n"
-        except jinja2.TemplateNotFound:
-            raise ValueError(f"there is no table {match[2]!r}") from None
-
-    return MARKED.sub(block, text)
+def _renewed(text: str) -> str:
+    """`text` with every marked table made anew."""
+    return MARKED.sub(lambda match: f"{match[1]}{table(match[2])}\n", text)
 
 
 def renew() -> None:
     """Write README.md and REPRODUCING.md with their tables made anew."""
     for name in FILES:
         path = files.ROOT / name
-        files.write(path, renewed(path.read_text(encoding="utf-8")).encode())
+        files.write(path, _renewed(path.read_text(encoding="utf-8")).encode())

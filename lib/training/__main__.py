@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from lib import files
-from lib.budget import minutes
+from lib.training.budget import minutes
 from lib.training.curves import load
 from lib.training.rules import RULES
 from lib.training.studies import STUDIES

@@ -18,9 +18,9 @@ from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from lib import files
-from lib.budget import Budget
 from lib.training import loop
 from lib.training.batches import Batches
+from lib.training.budget import Budget
 from lib.training.curves import Curve, Curves, code, load, made
 from lib.training.measures import cross_entropy
 from lib.training.rules import RULES

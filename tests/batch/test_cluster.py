@@ -64,25 +64,17 @@ def until(condition, seconds=60):
 
 
 class Cluster:
-    """A repository with three notebooks, a scheduler and two workers on loopback.
-
-    Each of the three is a process of its own.
-    """
+    """Three notebooks, and processes of their own for a scheduler, workers and a batch."""
 
     def __init__(self, root):
         self.root, self.log, self.go, self.processes = root, root / "log", root / "go", []
-        (root / "notebooks").mkdir()
         # A parser that takes a second of each process's start, for addresses that nobody has here.
         (root / "rfc3987_syntax.py").write_text("raise ImportError\n")
         for name in NAMES:
-            (root / "notebooks" / f"{name}.py").write_text(NOTEBOOK.format(name=name))
-        self.environment = os.environ | {
-            "LOG": str(self.log),
-            "GO": str(self.go),
-            "FIGURES_DIR": str(root / "figures"),
-            "RUNS_DIR": str(root / "runs"),
-            "PYTHONPATH": str(files.ROOT),
-        }
+            files.write(root / "notebooks" / f"{name}.py", NOTEBOOK.format(name=name).encode())
+        folders = {f"{name.upper()}_DIR": root / name for name in ("figures", "runs", "notebooks")}
+        more = {"LOG": self.log, "GO": self.go, "PYTHONPATH": files.ROOT, **folders}
+        self.environment = os.environ | {name: str(value) for name, value in more.items()}
 
     def start(self, *arguments):
         with open(self.root / f"output{len(self.processes)}", "wb") as output:
@@ -101,21 +93,14 @@ class Cluster:
         return (self.root / f"output{self.processes.index(process)}").read_text(encoding="utf-8")
 
     def logged(self, word):
-        rows = (
-            [line.split() for line in self.log.read_text().splitlines()]
-            if self.log.exists()
-            else []
-        )
-        return [
-            (name, int(kernel), int(worker)) for said, name, kernel, worker in rows if said == word
-        ]
+        """(name, kernel, worker) of each line of the log that begins with `word`."""
+        rows = [line.split() for line in self.log.read_text().splitlines()]
+        return [(name, int(kernel), int(worker)) for w, name, kernel, worker in rows if w == word]
 
     def stop(self):
         for process in self.processes:
             family = [psutil.Process(process.pid)] if process.poll() is None else []
-            for member in [
-                child for parent in family for child in parent.children(recursive=True)
-            ] + family:
+            for member in [*(c for p in family for c in p.children(recursive=True)), *family]:
                 member.kill()
             process.wait(timeout=30)
 
@@ -123,6 +108,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path):
     made = Cluster(tmp_path)
+    made.log.touch()
     yield made
     made.stop()
 
@@ -136,7 +122,7 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster):
     address = json.loads(until(place.read_text))["address"]
     single = ("--nthreads", "1", "--memory-limit", "0", "--no-nanny")
     workers = [cluster.start("dask", "worker", address, *local, *single) for _ in range(2)]
-    batch = cluster.start("lib.batch", "--notebooks", "notebooks", "--scheduler", address)
+    batch = cluster.start("lib.batch", "--scheduler", address)
 
     def long_one_runs():
         return [row for row in cluster.logged("start") if row[0] == "01_long"]
@@ -150,11 +136,10 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster):
     cluster.go.touch()
     assert batch.wait(timeout=60) == 0, cluster.output(batch)
 
-    said = cluster.output(batch)
-    assert [said.count(f"ok   {name}") for name in NAMES] == [1, 1, 1], said
+    words = cluster.output(batch)
+    assert [words.count(f"ok   {name}") for name in NAMES] == [1, 1, 1], words
     assert sorted(name for name, _, _ in cluster.logged("end")) == NAMES
     assert sorted(name for name, _, _ in cluster.logged("start")) == ["01_long", *NAMES]
-    demo = cluster.root / "figures" / "demo"
-    assert sorted(path.stem for path in demo.glob("*.json")) == NAMES
-    marked = {path.stem for path in (cluster.root / "runs" / "demo").glob("*.json")}
-    assert marked == set(NAMES)
+    for folder in ("figures", "runs"):  # records and markers
+        made = (cluster.root / folder / "demo").glob("*.json")
+        assert sorted(path.stem for path in made) == NAMES

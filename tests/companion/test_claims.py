@@ -1,3 +1,5 @@
+"""A claim holds as its bound says, is stored as plain JSON, and is printed so that a miss shows."""
+
 import json
 from dataclasses import replace
 
@@ -7,95 +9,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.companion import claims
-from lib.companion.claims import legend
+
+INF, NAN = float("inf"), float("nan")
+
+
+def most(measured, bound=1.0, id="a", **more):
+    return claims.at_most(id, "s", "p", measured, bound, **more)
+
+
+def least(measured, bound=1.0):
+    return claims.at_least("a", "s", "p", measured, bound)
+
+
+def near(measured, tolerance=0.1, expected=1.0):
+    return claims.close("a", "s", "p", measured, expected, tolerance)
 
 
 @pytest.mark.parametrize(
-    "claim, holds",
+    ("claim", "holds"),
     [
-        (claims.at_most("a", "s", "p", 1.0, 1.0), True),
-        (claims.at_most("a", "s", "p", 1.1, 1.0), False),
-        (claims.at_least("a", "s", "p", 1.0, 1.0), True),
-        (claims.at_least("a", "s", "p", 0.9, 1.0), False),
-        (claims.close("a", "s", "p", 1.05, 1.0, 0.1), True),
-        (claims.close("a", "s", "p", 1.15, 1.0, 0.1), False),
-        (claims.close("a", "s", "p", 0.85, 1.0, 0.1), False),
-        (claims.at_most("a", "s", "p", float("nan"), 1.0), False),
-        (claims.at_least("a", "s", "p", float("nan"), 1.0), False),
-        (claims.close("a", "s", "p", float("nan"), 1.0, 0.1), False),
+        (most(1.0), True),
+        (most(1.1), False),
+        (most(NAN), False),
+        (least(1.0), True),
+        (least(0.9), False),
+        (least(NAN), False),
+        (near(1.05), True),
+        (near(1.15), False),
+        (near(0.85), False),
+        (near(NAN), False),
     ],
 )
 def test_verdicts(claim, holds):
     assert claim.holds is holds
 
 
-def test_record_is_plain_json():
-    row = claims.at_most("a", "s", "p", float("inf"), 1.0).as_dict()
-    assert json.loads(json.dumps(row, allow_nan=False)) == row
-    assert row["measured"] is None and row["holds"] is False
-
-
-def test_table_shows_every_claim_and_names_the_failing():
-    table = claims.Table(
-        [claims.at_most("good", "x < y", "p", 0.5, 1.0), claims.at_most("bad", "s", "p", 2.0, 1.0)]
-    )
-    assert table.summary() == "1 of 2 claims hold (1 of 2 statements); not: bad"
-    assert "x &lt; y" in table._repr_html_()
-    assert repr(table).splitlines() == [table.summary(), "bad: 2, theory ≤ 1; NO"]
-
-
-def test_what_fails_stands_open_before_the_many_that_hold():
-    held = [claims.at_most(f"row{k}", "s", "p", 0.5, 1.0) for k in range(7)]
-    html = claims.Table([*held, claims.at_most("bad", "s", "p", 2.0, 1.0)])._repr_html_()
-    assert html.index("bad") < html.index("<details>") < html.index("row0")
-    assert "7 claims hold" in html
-    assert "<details>" not in claims.Table(held[:6])._repr_html_()
-
-
-def test_verdicts_in_words_leave_out_what_was_not_judged():
-    judged = claims.judged("a", "slower", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
-    table = claims.Table([judged, claims.at_most("b", "s", "p", 0.5, 1.0)])
-    assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
-    open_end = claims.judged(
-        "c", "slower", "p", (1.2, 1.1, float("inf")), "above 1", "reproduced", 20
-    )
-    assert claims.shown(open_end) == "1.2 [1.1, inf]"
-    assert "interval" not in open_end.as_dict()
-
-
-def test_brackets_are_explained_where_there_are_any():
-    plain = claims.at_most("a", "s", "p", 0.5, 1.0)
-    worst = replace(plain, id="b", interval=(0.1, 0.2))
-    judged = claims.judged("c", "s", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
-    assert legend([plain]) == ""
-    assert "worst seed" in legend([plain, worst])
-    assert "geometric mean" in legend([judged]) and "worst" not in legend([judged])
-    both = claims.Table([worst, judged])
-    assert legend(both) in both._repr_html_()
-
-
-def test_an_interval_without_finite_ends_is_not_stored():
-    claim = claims.at_most("a", "b", "c", 1.0, 2.0)
-    stored = replace(claim, interval=(float("nan"), 1.0)).as_dict()
-    assert "interval" not in stored and "interval" in replace(claim, interval=(0.0, 1.0)).as_dict()
-
-
-def test_an_interval_is_two_standard_errors_each_way():
-    low, high = claims.interval(np.array([1.0, 2.0, 3.0, 6.0]))
-    error = np.sqrt((4 + 1 + 0 + 9) / 3 / 4)
-    assert (low, high) == pytest.approx((3 - 2 * error, 3 + 2 * error))
-
-
 @pytest.mark.parametrize(
-    "claim, margin",
-    [
-        (claims.at_most("a", "s", "p", 0.5, 1.0), 2.0),
-        (claims.at_least("a", "s", "p", 3.0, 1.0), 3.0),
-        (claims.at_most("a", "s", "p", -1.0, -0.5), 2.0),
-    ],
+    ("claim", "margin"), [(most(0.5), 2.0), (least(3.0), 3.0), (most(-1.0, -0.5), 2.0)]
 )
 def test_a_margin_is_how_often_the_bound_is_met(claim, margin):
     assert claim.margin == pytest.approx(margin)
+
+
+def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():
+    row = replace(most(INF), interval=(NAN, 1.0)).as_dict()
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert row["measured"] is None and row["holds"] is False and "interval" not in row
+    assert replace(most(1.0), interval=(0.0, 1.0)).as_dict()["interval"] == (0.0, 1.0)
+
+
+def test_an_interval_is_two_standard_errors_each_way():
+    error = np.sqrt((4 + 1 + 0 + 9) / 3 / 4)
+    ends = 3 - 2 * error, 3 + 2 * error
+    assert claims.interval(np.array([1.0, 2.0, 3.0, 6.0])) == pytest.approx(ends)
 
 
 ANY = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-12)
@@ -105,36 +71,61 @@ ANY = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-12)
 def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
     measured = bound * (1 + off)
     if relation == "=":
-        claim = claims.close("a", "s", "p", measured, bound, abs(off) / 2 * abs(bound))
-    else:
-        make = claims.at_most if relation == "<" else claims.at_least
-        claim = make("a", "s", "p", measured, bound)
-    printed = float(claims.shown(claim))
-    if relation == "=":
+        claim = near(measured, abs(off) / 2 * abs(bound), bound)
         middle, tolerance = map(float, claim.bound.split(" ± "))
-        fails = abs(printed - middle) > tolerance
+        fails = abs(float(claims.shown(claim)) - middle) > tolerance
     else:
-        asked = float(claim.bound[2:])
+        claim = (most if relation == "<" else least)(measured, bound)
+        printed, asked = float(claims.shown(claim)), float(claim.bound[2:])
         fails = printed > asked if relation == "<" else printed < asked
     assert claim.holds or fails
 
 
+@pytest.mark.parametrize(
+    ("measured", "expected", "tolerance", "shown"),
+    [(-1.100000001, -1, 0.1, "-1.100000001"), (0.2600001, 0.2, 0.06, "0.2600001")],
+)
+def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(measured, expected, tolerance, shown):
+    """-1.1 is no miss of -1 +- 0.1 in print, though float64's -1.1 + 1 is above 0.1 in size."""
+    claim = near(measured, tolerance, expected)
+    assert not claim.holds and claims.shown(claim) == shown
+    assert claim.bound == f"{expected:g} ± {tolerance:g}"
+
+
 def test_a_bound_has_four_digits_where_the_claim_holds():
-    assert claims.at_most("a", "s", "p", 0.1, 2 / 3).bound == "≤ 0.6667"
-    assert claims.at_most("a", "s", "p", 0.66668, 2 / 3).bound == "≤ 0.6666667"
+    assert most(0.1, 2 / 3).bound == "≤ 0.6667" and most(0.66668, 2 / 3).bound == "≤ 0.6666667"
     assert claims.failing(3.0, "interval below 1") == "3"
 
 
-def test_only_a_claim_that_fails_is_remarked():
-    holds, fails = (claims.at_most("x", "x", "ours", value, 1.0) for value in (0.5, 2.0))
-    assert claims.remarked(holds, "why") == holds
-    assert claims.remarked(fails, "why").remark == "why" and not fails.remark
+def judged(ends=(1.1, 1.3), verdict="undecided", seeds=5):
+    return claims.judged("c", "slower", "p", (1.2, *ends), "above 1", verdict, seeds)
 
 
-def test_a_table_says_why_a_claim_fails_and_not_why_one_holds():
-    fails = replace(claims.at_most("a", "b", "c", 2.0, 1.0), remark="the horizon is <short>")
-    holds = replace(claims.at_most("d", "e", "f", 0.0, 1.0), remark="no small world shows it")
-    table = claims.Table([fails, holds])
-    assert "NO: the horizon is <short>" in repr(table) and "no small" not in repr(table)
-    page = table._repr_html_()
-    assert "NO: the horizon is &lt;short&gt;" in page and "no small" not in page
+def test_verdicts_in_words_and_the_legend_of_their_brackets():
+    plain, worst = most(0.5), replace(most(0.5), interval=(0.1, 0.2))
+    table = claims.Table([judged(), plain])
+    assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
+    open_end = judged((1.1, INF), "reproduced", 20)
+    assert claims.shown(open_end) == "1.2 [1.1, inf]" and "interval" not in open_end.as_dict()
+    with pytest.raises(ValueError, match="'perhaps'"):
+        judged(verdict="perhaps")
+    assert claims.legend([plain]) == ""
+    assert "worst seed" in claims.legend([plain, worst])
+    assert "geometric mean" in claims.legend([judged()])
+    both = claims.Table([worst, judged()])
+    assert claims.legend(both) in both._repr_html_()
+
+
+def test_a_table_shows_what_fails_open_and_why_before_the_many_that_hold():
+    fails = replace(most(2.0, id="bad"), remark="the horizon is <short>")
+    holds = [replace(most(0.5, id=f"row{k}"), remark="no small world") for k in range(7)]
+    table = claims.Table([*holds, fails])
+    assert table.summary() == "7 of 8 claims hold (7 of 8 statements); not: bad"
+    line = "bad: 2, theory ≤ 1; NO: the horizon is <short>"
+    assert repr(table).splitlines() == [table.summary(), line]
+    html = table._repr_html_()
+    assert html.index("bad") < html.index("<details>") < html.index("row0")
+    assert "NO: the horizon is &lt;short&gt;" in html and "no small" not in html
+    assert "<details>" not in claims.Table(holds[:6])._repr_html_()
+    assert claims.remarked(holds[0], "why") == holds[0]
+    assert claims.remarked(fails, "why").remark == "why"

@@ -22,41 +22,31 @@ class Shell:
         self.called.append((name, line))
 
 
-def run(source, monkeypatch, absent):
+def run(address, monkeypatch, absent):
+    monkeypatch.setattr(colab_cell, "_address", lambda: address)
+    (cell,) = colab_cell.installing([])
     shell, find = Shell(), importlib.util.find_spec
     if absent:
-        monkeypatch.setattr(
-            importlib.util, "find_spec", lambda name: None if name == "lib" else find(name)
-        )
-    exec(TransformerManager().transform_cell(source), {"get_ipython": lambda: shell})
+        hide = lambda name: None if name == "lib" else find(name)
+        monkeypatch.setattr(importlib.util, "find_spec", hide)
+    exec(TransformerManager().transform_cell(cell.source), {"get_ipython": lambda: shell})
     return shell.called
 
 
-def source(monkeypatch, address):
-    monkeypatch.setattr(colab_cell, "address", lambda: address)
-    (cell,) = [cell for cell in colab_cell.installing([]) if colab_cell.installs(cell)]
-    return cell.source
-
-
-def test_it_does_nothing_where_the_project_is(monkeypatch):
-    assert run(source(monkeypatch, "https://example.org/a.git"), monkeypatch, absent=False) == []
-
-
-def test_it_installs_from_the_repository_where_the_project_is_absent(monkeypatch):
-    text = source(monkeypatch, "https://example.org/a.git")
-    assert 'repository = "https://example.org/a.git"' in text
-    (pip, line), *_ = run(text, monkeypatch, absent=True)
+def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkeypatch):
+    address = "https://example.org/a.git"
+    assert run(address, monkeypatch, absent=False) == []
+    (pip, line), *_ = run(address, monkeypatch, absent=True)
     assert pip == "pip" and line == 'install --quiet "attention-dynamics @ git+{repository}"'
+    with pytest.raises(ImportError, match="address"):
+        run("", monkeypatch, absent=True)
 
 
-def test_without_an_address_it_asks_for_one(monkeypatch):
-    with pytest.raises(ImportError, match="Write the address"):
-        run(source(monkeypatch, ""), monkeypatch, absent=True)
-
-
-def test_it_stands_once_behind_the_title():
+def test_it_stands_once_behind_the_title_and_ids_stay_unique():
     title, code = nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("scale = 1")
+    code.id = colab_cell.TAG
     once = colab_cell.installing([title, code])
+    assert [cell.id for cell in once] == ["cell-00", "install", "cell-01"]
     assert [colab_cell.installs(cell) for cell in once] == [False, True, False]
     assert [cell.source for cell in colab_cell.installing(once)] == [cell.source for cell in once]
     assert colab_cell.installs(colab_cell.installing([code])[0])
@@ -79,17 +69,8 @@ def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
         assert [cell.source for cell in cells] == [cell.source for cell in notebook.cells]
 
 
-def test_a_handed_on_id_stays_unique():
-    title, code = nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("scale = 1")
-    code.id = colab_cell.TAG
-    ids = [cell.id for cell in colab_cell.installing([title, code])]
-    assert ids == ["cell-00", "install", "cell-01"]
-
-
-@pytest.mark.parametrize(
-    ("urls", "address"), [("", ""), ('[project.urls]\nrepository = "https://a"\n', "https://a")]
-)
-def test_its_address_is_that_of_the_project_file(monkeypatch, tmp_path, urls, address):
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n' + urls)
+def test_its_address_is_that_of_the_project_file(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert colab_cell.address() == address
+    assert colab_cell._address() == ""
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nrepository = "https://a"\n')
+    assert colab_cell._address() == "https://a"

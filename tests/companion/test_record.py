@@ -1,4 +1,4 @@
-"""lib.companion.record: layout, bad input, equal bytes for equal figures, no half-written file."""
+"""lib.companion.record: where a figure is saved, what is refused, when a rerun reproduces it."""
 
 import hashlib
 import json
@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from lib import files, provenance
-from lib.companion import claims, colab_cell, pictures, record
+from lib.companion import claims, pictures, record
 
 
 @pytest.fixture(autouse=True)
@@ -30,127 +31,97 @@ def picture():
     return figure
 
 
-def line():
+def line(by=0.0, title=""):
     """A drawing without letters, for tests that ask nothing of the picture: it is quick."""
     figure = Figure(figsize=(1, 1))
     ax = figure.subplots()
-    ax.plot([0, 1, 2])
+    ax.plot([by, 1 + by, 2 + by])
+    ax.set(xlim=(-0.1, 2.1), ylim=(-0.1, 2.1))
     ax.set_axis_off()
+    if title:
+        ax.set_axis_on()
+        ax.set(title=title, xticks=[], yticks=[])
     return figure
+
+
+FAILS = claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 1.0)
+LOST = record.Number(None, 0.0)
 
 
 def save(slug="fastrates_fig2", figure=None, **changes):
     parameters = {"seeds": np.int64(3)}
-    run = record.Run(
-        notebook="01_x", paper="A", scale="demo", parameters=parameters, seeds=range(3)
-    )
+    run = record.Run("01_x", "A", scale="demo", parameters=parameters, seeds=range(3))
     given = dict(
         number="Figure 2",
         caption="Ours: 3 seeds.",
-        claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 1.0)],
-        numbers={
-            "error": record.Number(np.float64(0.021), 0.002),
-            "lost": record.Number(None, 0.0),
-        },
+        claims=[FAILS],
+        numbers={"error": record.Number(np.float64(0.021), 0.002), "lost": LOST},
         data=[{"name": "example1", "source": "synthetic", "rows": np.int64(20)}],
     )
     return run.save(figure or line(), slug, **given | changes)
 
 
-def test_run_takes_the_names_of_its_parameters_cell(tmp_path, monkeypatch):
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
-    cell = '# %% tags=["parameters"]\nscale = "demo"\nseeds, n = 5, 20\n\n# %%\nm = 1\n'
-    (tmp_path / "01_x.py").write_text(cell)
-    run = record.start("01_x", "A", {"scale": "desk", "seeds": 3, "n": 7, "m": 1})
-    assert run.parameters == {"scale": "desk", "seeds": 3, "n": 7}
-    assert (run.scale, list(run.seeds)) == ("desk", [0, 1, 2])
-    with pytest.raises(ValueError, match="run the parameters cell first: there is no seeds, n"):
-        record.start("01_x", "A", {"scale": "desk"})
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_record_has_the_layout_of_every_figure(figures):
+def test_record_has_the_layout_of_every_figure_and_its_picture_names_the_run(figures):
     path = save(figure=picture())
     assert path == figures / "demo" / "fastrates_fig2.json"
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    assert list(saved) == [
-        "schema",
-        "slug",
-        "paper",
-        "figure",
-        "caption",
-        "words",
-        "notebook",
-        "scale",
-        "parameters",
-        "seeds",
-        "data",
-        "claims",
-        "numbers",
-        "provenance",
-    ]
-    assert (saved["schema"], saved["figure"], saved["seeds"]) == (1, "Figure 2", [0, 1, 2])
-    assert saved["parameters"] == {"seeds": 3}
-    assert saved["words"] == ["iteration", "margin", r"$\alpha_{opt}$"]
-    assert saved["numbers"] == {
-        "error": {"value": 0.021, "tolerance": 0.002},
-        "lost": {"value": None, "tolerance": 0.0},
+    saved = read(path)
+    made = saved.pop("provenance")
+    assert saved == {
+        "schema": 1,
+        "slug": "fastrates_fig2",
+        "paper": "A",
+        "figure": "Figure 2",
+        "caption": "Ours: 3 seeds.",
+        "words": ["iteration", "margin", r"$\alpha_{opt}$"],
+        "notebook": "01_x",
+        "scale": "demo",
+        "parameters": {"seeds": 3},
+        "seeds": [0, 1, 2],
+        "data": [{"name": "example1", "source": "synthetic", "rows": 20}],
+        "claims": [FAILS.as_dict()],
+        "numbers": {
+            "error": {"value": 0.021, "tolerance": 0.002},
+            "lost": {"value": None, "tolerance": 0.0},
+        },
     }
-    assert saved["claims"][0]["measured"] is None and saved["claims"][0]["holds"] is False
-    made = saved["provenance"]
-    assert set(made) == {
-        "commit",
-        "fingerprint",
-        "versions",
-        "device",
-        "dtype",
-        "threads",
-        "seconds",
-        "peak_memory_mb",
-        "date",
-    }
-    assert made["versions"]["numpy"] == np.__version__
-    assert made["seconds"] >= 0
+    keys = "commit fingerprint versions device dtype threads seconds peak_memory_mb date"
+    assert set(made) == set(keys.split()) and made["versions"]["numpy"] == np.__version__
+    with Image.open(path.with_suffix(".png")) as image:
+        stamp = json.loads(image.info["Description"])
+    about = {key: made[key] for key in ("commit", "fingerprint")}
+    assert stamp == {"slug": "fastrates_fig2"} | about
 
 
 def hashes(path):
-    return [
-        hashlib.sha256(path.with_suffix(end).read_bytes()).hexdigest() for end in (".png", ".pdf")
-    ]
+    ends = (".png", ".pdf")
+    return [hashlib.sha256(path.with_suffix(end).read_bytes()).hexdigest() for end in ends]
 
 
-def test_same_figure_gives_the_same_bytes_twice():
+def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path):
     figure = picture()
     first = hashes(save(figure=figure))
-    assert [hashes(save(slug=name, figure=figure)) == first for name in ("a", "b")] == [False] * 2
+    assert hashes(save(slug="a", figure=figure)) != first
     for again in (figure, picture()):
         save().unlink()  # else the figure would be kept as it is
         assert hashes(save(figure=again)) == first
+    code = "from tests.companion.test_record import *; print(*hashes(save(figure=picture())))"
+    place = {"FIGURES_DIR": str(tmp_path / "other"), "PYTHONPATH": str(files.ROOT)}
+    run = dict(env=os.environ | place | {"PYTHONHASHSEED": "1"}, text=True, cwd=files.ROOT)
+    assert subprocess.check_output([sys.executable, "-c", code], **run).split() == first
 
 
-def test_same_figure_gives_the_same_bytes_in_another_process(tmp_path):
-    code = "import test_record as t; print(t.hashes(t.save(figure=t.picture())))"
-    place = {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), str(files.ROOT)])}
-    expected = str(hashes(save(figure=picture())))
-    for seed in ("1", "2"):
-        env = os.environ | place | {"PYTHONHASHSEED": seed}
-        done = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
-        assert done.strip() == expected
-
-
-def test_picture_carries_slug_commit_and_fingerprint():
-    from PIL import Image
-
-    path = save()
-    with Image.open(path.with_suffix(".png")) as image:
-        stamp = json.loads(image.info["Description"])
-    made = json.loads(path.read_text(encoding="utf-8"))["provenance"]
-    assert stamp == {key: made[key] for key in ("commit", "fingerprint")} | {
-        "slug": "fastrates_fig2"
-    }
-
-
-def test_failure_while_writing_leaves_the_old_files_whole(figures, monkeypatch):
-    old = {p.name: p.read_bytes() for p in (save().parent).iterdir()}
+def test_failure_while_writing_leaves_the_old_files_whole_and_the_record_comes_last(
+    figures, monkeypatch
+):
+    order, move = [], os.replace
+    note = lambda source, target: (order.append(target.suffix), move(source, target))
+    monkeypatch.setattr(os, "replace", note)
+    old = stamped(save())
+    assert order[-3:] == [".png", ".pdf", ".json"]
 
     def no_space(source, target):
         raise OSError("no space left on device")
@@ -158,18 +129,8 @@ def test_failure_while_writing_leaves_the_old_files_whole(figures, monkeypatch):
     monkeypatch.setattr(os, "replace", no_space)
     with pytest.raises(OSError, match="no space"):
         save(caption="another")
-    assert {p.name: p.read_bytes() for p in (figures / "demo").iterdir()} == old
-
-
-def test_record_comes_last(monkeypatch):
-    order = []
-    replace = os.replace
-    monkeypatch.setattr(
-        os, "replace", lambda source, target: (order.append(target), replace(source, target))
-    )
-    save()
-    ends = [path.suffix for path in order if getattr(path, "stem", "") == "fastrates_fig2"]
-    assert ends[-3:] == [".png", ".pdf", ".json"]
+    assert stamped(figures / "demo" / "fastrates_fig2.json") == old
+    assert len(list((figures / "demo").iterdir())) == 3
 
 
 def stamped(path):
@@ -177,8 +138,8 @@ def stamped(path):
 
 
 def at_another_commit(monkeypatch):
-    said = {"rev-parse": "0123456789ab\n", "status": ""}
-    monkeypatch.setattr(provenance, "git", lambda *arguments: said[arguments[0]])
+    answers = {"rev-parse": "0123456789ab\n", "status": ""}
+    monkeypatch.setattr(provenance, "git", lambda *arguments: answers[arguments[0]])
 
 
 def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, tmp_path):
@@ -186,27 +147,11 @@ def test_what_is_reproduced_stays_and_how_the_run_went_is_in_runs(monkeypatch, t
     before = stamped(path)
     at_another_commit(monkeypatch)
     number = record.Number(0.0225, 0.002)  # within the tolerance of 0.021
-    assert save(numbers={"error": number, "lost": record.Number(None, 0.0)}) == path
+    assert save(numbers={"error": number, "lost": LOST}, figure=line(1e-3)) == path
     assert stamped(path) == before
-    latest = json.loads((tmp_path / "runs/latest/demo/fastrates_fig2.json").read_text())
+    latest = read(tmp_path / "runs/latest/demo/fastrates_fig2.json")
     assert latest["provenance"]["commit"] == "0123456789ab"
     assert latest["numbers"]["error"]["value"] == 0.0225
-
-
-def moved(by):
-    figure = line()
-    (drawn,) = figure.axes[0].lines
-    drawn.set_ydata(np.asarray(drawn.get_ydata()) + by)
-    return figure
-
-
-LOST = record.Number(None, 0.0)
-
-
-def remarked(why):
-    """The claim of `save`, which fails, with a remark."""
-    lost = claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 1.0)
-    return claims.remarked(lost, why)
 
 
 @pytest.mark.parametrize(
@@ -217,10 +162,10 @@ def remarked(why):
         dict(numbers={"error": record.Number(0.021, 0.002)}),
         dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", 0.5, 1.0)]),
         dict(claims=[claims.at_most("lemma", "loss falls", "paper A, Lemma 5", float("nan"), 2.0)]),
-        dict(claims=[remarked("another reason")]),
+        dict(claims=[claims.remarked(FAILS, "another reason")]),
         dict(data=[{"name": "example1", "source": "synthetic", "rows": 30}]),
         dict(caption="Ours: 3 seeds of our own."),
-        dict(figure=moved(0.5)),
+        dict(figure=line(0.5)),
     ],
 )
 def test_what_is_not_reproduced_is_written_anew(changes, monkeypatch):
@@ -231,105 +176,77 @@ def test_what_is_not_reproduced_is_written_anew(changes, monkeypatch):
     after = stamped(path)
     # The picture carries the commit: it follows its record.
     assert after[".json"] != before[".json"] and after[".png"] != before[".png"]
-    assert json.loads(after[".json"])["provenance"]["commit"] == "0123456789ab"
+    assert read(path)["provenance"]["commit"] == "0123456789ab"
 
 
-def test_the_numbers_of_a_remark_may_move():
-    before = stamped(save(claims=[remarked("the offset still moves by 0.31")]))
-    assert stamped(save(claims=[remarked("the offset still moves by 0.32")])) == before
-
-
-def test_a_drawing_that_hardly_moves_stays():
-    path = save()
-    before = stamped(path)
-    save(figure=moved(1e-3))
-    assert stamped(path) == before
-
-
-def titled(text):
-    figure = line()
-    figure.axes[0].set_axis_on()
-    figure.axes[0].set(title=text, xticks=[], yticks=[])
-    return figure
-
-
-def test_a_number_in_a_title_may_move_where_the_picture_hardly_does(monkeypatch):
-    before = stamped(save(figure=titled("$r^{-1.48}$")))
+def test_numbers_in_words_may_move_and_so_may_the_picture_of_a_smoke_run(monkeypatch):
+    remark = "the offset still moves by {}".format
+    before = stamped(save(claims=[claims.remarked(FAILS, remark(0.31))]))
+    assert stamped(save(claims=[claims.remarked(FAILS, remark(0.32))])) == before
+    smoke = [{"name": "digits", "source": "demo"}]
+    before = stamped(save(data=smoke))
+    assert stamped(save(data=smoke, figure=line(0.5))) == before
     monkeypatch.setattr(pictures, "same", lambda one, other: True)
-    assert stamped(save(figure=titled("$r^{-1.46}$"))) == before
-    assert stamped(save(figure=titled("$s^{-1.48}$"))) != before
+    before = stamped(save(figure=line(title="$r^{-1.48}$")))
+    assert stamped(save(figure=line(title="$r^{-1.46}$"))) == before
+    assert stamped(save(figure=line(title="$s^{-1.48}$"))) != before
 
 
-def test_the_picture_of_a_smoke_run_stays_while_its_numbers_do():
-    data = [{"name": "digits", "source": "demo"}]
-    before = stamped(save(data=data))
-    assert stamped(save(data=data, figure=moved(0.5))) == before
-
-
-@pytest.mark.parametrize("left", [0, 30, 300])
-def test_a_damaged_picture_is_drawn_anew(left):
-    path = save()
-    before = stamped(path)
-    path.with_suffix(".png").write_bytes(before[".png"][:left])
-    save()
-    assert path.with_suffix(".png").read_bytes() == before[".png"]
-
-
-@pytest.mark.parametrize("key", ["numbers", "claims", "data", "parameters", "seeds"])
 @pytest.mark.parametrize("odd", [None, 3, "", [3], {"final": 3}, [{"id": 1}]], ids=repr)
-def test_a_record_of_odd_parts_is_written_anew(key, odd):
+def test_a_damaged_figure_is_written_anew(odd):
     path = save()
-    true = path.read_text()
-    path.write_text(json.dumps(json.loads(true) | {key: odd}))
-    assert json.loads(save().read_text())[key] == json.loads(true)[key]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])
-def test_damaged_or_missing_files_are_written_anew(text):
-    path = save()
-    path.write_text(text)
-    assert json.loads(save().read_text())["slug"] == "fastrates_fig2"
+    true, png = path.read_text(), path.with_suffix(".png").read_bytes()
+    for key in ("numbers", "claims", "data", "parameters", "seeds"):
+        path.write_text(json.dumps(json.loads(true) | {key: odd}))
+        assert read(save())[key] == json.loads(true)[key]
+    for text in ("", "{", "[]", "{}"):
+        path.write_text(text)
+        assert read(save())["slug"] == "fastrates_fig2"
     path.with_suffix(".pdf").unlink()
-    assert save().with_suffix(".pdf").exists()
+    path.with_suffix(".png").write_bytes(png[:300])
+    assert save().with_suffix(".pdf").exists() and path.with_suffix(".png").read_bytes() == png
 
 
 CELL = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 5\nn, rates = 20, (1, 2)\n\n# %%\nm = 1\n'
-OWN = {"scale": "demo", "seeds": 5, "n": 20, "rates": [1, 2]}
+USUAL = {"scale": "demo", "seeds": 5, "n": 20, "rates": [1, 2]}
+CUSTOM = "runs/custom/01_x-*/figures/{}/one.json".format
 
 
 @pytest.fixture
-def notebooks(tmp_path, monkeypatch):
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
-    (tmp_path / "notebooks" / "01_x.py").write_text(CELL)
-    (tmp_path / "notebooks" / "scales.toml").write_text('["01_x".desk]\nseeds = 20\n')
+def notebook(tmp_path, monkeypatch):
+    """The notebook as its last commit has it: CELL."""
+    path = tmp_path / "notebooks" / "01_x.py"
+    path.parent.mkdir()
+    path.write_text(CELL)
+    (path.parent / "scales.toml").write_text('["01_x".desk]\nseeds = 20\n')
+    shown = {("show", "HEAD:./notebooks/01_x.py"): CELL}
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(path.parent))
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "git", lambda *arguments: shown.get(arguments))
+    return path
+
+
+def saved(run):
+    return run.save(line(), "one", "Figure 2", "A line.")
 
 
 @pytest.mark.parametrize(
     ("given", "folder"),
     [
-        ({}, "figures/demo"),
-        ({"scale": "desk", "seeds": 20}, "figures/desk"),
-        ({"seeds": 3}, "runs/custom/01_x-*/figures/demo"),
-        ({"scale": "desk"}, "runs/custom/01_x-*/figures/desk"),
+        ({}, "figures/demo/one.json"),
+        ({"scale": "desk", "seeds": 20}, "figures/desk/one.json"),
+        ({"seeds": 3}, CUSTOM("demo")),
+        ({"scale": "desk"}, CUSTOM("desk")),
     ],
 )
-def test_own_parameters_never_touch_the_figures(given, folder, notebooks, tmp_path, capsys):
-    run = record.start("01_x", "A", OWN | given)
-    path = run.save(line(), "one", "Figure 2", "A line.")
-    assert list(tmp_path.glob(f"{folder}/one.json")) == [path]
-    assert len(list(tmp_path.rglob("one.png"))) == 1
-    said = capsys.readouterr().out
-    assert (str(path.parent) in said) == ("custom" in folder), said
-    run = record.start("01_x", "A", OWN)  # back to the scale's own
-    assert run.save(line(), "one", "Figure 2", "A line.").parent == tmp_path / "figures" / "demo"
-
-
-def one(run):
-    """Save a figure: the path, the parameters and the seeds of its record."""
-    path = run.save(line(), "one", "Figure 2", "A line.")
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    return path, saved["parameters"], saved["seeds"]
+def test_a_readers_parameters_never_touch_the_figures(given, folder, notebook, tmp_path, capsys):
+    run, usual = record.start("01_x", "A", USUAL | given), record.start("01_x", "A", USUAL)
+    path = saved(run)
+    assert list(tmp_path.glob(folder)) == [path] and len(list(tmp_path.rglob("one.png"))) == 1
+    assert read(path)["parameters"] == USUAL | given
+    assert read(path)["seeds"] == list(range((USUAL | given)["seeds"]))
+    assert (str(path.parent) in capsys.readouterr().out) == ("custom" in folder)
+    assert saved(usual).parent == tmp_path / "figures" / "demo"  # beside it, in one process
 
 
 @pytest.mark.parametrize(
@@ -343,158 +260,103 @@ def one(run):
     ids=["edited", "edited back", "scale", "list"],
 )
 def test_parameters_edited_after_the_start_never_touch_the_figures(
-    given, later, scale, notebooks, figures, capsys
+    given, later, scale, notebook, figures, capsys
 ):
-    variables = OWN | {"rates": [1, 2]} | given
+    variables = USUAL | {"rates": [1, 2]} | given
     run = record.start("01_x", "A", variables)
-    for name, value in later.items():
-        if name == "rates":
-            variables["rates"][:] = value  # in place
-        variables[name] = value
-    path, values, seeds = one(run)
-    assert values == variables and seeds == list(range(variables["seeds"]))
-    assert path.match(f"runs/custom/01_x-*/figures/{scale}/one.json") and not figures.exists()
+    variables["rates"][:] = later.get("rates", [1, 2])  # in place
+    variables |= later
+    path = saved(run)
+    assert read(path)["parameters"] == variables
+    assert path.match(CUSTOM(scale)) and not figures.exists()
     assert not (figures.parent / "runs" / "latest").exists()
-    said = capsys.readouterr().out
-    assert "Changed since record.start: " in said and all(name in said for name in later)
-
-
-@pytest.fixture
-def committed(notebooks, tmp_path, monkeypatch):
-    """The notebook as its last commit has it: CELL."""
-    shown = {("show", "HEAD:./notebooks/01_x.py"): CELL}
-    monkeypatch.setattr(files, "ROOT", tmp_path)
-    monkeypatch.setattr(provenance, "git", lambda *arguments: shown.get(arguments))
-    return tmp_path / "notebooks" / "01_x.py"
-
-
-def test_what_jupyterlab_saved_into_the_paired_file_is_a_readers_own(committed, figures, capsys):
-    committed.write_text(CELL.replace("seeds = 5", "seeds = 3"))
-    path, found, _ = one(record.start("01_x", "A", OWN | {"seeds": 3}))
-    assert found["seeds"] == 3 and "(seeds = 3); saved in" in capsys.readouterr().out
-    assert path.match("runs/custom/01_x-*/figures/demo/one.json") and not figures.exists()
-    assert one(record.start("01_x", "A", OWN))[0] == figures / "demo" / "one.json"
-
-
-@pytest.mark.parametrize("own", ["m = 2", "m = 1\n\n# %%\nrules['mine'] = 1"])
-def test_code_that_nobody_committed_never_touches_the_figures(own, committed, figures):
-    committed.write_text(CELL.replace("m = 1", own))
-    assert one(record.start("01_x", "A", OWN))[0].match("runs/custom/01_x-*/figures/demo/one.json")
-    assert not figures.exists()
-    committed.write_text(CELL.replace("m = 1", "m = 1  # a comment"))
-    assert one(record.start("01_x", "A", OWN))[0] == figures / "demo" / "one.json"
-
-
-@pytest.mark.parametrize("own", ["m = 2", "rules['mine'] = 1", "get_ipython().system('ls')"])
-def test_a_cell_that_ran_and_is_not_the_pages_never_touches_the_figures(own, committed, figures):
-    # What papermill, IPython and the installing cell put between the cells of the page is no one's.
-    ran = ["", "# Parameters\nseeds = 5\n", colab_cell.CELL, "m = 1\n", "m  =  1"]
-    variables = OWN | {"In": ran}
-    run = record.start("01_x", "A", variables)
-    assert one(run)[0] == figures / "demo" / "one.json"
-    ran.append(own)
-    assert one(run)[0].match("runs/custom/01_x-*/figures/demo/one.json")
-
-
-def test_two_runs_of_one_process_save_each_in_its_own_folder(notebooks, figures, capsys):
-    first = record.start("01_x", "A", OWN | {"seeds": 3})
-    second = record.start("01_x", "A", OWN)
-    path, _, seeds = one(first)
-    assert path.match("runs/custom/01_x-*/figures/demo/one.json") and seeds == [0, 1, 2]
-    assert str(path.parent) in capsys.readouterr().out and not figures.exists()
-    assert one(second)[0] == figures / "demo" / "one.json" and capsys.readouterr().out == ""
-    assert one(first)[0] == path
-
-
-def test_a_parameter_deleted_after_the_start_is_named(notebooks):
-    variables = dict(OWN)
-    run = record.start("01_x", "A", variables)
+    words = capsys.readouterr().out
+    assert "Changed since record.start: " in words and all(name in words for name in later)
     del variables["n"]
-    with pytest.raises(ValueError, match="there is no n$"):
-        one(run)
+    with pytest.raises(ValueError, match="n$"):
+        saved(run)
 
 
-def test_without_the_notebooks_source_it_says_what_to_set(monkeypatch, tmp_path):
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="01_x.py, .*; set NOTEBOOKS_DIR to the folder"):
-        record.start("01_x", "A", OWN)
+@pytest.mark.parametrize(
+    ("old", "new", "edited"),
+    [
+        ("m = 1", "m = 2", True),
+        ("m = 1", "m = 1\n\n# %%\nrules['mine'] = 1", True),
+        ("seeds = 5", "seeds = 3", True),  # as JupyterLab saves it into the paired file
+        ("m = 1", "m  =  1  # a comment\n\n# %% [markdown]\n# words", False),
+    ],
+)
+def test_a_page_that_nobody_committed_never_touches_the_figures(old, new, edited, notebook):
+    notebook.write_text(CELL.replace(old, new))
+    run = record.start("01_x", "A", USUAL | ({"seeds": 3} if "seeds" in old else {}))
+    assert saved(run).match(CUSTOM("demo")) == edited
+
+
+def test_a_run_that_cannot_be_started_names_what_it_lacks(notebook):
+    with pytest.raises(ValueError, match="n, rates"):
+        record.start("01_x", "A", {"scale": "demo", "seeds": 3})
+    for seeds in (0, 2.5, True):
+        with pytest.raises(ValueError, match="seeds = "):
+            record.start("01_x", "A", USUAL | {"seeds": seeds})
+    with pytest.raises(ValueError, match="'huge'"):
+        record.start("01_x", "A", USUAL | {"scale": "huge"})
+    with pytest.raises(FileNotFoundError, match="02_y.py.*NOTEBOOKS_DIR"):
+        record.start("02_y", "A", USUAL)
 
 
 def test_works_without_git(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert json.loads(save().read_text(encoding="utf-8"))["provenance"]["commit"] is None
-
-
-@pytest.mark.parametrize("slug", ["", "Figure 2", "../escape", "fig-2", "fig.2"])
-def test_bad_slug(slug, figures):
-    with pytest.raises(ValueError, match="slug"):
-        save(slug)
-    assert not figures.exists()
-
-
-def test_unknown_scale_names_the_known_ones():
-    with pytest.raises(ValueError, match="'huge': choose one of demo, desk"):
-        record.Run(notebook="01_x", paper="A", scale="huge", parameters={})
+    assert read(save())["provenance"]["commit"] is None
 
 
 @pytest.mark.parametrize(
-    "number",
+    ("given", "name"),
     [
-        record.Number(float("nan"), 1.0),
-        record.Number(float("inf"), 1.0),
-        record.Number(1.0, float("nan")),
-        record.Number(1.0, -1.0),
-        3.0,
+        *((dict(slug=slug), "slug") for slug in ("", "Figure 2", "../escape", "fig-2", "fig.2")),
+        *(
+            (dict(numbers={"error": number}), "'error'")
+            for number in (
+                record.Number(float("nan"), 1.0),
+                record.Number(float("inf"), 1.0),
+                record.Number(1.0, float("nan")),
+                record.Number(1.0, -1.0),
+                3.0,
+            )
+        ),
+        (dict(data=[{"name": "mnist"}]), "source"),
+        (dict(data=[{"source": "hub"}]), "name"),
+        (dict(data=[{"name": "mnist", "source": "a disk"}]), "a disk"),
     ],
 )
-def test_bad_number_is_named(number, figures):
-    with pytest.raises(ValueError, match="'error'"):
-        save(numbers={"error": number})
+def test_a_bad_part_is_named_and_nothing_written(given, name, figures):
+    with pytest.raises(ValueError, match=name):
+        save(**given)
     assert not figures.exists()
-
-
-@pytest.mark.parametrize(
-    "row", [{"name": "mnist"}, {"source": "hub"}, {"name": "mnist", "source": "a disk"}]
-)
-def test_data_need_name_and_source(row):
-    with pytest.raises(ValueError, match="name and a source"):
-        save(data=[row])
 
 
 def numbers(**values):
-    return {
-        "numbers": {
-            name: dict(value=v, tolerance=tolerance) for name, (v, tolerance) in values.items()
-        }
-    }
+    rows = {name: dict(value=v, tolerance=tolerance) for name, (v, tolerance) in values.items()}
+    return {"numbers": rows}
 
 
-@pytest.mark.parametrize(
-    ("new", "reproduced"), [(1.0, True), (1.1, True), (0.89, False), (None, False)]
-)
-def test_compare_uses_the_committed_tolerance(new, reproduced):
-    old = numbers(slope=(1.0, 0.1 + 1e-12))
-    differences = record.compare(numbers(slope=(new, 99.0)), old)
-    words = f"slope is {new}, committed 1.0 ± {0.1 + 1e-12}"
-    assert differences == ([] if reproduced else [words])
-
-
-def test_compare_names_a_number_that_is_gone_and_accepts_one_without_value():
-    lost = (None, 0.0)
-    gone = record.compare(numbers(), numbers(slope=(1.0, 0.1), lost=lost))
-    assert [words.split()[0] for words in gone] == ["slope", "lost"]
-    assert record.compare(numbers(lost=lost, more=(1.0, 0.0)), numbers(lost=lost)) == []
+def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
+    old = numbers(slope=(1.0, 0.1 + 1e-12), lost=(None, 0.0))
+    for value, reproduced in ((1.0, True), (1.1, True), (0.89, False), (None, False)):
+        new = numbers(slope=(value, 99.0), lost=(None, 0.0), more=(1, 0))
+        words = " ".join(record.compare(new, old))
+        assert words == "" if reproduced else words.startswith(f"slope is {value}, ")
+    assert [words.split()[0] for words in record.compare(numbers(), old)] == ["slope", "lost"]
 
 
 @pytest.mark.parametrize(
     ("caption", "setting", "wrong"),
     [
-        ("our setting, n=4, d=400, 3 seeds", {}, "n = 4, the setting 6"),
+        ("our setting, n=4, d=400, 3 seeds", {}, "n = 4"),
         ("our setting, n=4, d=400, 3 seeds", {"n": 4}, None),
         ("our setting, n=6; long: n=20", {}, None),
-        ("40 seeds", {}, "40 seeds, the record 3"),
+        ("40 seeds", {}, "40 seeds"),
         ("40 seeds", {"seeds": 40}, None),
-        ("tokens, seeds [1, 3, 5]", {}, "seed [1, 3, 5], the record 3"),
+        ("tokens, seeds [1, 3, 5]", {}, "seed [1, 3, 5]"),
         ("tokens, seeds [1, 3, 5]", {"seeds": [1, 3, 5]}, None),
         ("seed 0 on the left", {"seeds": [0]}, None),
         ("bands of 2 of 3 seeds; seed 0 dotted", {}, None),
@@ -502,8 +364,8 @@ def test_compare_names_a_number_that_is_gone_and_accepts_one_without_value():
 )
 def test_a_caption_that_its_setting_contradicts_is_said(caption, setting, wrong, capsys):
     run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
-    saved = json.loads(run.save(line(), "one", "Figure 2", caption, setting=setting).read_text())
-    assert len(saved["seeds"]) == (40 if setting.get("seeds") == 40 else len(saved["seeds"]))
-    assert saved["parameters"] == {"n": 6} and saved.get("setting", {}).get("n") == setting.get("n")
-    said = capsys.readouterr().out
-    assert (wrong in said and "save(setting=...)" in said) if wrong else not said
+    stored = read(run.save(line(), "one", "Figure 2", caption, setting=setting))
+    assert stored["parameters"] == {"n": 6}
+    assert stored.get("setting", {}).get("n") == setting.get("n")
+    words = capsys.readouterr().out
+    assert wrong in words if wrong else not words

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib import files
-from lib.site import figure_index
+from lib.site import figures
 from papers import kept_curves, redraw
 from papers.a import speed
 from papers.c import reviews, vision
@@ -103,7 +103,8 @@ def test_a_number_of_the_answer_is_one_of_the_study(page):
 
 
 def test_the_index_names_the_study_that_a_picture_draws():
-    for entry in figure_index.entries(files.ROOT / "figures"):
+    entries = [entry for _, rows in figures.index(files.ROOT / "figures") for entry in rows]
+    for entry in entries:
         if entry.slug in RECORDS:
             assert entry.slug in {one.slug for one in redraw.PICTURES[entry.trains]}
             assert not entry.notebook.real_data
