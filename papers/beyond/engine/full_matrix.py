@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from papers.beyond.engine import graded_svd, matrix_moments, scaled
+from papers.beyond.engine import graded_svd, preconditioners, scaled
 
 
 class Moment(NamedTuple):
@@ -70,10 +70,10 @@ def adagrad(G, top, s, D):
         for l in range(rank):
             s.outer[k, l] = s.c[k] * s.c[l]
     s.log[0] = scaled.mix(s.S.ravel(), s.log[0], 1.0, s.outer.ravel(), 2.0 * top, 1.0)
-    matrix_moments.eigen(s.S, s.work, s.Q, s.values)
+    preconditioners.eigen(s.S, s.work, s.Q, s.values)
     s.turned[:] = 0.0
     for k in range(rank):
-        if s.values[k] > matrix_moments.FLOOR * s.values[0]:
+        if s.values[k] > preconditioners.FLOOR * s.values[0]:
             part = 0.0
             for l in range(rank):
                 part += s.Q[l, k] * s.c[l]

@@ -15,7 +15,7 @@ from papers.beyond.engine import (
     full_matrix,
     graded_svd,
     gradients,
-    matrix_moments,
+    preconditioners,
     natural,
     scaled,
     spectral,
@@ -42,7 +42,7 @@ class State(NamedTuple):
     momentum: gradients.Graded
     looked: gradients.Graded
     space: graded_svd.Space
-    sides: matrix_moments.Sides
+    sides: preconditioners.Sides
     block: blocks.Block
     system: natural.System
     full: full_matrix.Moment
@@ -60,7 +60,7 @@ def _state(problem, rule):
         momentum=gradients.empty(n, d),
         looked=gradients.empty(n, d),
         space=graded_svd.space(n, d, d_z),
-        sides=matrix_moments.sides(d, d_z),
+        sides=preconditioners.sides(d, d_z),
         block=blocks.block(rule, n, d, d_z),
         system=natural.system(n),
         full=full_matrix.moment(problem, rule[o.KIND] == o.FULL_ADAGRAD),
@@ -111,8 +111,8 @@ def _direction(rule, t, z, answers, s):
         value, logs[0] = entrywise.sign_momentum(rule, G, top, first, logs[0], D)
         return value
     if kind == o.SHAMPOO:
-        return matrix_moments.shampoo(rule, s.G, top, s.sides, s.D)
-    return matrix_moments.soap(rule, t, s.G, top, s.sides, s.D)
+        return preconditioners.shampoo(rule, s.G, top, s.sides, s.D)
+    return preconditioners.soap(rule, t, s.G, top, s.sides, s.D)
 
 
 @numba.njit(inline="always")

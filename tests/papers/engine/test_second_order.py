@@ -7,7 +7,7 @@ import torch
 
 from lib import attention
 from lib.attention import tokens
-from papers.beyond.engine import matrix_moments, training
+from papers.beyond.engine import preconditioners, training
 from papers.beyond.engine import optimisers as o
 from tests.papers.engine import exact
 
@@ -126,7 +126,7 @@ def test_undamped_and_not_normalised_it_diverges_and_says_so():
 
 def test_full_matrix_adagrad_against_many_digits():
     with mpmath.workdps(50):
-        direction = exact.full_adagrad(matrix_moments.FLOOR)
+        direction = exact.full_adagrad(preconditioners.FLOOR)
         expected = exact.train(DATA, direction, 0.1, 12, START[0])
     np.testing.assert_allclose(ours(o.full_adagrad(0.1), 12), expected, atol=1e-8)
 
@@ -134,7 +134,7 @@ def test_full_matrix_adagrad_against_many_digits():
 def test_full_matrix_adagrad_where_the_softmax_underflows():
     """Its first step is G / ||G||, whatever the gradient's size, and stays in the pulls' span."""
     with mpmath.workdps(1200):
-        direction = exact.full_adagrad(matrix_moments.FLOOR)
+        direction = exact.full_adagrad(preconditioners.FLOOR)
         expected = exact.train(DATA, direction, 0.1, 3, 900 * START[0])
     np.testing.assert_allclose(ours(o.full_adagrad(0.1), 3, 900 * START), expected, atol=1e-9)
     step = ours(o.full_adagrad(0.1), 1, 900 * START) - 900 * START[0]
