@@ -19,7 +19,7 @@ import numpy as np
 from lib.companion import ledger, record
 from lib.companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
-from papers.wrong_worlds import World, worlds
+from papers.wrong_worlds import World, caught, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 
@@ -29,37 +29,44 @@ class NotTouched(ValueError):
 
 
 def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
-    """Per row of a section: what it catches, and whether one of these worlds is small.
+    """Per row of a section: the smallest world of each family that it catches, and if one is small.
 
     section(world) gives the rows in a world. A row that fails in the true world catches nothing.
     Raises NotTouched where a family that a row names leaves its measured value and bound alone, and
     where the row is missing from such a world: it was not measured there.
     """
-    true = {row.id: row for row in section(World())}
-    families = dict.fromkeys(f for row in true.values() for f in row.fails_if)
-    found = {id: {"catches": [], "small": False, "holds": row.holds} for id, row in true.items()}
-    touched, caught = set(), set()
-    for world in worlds(families):
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # a wrong world may divide by zero
-            wrong = {row.id: row for row in section(world)}
-        for id, row in true.items():
-            if world.family not in row.fails_if:
-                continue
-            if id not in wrong:
-                raise NotTouched(f"{id}: missing from the wrong world {str(world)!r}")
-            other, pair = wrong[id], (id, world.family)
-            if (other.measured, other.bound) != (row.measured, row.bound):
-                touched.add(pair)
-            if row.holds and not other.holds and pair not in caught:
-                caught.add(pair)
-                found[id]["catches"].append(str(world))
-                found[id]["small"] |= world.small
-    named = [(id, family) for id, row in true.items() if row.holds for family in row.fails_if]
-    if missed := [pair for pair in named if pair not in touched]:
-        said = "; ".join(f"{id}: the wrong world {family!r}" for id, family in missed)
-        raise NotTouched(f"{said} does not apply")
+    true = section(World())
+    found = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true}
+    for family in dict.fromkeys(family for row in true for family in row.fails_if):
+        rows, smallest = [row for row in true if family in row.fails_if], {}
+        wrong = {world: _measured(section, world, rows) for world in worlds([family])}
+        _require_touched(rows, wrong, family)
+        for world, ids in caught(rows, wrong).items():
+            smallest = dict.fromkeys(ids, world) | smallest
+        for id, world in smallest.items():
+            found[id]["catches"].append(str(world))
+            found[id]["small"] |= world.small
     return found
+
+
+def _measured(section, world, rows):
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a wrong world may divide by zero
+        wrong = {row.id: row for row in section(world)}
+    if missing := [row.id for row in rows if row.id not in wrong]:
+        raise NotTouched(f"{', '.join(missing)}: missing from the wrong world {str(world)!r}")
+    return [wrong[row.id] for row in rows]
+
+
+def _require_touched(rows, wrong, family):
+    touched = {
+        row.id
+        for there in wrong.values()
+        for row, other in zip(rows, there, strict=True)
+        if (other.measured, other.bound) != (row.measured, row.bound)
+    }
+    if untouched := [row.id for row in rows if row.holds and row.id not in touched]:
+        raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
 
 
 def sections(paper: str) -> Mapping[str, Callable[[World], list[Claim]]]:

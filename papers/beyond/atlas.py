@@ -5,7 +5,7 @@ from the certified token SVM, and the ratio of a run is min_m <A_m, W_t> / (N(W_
 1. Where max-margin solutions are not unique the ratio still is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,11 @@ NORMS = {  # name in figures: norm of `svm.token_svm`
     "l_inf": np.inf,
     "head-wise": svm.Blocks("spectral", 2),  # the larger spectral norm of W's halves of rows
 }
+
+
+def column(name: str) -> int:
+    """The place of a norm among NORMS."""
+    return list(NORMS).index(name)
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -52,7 +57,7 @@ class BestMargins:
         key = run, *map(int, selection)
         if key not in self.known:
             alone = self.tokens.run(run)
-            solved = [svm.token_svm(alone, selection[None], of) for of in NORMS.values()]
+            solved = [svm.token_svm(alone, selection[None], norm) for norm in NORMS.values()]
             self.gap = max(self.gap, *(solution.gap[0] for solution in solved))
             self.known[key] = np.array([1 / solution.norm[0] for solution in solved])
         return self.known[key]
@@ -84,15 +89,15 @@ def ratios(path: Path, best: BestMargins) -> Ratios:
     selection = selected(tokens, W[:, -1])
     middle = np.searchsorted(path.iterations, path.iterations[-1] / 2)
     steady = (selected(tokens, W[:, middle]) == selection).all(-1)
-    least = least_margins(tokens, selection, W)
-    value = np.full((*least.shape, len(NORMS)), np.nan)
+    margins = least_margins(tokens, selection, W)
+    value = np.full((*margins.shape, len(NORMS)), np.nan)
     for run in range(len(W)):
-        if path.status[run] != "completed" or not least[run, -1] > 0:
+        if path.status[run] != "completed" or not margins[run, -1] > 0:
             continue  # a run that diverged, or that ends on a tie, selects nothing
         gamma = best.of(run, selection[run])
         with np.errstate(invalid="ignore"):  # W_0 = 0 has no direction
-            for k, of in enumerate(NORMS.values()):
-                value[run, :, k] = least[run] / svm.norm_of(W[run], of) / gamma[k]
+            for k, norm in enumerate(NORMS.values()):
+                value[run, :, k] = margins[run] / svm.norm_of(W[run], norm) / gamma[k]
     return Ratios(path.iterations, value, selection, steady, path.status)
 
 
@@ -101,19 +106,9 @@ def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
     return {name: ratios(path, best) for name, path in paths.items()}
 
 
-def fitted_rate(found: Ratios, column: int, decades: float = 1.0) -> np.ndarray:
+def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
     """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,), by least squares."""
-    t = found.iterations
+    t = reached.iterations
     late = t >= t[-1] / 10**decades
-    left = np.log(np.maximum(1 - found.value[:, late, column], 1e-15))
+    left = np.log(np.maximum(1 - reached.value[:, late, norm], 1e-15))
     return np.array([np.polyfit(np.log(t[late]), run, 1)[0] for run in left])
-
-
-def column(name: str) -> int:
-    """The place of a norm among NORMS."""
-    return list(NORMS).index(name)
-
-
-def others(name: str) -> Sequence[int]:
-    """The places of the other norms."""
-    return [k for k, other in enumerate(NORMS) if other != name]

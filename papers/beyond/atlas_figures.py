@@ -17,24 +17,41 @@ INK = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#88888
 LOWEST = 0.5  # of the map's colours
 
 
-def chart(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> Figure:
-    """The map: median ratio of every rule (rows) in every norm (columns), predictions outlined."""
-    figure, (axis,) = plots.panels(1, 1, height=0.62 + 0.235 * len(rows))
-    values = np.array([np.median(found[name].last, 0) for name in rows])
+def ratio_map(
+    height: float,
+    ratios: Sequence[np.ndarray],
+    boxes: Sequence[tuple[int, str]],
+    starred: float = np.inf,
+    size: float = 7,
+):
+    """A map of median ratios, a row per rule, a column per norm: its figure, axis and image.
+
+    ratios: (runs, norms) of each rule; boxes: the norm that is outlined in each row, and its line
+    style; * where every run reaches `starred`; size of the letters.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=height)
+    values = np.array([np.median(last, 0) for last in ratios])
     image = axis.imshow(values, aspect="auto", vmin=LOWEST, vmax=1, cmap="cividis")
     for (i, k), value in np.ndenumerate(values):
-        least = np.min(found[list(rows)[i]].last[:, k])
-        text = "none" if np.isnan(value) else f"{value:.3f}" + (" *" if least >= REACHED else "")
+        star = " *" if np.min(ratios[i][:, k]) >= starred else ""
+        text = "none" if np.isnan(value) else f"{value:.3f}{star}"
         colour = "white" if value < 0.5 * (1 + LOWEST) else "black"
-        axis.text(k, i, text, ha="center", va="center", fontsize=6.5, color=colour)
-    for i, row in enumerate(rows.values()):
-        k = column(row.highest)
-        style = dict(fill=False, lw=1.8, ec="#D55E00", ls="-" if row.reached else ":")
-        axis.add_patch(Rectangle((k - 0.48, i - 0.46), 0.96, 0.92, **style))
-    axis.set_xticks(range(len(NORMS)), [LABELS[name] for name in NORMS])
-    axis.set_yticks(range(len(rows)), [_written(name) for name in rows], fontsize="x-small")
+        axis.text(k, i, text, ha="center", va="center", fontsize=size, color=colour)
+    for i, (k, style) in enumerate(boxes):
+        line = dict(fill=False, lw=1.8, ec="#D55E00", ls=style)
+        axis.add_patch(Rectangle((k - 0.48, i - 0.46), 0.96, 0.92, **line))
     axis.tick_params(length=0)
     axis.grid(False)
+    return figure, axis, image
+
+
+def chart(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
+    """The map: median ratio of every rule (rows) in every norm (columns), predictions outlined."""
+    boxes = [(column(row.highest), "-" if row.reached else ":") for row in rows.values()]
+    height, ratios = 0.62 + 0.235 * len(rows), [reached[name].last for name in rows]
+    figure, axis, image = ratio_map(height, ratios, boxes, REACHED, 6.5)
+    axis.set_xticks(range(len(NORMS)), [LABELS[name] for name in NORMS])
+    axis.set_yticks(range(len(rows)), [_written(name) for name in rows], fontsize="x-small")
     axis.set(title="Margin over the largest possible, median of the runs (*: 0.99 in every run)")
     axis.set(xlabel="norm", ylabel="optimiser")
     figure.colorbar(image, ax=axis, shrink=0.6, label="margin / largest margin in the norm")
@@ -50,15 +67,14 @@ def _written(row: str) -> str:
     return row.replace("Adam, 0.999", r"Adam, $\beta_2=0.999$")
 
 
-def convergence(panels: Mapping[str, Mapping[str, Ratios]], own: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's own norm over the steps; a panel per schedule, title: its rules."""
+def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, str]) -> Figure:
+    """1 - ratio in each rule's norm over the steps; a panel per schedule, title: its rules."""
     figure, axes = plots.panels(1, len(panels), height=3.0)
-    for axis, (title, found) in zip(axes, panels.items(), strict=True):
-        for name, one in found.items():
-            k, later = column(own[name]), one.iterations >= 10
-            left = np.maximum(1 - one.value[:, later, k], 1e-9)
-            label, colour = LABELS[own[name]], INK[column(own[name])]
-            plots.band(axis, one.iterations[later], left, label, colour)
+    for axis, (title, reached) in zip(axes, panels.items(), strict=True):
+        for name, ratios in reached.items():
+            k, later = column(norms[name]), ratios.iterations >= 10
+            left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
+            plots.band(axis, ratios.iterations[later], left, LABELS[norms[name]], INK[k])
         axis.axhline(1 - REACHED, color="0.3", linestyle=":")
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title, ylim=(1e-6, 1.2))
     axes[0].set(ylabel="1 - ratio in the rule's own norm")
@@ -72,22 +88,23 @@ def memory(
     epsilons: Sequence[float],
     by_epsilon: Sequence[Ratios],
     by_batch: Mapping[str, Mapping[int, Ratios]],
-    own: Mapping[str, str],
+    norms: Mapping[str, str],
 ) -> Figure:
-    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; the own norm's of every
-    rule against the samples a step."""
+    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's in its norm
+    against the samples a step."""
     figure, axes = plots.panels(1, 3, height=2.9)
+
+    def band(axis, x, runs, norm, label, **line):
+        last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
+        plots.band(axis, x, last, label, INK[column(norm)], ms=3, **line)
+
     forgotten = [1 - beta for beta in memories]
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], epsilons, by_epsilon)):
-        for name in ("l_inf", "l_3", "Frobenius"):
-            k = column(name)
-            last = np.array([one.last[:, k] for one in runs]).T
-            plots.band(axis, x, last, LABELS[name], INK[k], marker="o", ms=3)
+        for norm in ("l_inf", "l_3", "Frobenius"):
+            band(axis, x, runs, norm, LABELS[norm], marker="o")
         axis.axhline(REACHED, color="0.3", linestyle=":")
     for (name, runs), marker in zip(by_batch.items(), "os^D", strict=False):
-        k = column(own[name])
-        last = np.array([one.last[:, k] for one in runs.values()]).T
-        plots.band(axes[2], list(runs), last, name, INK[k], marker=marker, ms=3)
+        band(axes[2], list(runs), runs.values(), norms[name], name, marker=marker)
     axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")

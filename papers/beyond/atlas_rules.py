@@ -67,32 +67,32 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
             o.steepest(norm, step(name, growth), decay), name, name, source=MULTICLASS
         )
         for name, norm in NORMS.items()
-        if name != "head-wise"  # a rule in `head_rows`
+        if name != "head-wise"  # a rule in `_head_rows`
     }
 
 
-def memory_rows() -> dict[str, Row]:
+def _memory_rows() -> dict[str, Row]:
     """Rules with moments, on all samples."""
-    of_sign, of_polar = step("l_inf"), step("spectral")
-    slow = of_sign / 50  # 0.0004 of margin a step: beta_2 = 0.999 forgets e^-0.0005 a step
+    sign_step, polar_step = step("l_inf"), step("spectral")
+    slow = sign_step / 50  # 0.0004 of margin a step: beta_2 = 0.999 forgets e^-0.0005 a step
     return {
-        "Muon": Row(o.muon(of_polar), "spectral", "spectral", source=MULTICLASS),
+        "Muon": Row(o.muon(polar_step), "spectral", "spectral", source=MULTICLASS),
         "Muon, Newton-Schulz": Row(
-            o.muon(of_polar, nesterov=True, newton_schulz=5), None, "spectral"
+            o.muon(polar_step, nesterov=True, newton_schulz=5), None, "spectral"
         ),
-        "Signum": Row(o.signum(of_sign), "l_inf", "l_inf", source=MULTICLASS),
-        "Lion": Row(o.lion(of_sign / 10), "l_inf", "l_inf"),
-        "RMSprop, 0.99": Row(o.rmsprop(of_sign / 10), "l_inf", "l_inf"),
+        "Signum": Row(o.signum(sign_step), "l_inf", "l_inf", source=MULTICLASS),
+        "Lion": Row(o.lion(sign_step / 10), "l_inf", "l_inf"),
+        "RMSprop, 0.99": Row(o.rmsprop(sign_step / 10), "l_inf", "l_inf"),
         "Adam, 0.999": Row(o.adam(slow), None, "l_inf", source=ADAM),
         "Adam, 0.999, epsilon": Row(o.adam(slow, epsilon=1e-8), None, "l_inf"),
-        "AdaGrad": Row(o.adagrad(of_sign), None, "l_inf"),
-        "Shampoo, 0.9": Row(o.shampoo(of_polar, 0.9), "spectral", "spectral", TENTH),
-        "Shampoo, sums": Row(o.shampoo(of_polar, summed=True), None, "spectral", TENTH),
+        "AdaGrad": Row(o.adagrad(sign_step), None, "l_inf"),
+        "Shampoo, 0.9": Row(o.shampoo(polar_step, 0.9), "spectral", "spectral", TENTH),
+        "Shampoo, sums": Row(o.shampoo(polar_step, summed=True), None, "spectral", TENTH),
         "SOAP": Row(o.soap(slow), None, "spectral"),
     }
 
 
-def sample_rows() -> dict[str, Row]:
+def _sample_rows() -> dict[str, Row]:
     """The same rules on one sample a step, in turn."""
     few = step("l_inf") / 10
     rows = {
@@ -106,42 +106,39 @@ def sample_rows() -> dict[str, Row]:
     }
 
 
-def head_rows() -> dict[str, Row]:
+def _head_rows() -> dict[str, Row]:
     """The polar factor by heads, two halves of W's rows, without and with momentum."""
-    of_heads, name = step("head-wise"), "head-wise"
+    name = "head-wise"
     rules = {
-        "steepest, head-wise": o.steepest("spectral", of_heads),
-        "Muon, head-wise": o.muon(of_heads),
+        "steepest, head-wise": o.steepest("spectral", step(name)),
+        "Muon, head-wise": o.muon(step(name)),
     }
     return {what: Row(o.in_blocks(rule, 2), name, name, TENTH) for what, rule in rules.items()}
 
 
-def metric_rows() -> dict[str, Row]:
+def _metric_rows() -> dict[str, Row]:
     """Mirror descent, natural gradients, full-matrix AdaGrad, progressive rescaling."""
-    of_frobenius, name = step("Frobenius"), "Frobenius"
-    relative = o.natural(of_frobenius, 0.1, relative=True, normalised=True)
+    name = "Frobenius"
+    undamped = o.natural(step(name), normalised=True)
+    relative = o.natural(step(name), 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
     return {
         "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
-        "natural, undamped": Row(o.natural(of_frobenius, normalised=True), None, "nuclear", TENTH),
+        "natural, undamped": Row(undamped, None, "nuclear", TENTH),
         "natural, damped": Row(o.natural(0.05, 0.01), None, name),
         "natural, damped by trace": Row(relative, name, name, TENTH),
-        "AdaGrad, full matrix": Row(o.full_adagrad(of_frobenius), None, name, 2_000),
+        "AdaGrad, full matrix": Row(o.full_adagrad(step(name)), None, name, 2_000),
         "rescaled, Frobenius": Row(grown, name, name, 20_000, RESCALING),
     }
 
 
 def growing_rows() -> dict[str, Row]:
     """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from step 2,500 on."""
-    return {
-        name: replace(
-            row,
-            reached=row.reached if row.reached == "Frobenius" else None,
-            longest=TENTH,
-            source=OURS,
-        )
-        for name, row in steepest_rows(-0.5).items()
-    }
+    rows = steepest_rows(-0.5)
+    for name, row in rows.items():
+        reached = row.reached if row.reached == "Frobenius" else None
+        rows[name] = replace(row, reached=reached, longest=TENTH, source=OURS)
+    return rows
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
@@ -165,7 +162,7 @@ def wrong_memory(row: Row) -> Row:
 
 def rows() -> dict[str, Row]:
     """Every row of the map."""
-    return steepest_rows() | memory_rows() | sample_rows() | head_rows() | metric_rows()
+    return steepest_rows() | _memory_rows() | _sample_rows() | _head_rows() | _metric_rows()
 
 
 def trained(
@@ -173,7 +170,8 @@ def trained(
 ) -> dict[str, Path]:
     """Every row's path, of `steps` or until its `longest`, by `kept.train`; records at `times`."""
     paths = {}
-    for end in sorted({min(steps, row.longest) for row in rows.values()}):
-        some = {name: row.rule for name, row in rows.items() if min(steps, row.longest) == end}
-        paths |= kept.train(tokens, some, end, np.append(times[times < end], end), folder)
+    ends = {name: min(steps, row.longest) for name, row in rows.items()}
+    for end in sorted(set(ends.values())):
+        ending = {name: row.rule for name, row in rows.items() if ends[name] == end}
+        paths |= kept.train(tokens, ending, end, np.append(times[times < end], end), folder)
     return {name: paths[name] for name in rows}

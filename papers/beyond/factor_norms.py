@@ -8,9 +8,10 @@ is a sum of m rank-one matrices with entries of at most F_N, so that
     m F_N(W) >= ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d},
 
 the projective tensor norm of l_inf and l_inf, with equality in the limit of many columns. Its dual
-norm is ||G||_{inf -> 1} = max_{x, y} x^T G y over signs, found here by trying every x.
+norm is ||G||_{inf -> 1} = max_{x, y} x^T G y over signs; every x is tried.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas
+from papers.beyond.engine.training import Path
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
@@ -38,7 +40,7 @@ def _signs(d: int) -> np.ndarray:
     return np.array(list(product((1.0,), *[(1.0, -1.0)] * (d - 1))))
 
 
-def largest_products(G: np.ndarray, signs: np.ndarray, count: int):
+def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
     """The `count` largest x^T G y over sign vectors, one a x: values (count,), x y^T (count, d, e).
 
     The first value is ||G||_{inf -> 1}.
@@ -70,12 +72,12 @@ def sign_norm(W: np.ndarray) -> float:
         solved = milp(-flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf))
         if not solved.success:
             raise RuntimeError(f"a linear program of the norm failed: {solved.message}")
-        value, found = largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
+        value, products = _largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
         if value[0] <= 1 + ACCURACY:
             return -size * solved.fun
         # Where the value stands still nothing is left out: the programs cannot go in a circle.
         kept = (np.abs(rows @ solved.x) >= 1 - SLACK) | (solved.fun <= before)
-        new = found[value > 1 + ACCURACY].reshape(-1, W.size)
+        new = products[value > 1 + ACCURACY].reshape(-1, W.size)
         rows, before = np.concatenate([rows[kept], new]), solved.fun
     raise RuntimeError(f"the norm was not reached in {ROUNDS} rounds; raise ROUNDS")
 
@@ -85,13 +87,13 @@ def _first_products(W, signs):
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
     for _ in range(GREEDY):
-        value, found = largest_products(W, signs, 1)
-        W = W - value[0] / W.size * found[0]
-        columns.append(found.reshape(1, -1))
+        value, nearest = _largest_products(W, signs, 1)
+        W = W - value[0] / W.size * nearest[0]
+        columns.append(nearest.reshape(1, -1))
     return np.concatenate(columns)
 
 
-def best_sign_margin(A: np.ndarray) -> tuple[float, float]:
+def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """max {min_m <A_m, W> : ||W||_sgn <= 1} of features A (pairs, d, e), and its relative gap.
 
     The gap is that to ||sum_m q_m A_m||_{inf -> 1}, q the dual weights: an upper bound, whatever
@@ -99,20 +101,21 @@ def best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """
     pairs, d, e = A.shape
     signs = _signs(d)
-    _, columns = largest_products(A.mean(0), signs, PRODUCTS)
+    _, columns = _largest_products(A.mean(0), signs, PRODUCTS)
     for _ in range(ROUNDS):
         gains = np.einsum("mde,kde->mk", A, columns)
         # max t: gains w >= t, sum w = 1, w >= 0
         rows = np.hstack([-gains, np.ones((pairs, 1))])
-        cost, one = np.r_[np.zeros(len(columns)), -1.0], np.r_[np.ones(len(columns)), 0.0][None]
+        cost, total = np.r_[np.zeros(len(columns)), -1.0], np.r_[np.ones(len(columns)), 0.0][None]
         bounds = [(0, None)] * len(columns) + [(None, None)]
-        solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=one, b_eq=[1], bounds=bounds)
+        solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=total, b_eq=[1], bounds=bounds)
         q = np.maximum(-solved.ineqlin.marginals, 0)
-        value, found = largest_products(np.einsum("m,mde->de", q / q.sum(), A), signs, PRODUCTS)
+        mean = np.einsum("m,mde->de", q / q.sum(), A)
+        value, added = _largest_products(mean, signs, PRODUCTS)
         gap = value[0] / -solved.fun - 1
-        if 0 <= gap <= ACCURACY or abs(gap) <= ACCURACY:
+        if abs(gap) <= ACCURACY:
             return -solved.fun, abs(gap)
-        columns = np.concatenate([columns, found])
+        columns = np.concatenate([columns, added])
     raise RuntimeError(f"the margin was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
@@ -129,20 +132,22 @@ class SignMargins:
         if key not in self.known:
             delta = coordinates.differences(alone, selection[None])[0]  # (n, T-1, d)
             A = np.einsum("ntd,ne->ntde", delta, alone.z[0]).reshape(-1, *W.shape)
-            self.known[key], gap = best_sign_margin(A)
+            self.known[key], gap = _best_sign_margin(A)
             self.gap = max(self.gap, gap)
-        least = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
-        return least / sign_norm(W) / self.known[key]
+        margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
+        return margin / sign_norm(W) / self.known[key]
 
 
-def last_ratios(path, found: atlas.Ratios, best: SignMargins) -> np.ndarray:
-    """The last ratios of a path in NORMS, (runs, norms).
+def last_ratios(path: Path, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
+    """The ratios of a path at its last record alone, in NORMS in place of `atlas.NORMS`.
 
     NaN in every norm for a run that selects nothing, as in `atlas.ratios`.
     """
-    own = [
-        best.ratio(run, found.selection[run], path.W[run, -1]) if known else np.nan
-        for run, known in enumerate(np.isfinite(found.last).all(1))
+    ratios = atlas.ratios(path, best)
+    sign = [
+        sign_best.ratio(run, ratios.selection[run], path.W[run, -1]) if known else np.nan
+        for run, known in enumerate(np.isfinite(ratios.last).all(1))
     ]
-    whole = found.last[:, [atlas.column(name) for name in WHOLE]]
-    return np.hstack([whole, np.array(own)[:, None]])
+    whole = ratios.last[:, [atlas.column(name) for name in WHOLE]]
+    last = np.hstack([whole, np.array(sign)[:, None]])
+    return replace(ratios, iterations=path.iterations[-1:], value=last[:, None])

@@ -6,13 +6,14 @@ judge them. Steps make the margins of K Q^T grow by about GROWTH a step: factors
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, remarked
 from papers.beyond import atlas, atlas_rules, factor_norms
+from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_claims import ranked, word
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
@@ -53,71 +54,67 @@ def rows() -> dict[str, FactorRow]:
         "gradient descent": _steepest("Frobenius", "nuclear", 0.9),
         "sign descent": _steepest("l_inf", SIGN, 0.75),
         "polar steps": _steepest("spectral", "spectral", 0.9),
-        "Adam, 0.99": _adam(0.99, atlas_rules.step("l_inf") / 10),
-        "Adam, 0.999": _adam(0.999, atlas_rules.step("l_inf") / 50),
+        "Adam, 0.99": _adam(0.99, 10),
+        "Adam, 0.999": _adam(0.999, 50),
     }
 
 
 def _steepest(alone_norm, norm, least):
     """Steepest descent in `alone_norm` on each factor, predicted to maximise `norm`."""
-    rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
-    alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
     return FactorRow(
-        rule=rule, norm=norm, always=True, least=least, alone=alone, alone_norm=alone_norm
+        rule=o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5),
+        norm=norm,
+        always=True,
+        least=least,
+        alone=atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule,
+        alone_norm=alone_norm,
     )
 
 
-def _adam(memory, of_W):
-    """Adam on each factor; `of_W`: its step on W alone."""
-    rule, alone = o.adam(step(SIGN) / 2, memory=memory, decay=0.5), o.adam(of_W, memory=memory)
-    return FactorRow(rule=rule, norm=SIGN, always=False, least=0.7, alone=alone, alone_norm="l_inf")
-
-
-@dataclass(frozen=True)
-class Ends:
-    """Last ratios (runs, NORMS) of a rule's runs; NaN for a run that selects nothing.
-
-    steady (runs,) as in `Ratios`.
-    """
-
-    last: np.ndarray
-    steady: np.ndarray
+def _adam(memory, slower):
+    """Adam on each factor; on W alone in steps so many times `slower` than sign descent's."""
+    return FactorRow(
+        rule=o.adam(step(SIGN) / 2, memory=memory, decay=0.5),
+        norm=SIGN,
+        always=False,
+        least=0.7,
+        alone=o.adam(atlas_rules.step("l_inf") / slower, memory=memory),
+        alone_norm="l_inf",
+    )
 
 
 def run(
     tokens: TokenSet, table: Mapping[str, FactorRow], steps: int, seeds: Sequence[int]
-) -> tuple[dict[str, Ends], dict[str, Ends], float]:
-    """Every rule on (K, Q) from small starts and on W from zero, and the largest SVM gap."""
+) -> tuple[dict[str, Ratios], dict[str, Ratios], float]:
+    """Last ratios of every rule on (K, Q) from small starts and on W from zero; largest SVM gap."""
     best, sign_best = atlas.BestMargins(tokens), factor_norms.SignMargins(tokens)
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
     alone = training.train(tokens, {n: r.alone for n, r in table.items()}, steps, record=record)
-
-    def ends(path):
-        found = atlas.ratios(path, best)
-        return Ends(factor_norms.last_ratios(path, found, sign_best), found.steady)
-
-    first, second = ({n: ends(path) for n, path in ran.items()} for ran in (both, alone))
-    return first, second, max(best.gap, sign_best.gap)
+    ends = (
+        {name: factor_norms.last_ratios(path, best, sign_best) for name, path in paths.items()}
+        for paths in (both, alone)
+    )
+    return *ends, max(best.gap, sign_best.gap)
 
 
 def predictions(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ends], alone: Mapping[str, Ends]
+    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> list[Claim]:
     """What the protocol's part 1 says of every rule, judged."""
-    ratios = [ends.last for ran in (both, alone) for ends in ran.values()]
+    ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     largest = "(K, Q) and W: largest ratio of all rules, norms and runs"
     claims = [at_most("factors.bounded", largest, SOURCE, np.nanmax(ratios), 1 + ROUNDING)]
     for name, row in table.items():
-        own, asked = both[name], 1.0 if row.always else 0.5
+        last, asked = both[name].last, 1.0 if row.always else 0.5
         text = f"(K, Q) by {name}: share of runs whose largest ratio is in the norm {row.norm}"
-        share, nearest = ranked(own.last, NORMS, row.norm)
+        share, nearest = ranked(last, NORMS, row.norm)
         claim = at_least(f"factors.norm.{word(name)}", text, SOURCE, share, asked)
         claims.append(remarked(claim, f"The prediction is refuted: nearest to {nearest}"))
         text = f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}"
-        least = own.last[:, NORMS.index(row.norm)].min()
-        claim = at_least(f"factors.above.{word(name)}", text, SOURCE, least, row.least)
+        smallest = last[:, NORMS.index(row.norm)].min()
+        claim = at_least(f"factors.above.{word(name)}", text, SOURCE, smallest, row.least)
         claims.append(remarked(claim, "The bound was read off two pilots of up to 4e5 steps"))
         text = f"W alone by {name}: share of runs whose largest ratio is in {row.alone_norm}"
         share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
@@ -127,12 +124,12 @@ def predictions(
 
 
 def worlds(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ends], alone: Mapping[str, Ends]
-) -> dict[str, tuple[Mapping[str, Ends], Mapping[str, Ends]]]:
+    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
+) -> dict[str, tuple[Mapping[str, Ratios], Mapping[str, Ratios]]]:
     """(K, Q) and W runs as wrong worlds have them, for `predictions`."""
     names = list(table)
     turned = {n: both[m] for n, m in zip(names, names[1:] + names[:1], strict=True)}
-    small = {n: Ends(1.1 * ends.last, ends.steady) for n, ends in both.items()}
+    small = {name: replace(ends, value=1.1 * ends.value) for name, ends in both.items()}
     return {
         "rules exchanged": (turned, alone),
         "W trained in place of (K, Q)": (alone, both),

@@ -21,7 +21,7 @@ from papers.beyond.joint_law import score_gaps
 from papers.beyond.margin_law_premises import SATURATED
 
 OURS = "ours, beside paper A's Theorem 3"
-AGREE, FORMULA = 0.9, 0.05  # of the claims that came later
+AGREE, FORMULA = 0.9, 0.05  # of the forms that came later
 
 
 def right_at_once(alpha: np.ndarray, d: np.ndarray, n: int) -> np.ndarray:
@@ -36,13 +36,13 @@ def half_at_once(d: float, n: int) -> float:
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
 
 
-def first_step_right(data: TokenSet) -> np.ndarray:
+def _first_step_right(data: TokenSet) -> np.ndarray:
     """Whether the first step of each run scores every opt token higher, (runs,)."""
     even = (data.y[..., None, None] * data.X).mean((1, 2))
     return score_gaps(data, even).min((1, 2)) > 0
 
 
-def reached(data: TokenSet, rule: GradientRule, steps: int) -> np.ndarray:
+def _reached(data: TokenSet, rule: GradientRule, steps: int) -> np.ndarray:
     """Whether each run ends in its opt tokens, attended to and scored higher, (runs,).
 
     There (u_mm, W_mm) exists and nothing pulls the run away any more.
@@ -86,8 +86,8 @@ def measure(
     for row, d in enumerate(dimensions):
         for column, alpha in enumerate(alphas):
             data = tokens.two_token_gaussian(seeds, n=n, T=2, d=d, signal=alpha)
-            arrived[row, column] = reached(data, rule, steps)
-            first[row, column] = first_step_right(data)
+            arrived[row, column] = _reached(data, rule, steps)
+            first[row, column] = _first_step_right(data)
     return GlobalMap(
         alphas=np.asarray(alphas, float),
         dimensions=np.asarray(dimensions),
@@ -97,54 +97,51 @@ def measure(
     )
 
 
-def global_claims(found: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """The protocol's claims: a right first step is enough; thresholds; wide data all reach it."""
-    enough = found.reached[found.first].mean()
-    right = f"DM: share of {found.first.sum()} runs with a right first step that reach (u_mm, W_mm)"
-    lost = [int((f & ~r).sum()) for f, r in zip(found.first, found.reached, strict=True)]
-    where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, found.dimensions, strict=True) if k)
+def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
+    """The protocol's claims: a right first step is enough; thresholds; wide data all reach it.
+
+    Two forms came after they had failed: how near the first step's formula is.
+    """
+    enough = grid.reached[grid.first].mean()
+    right = f"DM: share of {grid.first.sum()} runs with a right first step that reach (u_mm, W_mm)"
+    lost = (grid.first & ~grid.reached).sum((1, 2))
+    where = ", ".join(f"{k} at d = {d}" for k, d in zip(lost, grid.dimensions, strict=True) if k)
     why = f"later steps undo it: {where}" if enough < 0.99 else ""
     claims = [at_least("global.sufficient", right, OURS, enough, 0.99, remark=why)]
-    for row, d in enumerate(found.dimensions):
-        ceiling = half_at_once(d, found.n)
+    ceilings = {row: half_at_once(d, grid.n) for row, d in enumerate(grid.dimensions)}
+    for row, ceiling in ceilings.items():
+        d = grid.dimensions[row]
         if not np.isfinite(ceiling) or d < 64:
             continue
-        value, low, high = found.threshold(row)
+        value, low, high = grid.threshold(row)
         text = f"DM, d = {d}: alpha at which half of the seeds reach it, first step alone as bound"
         why = "" if value <= ceiling or low > ceiling else "the bound lies in the interval"
         more = {"interval": (low, high), "remark": why}
         claims.append(at_most(f"global.threshold.{d}", text, OURS, value, ceiling, **more))
-    rows, columns = found.dimensions == wide, found.alphas >= easy
+    rows, columns = grid.dimensions == wide, grid.alphas >= easy
     if rows.any() and columns.any():
-        least = found.shares[rows][:, columns].min()
+        smallest = grid.shares[rows][:, columns].min()
         text = f"DM, d = {wide}, alpha >= {easy:g}: least share that reaches it"
-        claims.append(at_least("global.missed", text, OURS, least, 1.0))
-    return claims + _later(found)
-
-
-def _later(found):
-    """Claims that came after the protocol's had failed: how near the first step's formula is."""
-    agree = (found.first == found.reached).mean()
-    text = f"DM: share of {found.first.size} runs in which first step and end agree"
-    claims = [at_least("global.agree", text, OURS, agree, AGREE)]
-    for row, d in enumerate(found.dimensions):
-        bound = half_at_once(d, found.n)
-        if d >= 32 * found.n:
-            off = found.threshold(row)[0] / bound - 1
+        claims.append(at_least("global.missed", text, OURS, smallest, 1.0))
+    agree = (grid.first == grid.reached).mean()
+    text = f"DM: share of {grid.first.size} runs in which first step and end agree"
+    claims.append(at_least("global.agree", text, OURS, agree, AGREE))
+    for row, ceiling in ceilings.items():
+        if (d := grid.dimensions[row]) >= 32 * grid.n:
+            off = grid.threshold(row)[0] / ceiling - 1
             text = f"DM, d = {d}: alpha at which half of the seeds reach it, over alpha*, less 1"
             claims.append(close(f"global.formula.{d}", text, OURS, off, 0.0, FORMULA))
     return claims
 
 
-def one_run_lost(found: GlobalMap) -> GlobalMap:
-    """A world in which the last seed reaches nothing where all do."""
-    lost = found.reached.copy()
-    lost[..., -1] = False
-    return replace(found, reached=lost)
+def _without_last_seed(grid):
+    reached = grid.reached.copy()
+    reached[..., -1] = False
+    return replace(grid, reached=reached)
 
 
 WORLDS: Mapping[str, Callable[[GlobalMap], GlobalMap]] = {
-    "alpha 25 % larger": lambda found: replace(found, alphas=1.25 * found.alphas),
-    "first steps of other seeds": lambda found: replace(found, first=found.first[..., ::-1]),
-    "one seed never arrives": one_run_lost,
+    "alpha 25 % larger": lambda grid: replace(grid, alphas=1.25 * grid.alphas),
+    "first steps of other seeds": lambda grid: replace(grid, first=grid.first[..., ::-1]),
+    "one seed never arrives": _without_last_seed,
 }

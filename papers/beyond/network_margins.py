@@ -30,27 +30,27 @@ MEMORY, EPSILON = 0.999, 1e-8  # of Adam
 PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
 
 
-def polar(M: Tensor) -> Tensor:
+def _polar(M: Tensor) -> Tensor:
     """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
 
-def unit(M: Tensor) -> Tensor:
+def _unit(M: Tensor) -> Tensor:
     """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
     size = M.norm(dim=(-2, -1), keepdim=True)
     return M / torch.where(size > 0, size, 1.0)
 
 
 DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gradients
-    "NGD": unit,
+    "NGD": _unit,
     "Signum": torch.sign,
-    "Muon": polar,
+    "Muon": _polar,
     "Adam": None,
 }
 
 
-class ByMatrix(torch.optim.Optimizer):
+class _ByMatrix(torch.optim.Optimizer):
     """One rule on the matrices of the blocks, Adam at REST_RATE on all else.
 
     M <- M - rate D(m), m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, which
@@ -62,10 +62,10 @@ class ByMatrix(torch.optim.Optimizer):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
             raise ValueError(f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0")
         named = dict(model.named_parameters())
-        own = [p for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2]
-        ids = set(map(id, own))
-        rest = [p for p in named.values() if id(p) not in ids and p.requires_grad]
-        groups = [{"params": own, "lr": rate, "rule": rule}]
+        names = {name for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2}
+        matrices = [p for name, p in named.items() if name in names]
+        rest = [p for name, p in named.items() if name not in names and p.requires_grad]
+        groups = [{"params": matrices, "lr": rate, "rule": rule}]
         super().__init__([*groups, {"params": rest, "lr": REST_RATE, "rule": "Adam"}], {})
 
     @torch.no_grad()
@@ -131,7 +131,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
     model = untrained(setting, data, seed)
     batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
-    optimizer = ByMatrix(model, rule, rate)
+    optimizer = _ByMatrix(model, rule, rate)
     loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
     rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
     return model.eval(), np.concatenate([loss, rest])
@@ -142,12 +142,12 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
     With the tuning seed, that no judged run has; the rate of least loss is the chosen one.
     """
-    found = {}
-    for rule, grid in rates.items():
-        ends = {rate: trained(setting, data, rule, rate, TUNING_SEED)[1] for rate in grid}
-        means = {rate: float(np.mean(loss[-last:])) for rate, loss in ends.items()}
-        found[rule] = {rate: m if math.isfinite(m) else math.inf for rate, m in means.items()}
-    return found
+
+    def end(rule, rate):
+        loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
+        return loss if math.isfinite(loss) else math.inf
+
+    return {rule: {rate: end(rule, rate) for rate in grid} for rule, grid in rates.items()}
 
 
 @dataclass(frozen=True)
@@ -164,21 +164,25 @@ class MarginReading:
     @property
     def W(self) -> np.ndarray:
         """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
-        return np.swapaxes(self.K, -1, -2) @ self.Q / math.sqrt(self.K.shape[-2])
+        return _product(self.K, self.Q)
+
+
+def _product(K, Q):
+    return np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
 
 
 @torch.no_grad()
-def entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
+def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
     """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
     first = network.class_token.expand(len(pictures), -1, -1)
-    tokens, found = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
+    tokens, entered = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
     for block in network.blocks:
-        found.append(block.attention_norm(tokens))
+        entered.append(block.attention_norm(tokens))
         tokens = block(tokens)
-    return found
+    return entered
 
 
-def factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
+def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
     """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
     heads = network.blocks[0].attention.heads
     weights = [b.attention.project.weight.detach().double().numpy() for b in network.blocks]
@@ -187,32 +191,30 @@ def factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
     return tuple(part.reshape(layers, heads, d // heads, d) for part in (K, Q))
 
 
-def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
     Of the sign norm the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at
     d = 48 the sign vectors are too many to find the least.
     """
-    d_h = K.shape[-2]
-    W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(d_h)
-    own = [svm.norm_of(W, of) for of in WHOLE.values()]
-    return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
+    W, root = _product(K, Q), math.sqrt(K.shape[-2])
+    whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
+    return np.stack([*whole, root * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
 
 
 def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
     """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
-    K, Q = factors(network)
-    W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
+    K, Q = _factors(network)
+    W = _product(K, Q)
     low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
-    for layer, entered in enumerate(entrances(network, pictures)):
+    for layer, entered in enumerate(_entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
         for head in range(K.shape[1]):
-            logits = x @ W[layer, head].T @ np.swapaxes(x, 1, 2)  # (b, query, token)
-            logits = np.sort(logits, -1)
+            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)  # (b, query, token)
             leads = logits[..., -1] - logits[..., -2]
             low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
-    ratio = (low / scale)[..., None] / norms(K, Q)
+    ratio = (low / scale)[..., None] / _norms(K, Q)
     return MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
 
 

@@ -7,8 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from papers.beyond.atlas_figures import LABELS, LOWEST
-from papers.beyond.factored_atlas import NORMS, Ends, FactorRow
+from papers.beyond.atlas import Ratios
+from papers.beyond.atlas_figures import LABELS, ratio_map
+from papers.beyond.factor_norms import NORMS
+from papers.beyond.factored_atlas import FactorRow
 from papers.beyond.network_margins import MarginReading
 from papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
 from papers.verdicts import mean_interval
@@ -25,29 +27,18 @@ NAMES = [LABELS.get(name, "sign") for name in NORMS]
 
 
 def factor_map(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ends], alone: Mapping[str, Ends]
+    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
 ) -> Figure:
     """Median ratio of every rule on (K, Q) and on W, in seven norms; predictions outlined."""
     lines = [
-        (f"{what} by {name}", ran[name].last, row.norm if ran is both else row.alone_norm)
+        (f"{what} by {name}", runs[name].last, (NORMS.index(norm), "-"))
         for name, row in table.items()
-        for what, ran in (("$(K,Q)$", both), ("$W$", alone))
+        for what, runs, norm in (("$(K,Q)$", both, row.norm), ("$W$", alone, row.alone_norm))
     ]
-    figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.27 * len(lines))
-    values = np.array([np.median(last, 0) for _, last, _ in lines])
-    image = axis.imshow(values, aspect="auto", vmin=LOWEST, vmax=1, cmap="cividis")
-    for (i, k), value in np.ndenumerate(values):
-        colour = "white" if value < 0.5 * (1 + LOWEST) else "black"
-        text = "none" if np.isnan(value) else f"{value:.3f}"
-        axis.text(k, i, text, ha="center", va="center", fontsize=7, color=colour)
-    for i, (_, _, norm) in enumerate(lines):
-        k = NORMS.index(norm)
-        box = Rectangle((k - 0.48, i - 0.46), 0.96, 0.92, fill=False, lw=1.8, ec="#D55E00")
-        axis.add_patch(box)
+    names, ratios, boxes = zip(*lines, strict=True)
+    figure, axis, image = ratio_map(0.9 + 0.27 * len(lines), ratios, boxes)
     axis.set_xticks(range(len(NORMS)), NAMES)
-    axis.set_yticks(range(len(lines)), [name for name, _, _ in lines], fontsize="small")
-    axis.tick_params(length=0)
-    axis.grid(False)
+    axis.set_yticks(range(len(names)), names, fontsize="small")
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color="white", lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
@@ -56,7 +47,7 @@ def factor_map(
 
 
 def selections(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], found: Mapping[str, Disputes]
+    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
 ) -> Figure:
     """Left the share of opt tokens by rule and way, right the share of disputes won, 95 % bars.
 
@@ -71,8 +62,8 @@ def selections(
         y = np.arange(len(rules)) + shift
         line = dict(color=colour, marker=mark, ls="", ms=5, label=way)
         axes[0].plot([optimal[way][name].mean() for name in rules], y, **line)
-        own = [{pair: v for pair, v in found[way].items() if pair[0] == a} for a in rules]
-        counts = [won(pairs, rules) for pairs in own] + [won(found[way], steepest)]
+        counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
+        counts.append(won(disputes[way], steepest))
         value, low, high = np.array([share(*count) for count in counts]).T
         ends = np.stack([value - low, high - value]).clip(0)
         axes[1].errorbar(value, [*y, len(rules) + shift], xerr=ends, lw=0.8, **line)
@@ -87,17 +78,23 @@ def selections(
     return figure
 
 
-def ranking(found: Mapping[str, Sequence[MarginReading]]) -> Figure:
+def _asked_by(rule, disputes):
+    """The disputes in the norm of `rule`."""
+    return {pair: values for pair, values in disputes.items() if pair[0] == rule}
+
+
+def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
     """Left how far the rule predicted first is ahead of each rival; right where who is largest."""
     figure, axes = plots.panels(1, 2, height=3.1)
-    shares, rules = counted(found), list(found)
+    shares, rules = counted(readings), list(readings)
     for k, rule in enumerate(rules):
         ahead = {
-            x: leads(found, first, norm)[rule]
+            x: mean_interval(leads(readings, first, norm)[rule])
             for x, (norm, first) in enumerate(FIRST.items())
             if rule != first
         }
-        low, mean, high = np.array([_ends(values) for values in ahead.values()]).T
+        mean = np.array([interval.values.mean() for interval in ahead.values()])
+        low, high = np.array([(interval.low, interval.high) for interval in ahead.values()]).T
         style = dict(color=INK[rule], marker=MARKS[rule], ls="", ms=5, capsize=2)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
         axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
@@ -117,22 +114,15 @@ def ranking(found: Mapping[str, Sequence[MarginReading]]) -> Figure:
     return figure
 
 
-def _ends(values):
-    """(low, mean, high) of the paired interval of a mean."""
-    found = mean_interval(values)
-    return found.low, found.values.mean(), found.high
-
-
 def shares_table(
-    optimal: Mapping[str, Mapping[str, np.ndarray]], found: Mapping[str, Disputes]
+    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
 ) -> str:
     """A line per rule: samples that select the opt token, disputes won of all, for every way."""
     lines = [f"{'':22}" + "".join(f"{way + ': opt, won':>28}" for way in optimal)]
     for rule in next(iter(optimal.values())):
         cells = []
         for way in optimal:
-            pairs = {pair: v for pair, v in found[way].items() if pair[0] == rule}
-            count, of = won(pairs, list(optimal[way]))
-            cells.append(f"{optimal[way][rule].mean():.3f}, {count.sum()} of {of.sum()}")
+            count, asked = won(_asked_by(rule, disputes[way]), list(optimal[way]))
+            cells.append(f"{optimal[way][rule].mean():.3f}, {count.sum()} of {asked.sum()}")
         lines.append(f"{rule:22}" + "".join(f"{cell:>28}" for cell in cells))
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from lib import svm
 from lib.attention import tokens
 from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules
 from papers.beyond.engine import optimisers, training
+from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 NAMES = list(atlas.NORMS)
@@ -74,8 +75,8 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
         found = atlas.ratios(one, best)
         assert np.isnan(found.last).all()
         assert not atlas_claims.own("x", "l_1", found).holds
-        assert not atlas_claims.lower("x", "l_1", found).holds
-        assert not atlas_claims.none_reached("x", found).holds
+        assert not atlas_claims._lower("x", "l_1", found, "").holds
+        assert not atlas_claims._none_reached("x", found).holds
         assert not atlas_claims.nearest("x", "l_1", found).holds
     assert not best.known
 
@@ -86,7 +87,9 @@ def test_claims_notice_wrong_worlds(solved):
     own = [claim for claim in claims if ".own." in claim.id]
     assert len(own) == 6 and all(claim.holds for claim in own)
     assert claims[0].id == "atlas.bounded" and claims[0].holds
-    noticed = atlas_claims.caught(rows, solved, atlas_claims.worlds(rows, solved))
+    wrong = atlas_claims.worlds(rows, solved)
+    there = {world: atlas_claims.predictions(rows, of) for world, of in wrong.items()}
+    noticed = caught(claims, there)
     assert set(noticed["best margins 2 % large"]) >= {claim.id for claim in own}
     assert noticed["best margins 2 % small"] == ["atlas.bounded"]
     assert set(noticed["rules exchanged"]) & {claim.id for claim in own}
@@ -94,11 +97,11 @@ def test_claims_notice_wrong_worlds(solved):
 
 def test_rules_without_a_norm_are_judged_by_all_of_them(solved):
     one = solved["steepest, l_inf"]
-    assert not atlas_claims.none_reached("Adam", one).holds
+    assert not atlas_claims._none_reached("Adam", one).holds
     assert atlas_claims.nearest("Adam", "l_inf", one).holds
     assert not atlas_claims.nearest("Adam", "l_1", one).holds
     less = replace(one, value=0.9 * one.value)
-    assert atlas_claims.none_reached("Adam", less).holds
+    assert atlas_claims._none_reached("Adam", less).holds
     row = {"Adam": atlas_rules.Row(optimisers.adam(1.0), None, "l_inf")}
     said = atlas_claims.verdicts(row, {"Adam": less})
     assert "as predicted" in said and "NOT" not in said
@@ -128,15 +131,15 @@ def test_rows_are_those_of_the_protocol():
     assert all(row.reached in (None, row.highest) for row in rows.values())
     assert sum(row.reached is not None for row in rows.values()) == 17
     assert [row.reached for row in atlas_rules.steepest_rows().values()] == NAMES[:6]
-    assert NAMES[6:] == ["head-wise"]
     growing = atlas_rules.growing_rows()
     assert [row.highest for row in growing.values()] == NAMES[:6]
     assert [name for name, row in growing.items() if row.reached] == ["steepest, Frobenius"]
     assert all(row.rule.decay == -0.5 for row in growing.values())
     heads = atlas.NORMS["head-wise"]
-    for row in atlas_rules.head_rows().values():
-        assert (row.rule.blocks, row.rule.by_columns) == (heads.count, heads.by_columns)
-    assert all(row.rule.batch == 1 for row in atlas_rules.sample_rows().values())
+    by_heads = [row.rule for row in rows.values() if row.highest == "head-wise"]
+    assert [(r.blocks, r.by_columns) for r in by_heads] == [(heads.count, heads.by_columns)] * 2
+    batches = {name: row.rule.batch for name, row in rows.items() if "per sample" in name}
+    assert list(batches.values()) == [1, 1, 1]
     by_size = atlas_rules.batch_rows([1, 6])["sign"]
     assert [row.rule.batch for row in by_size.values()] == [1, 6]
 
@@ -174,7 +177,8 @@ def test_a_wrong_memory_is_caught():
     exchanged = {"exchanged": {"0.99": here["0.9999"], "0.9999": here["0.99"]}}
     equal = {"all short": {"0.9999": here["0.99"]}, "all long": {"0.99": here["0.9999"]}}
     wrong = exchanged | equal
-    noticed = atlas_claims.caught({}, here, wrong, atlas_claims.memories)
+    there = {world: atlas_claims.memories(here | of) for world, of in wrong.items()}
+    noticed = caught(atlas_claims.memories(here), there)
     assert noticed == dict.fromkeys(wrong, ["atlas.memory"])
     row = atlas_rules.rows()["RMSprop, 0.99"]
     assert row.rule.memory == 0.99 and atlas_rules.wrong_memory(row).rule.memory == 0.9999
@@ -187,7 +191,8 @@ def test_a_wrong_schedule_is_caught():
         "constant": dict.fromkeys(rows, known(0.999)),
         "decaying": dict.fromkeys(rows, known(0.8)),
     }
-    noticed = atlas_claims.caught(rows, here, wrong, atlas_claims.growing)
+    there = {world: atlas_claims.growing(rows, of) for world, of in wrong.items()}
+    noticed = caught(atlas_claims.growing(rows, here), there)
     assert len(noticed["constant"]) == 5
     assert noticed["decaying"] == ["atlas.growing.steepest_Frobenius"]
     early = atlas_claims.growing(rows, wrong["constant"])
@@ -234,7 +239,7 @@ def test_short_runs_turn_towards_their_own_norm(norm):
     best = atlas.BestMargins(data)
     ran = training.train(data, optimisers.steepest(norm, 0.02), 20_000, record=[10_000, 20_000])
     found, name = atlas.ratios(ran, best), {v: k for k, v in atlas.NORMS.items()}[norm]
-    assert atlas_claims.lower(name, name, found).holds
+    assert atlas_claims._lower(name, name, found, "").holds
     gap = 1 - found.value[:, :, atlas.column(name)]
     assert gap[:, -1].max() < 0.03 and (gap[:, 1] < 0.6 * gap[:, 0]).all()
 

@@ -15,6 +15,7 @@ from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
+from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
@@ -144,27 +145,21 @@ def transformed(data, R, S):
     return TokenSet(X=data.X @ R.T, y=data.y, z=data.z @ S.T, u=data.u @ R.T, opt=data.opt)
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "spectral"])
-def test_rules_without_coordinates_turn_with_tokens_queries_and_columns(norm):
+@pytest.mark.parametrize(
+    "norm, steps, turns", [("frobenius", 200, True), ("spectral", 200, True), (np.inf, 100, False)]
+)
+def test_what_turns_with_tokens_queries_and_columns(norm, steps, turns):
+    """Frobenius and spectral rules see no rotation; sign descent permutations and signs alone."""
     random = np.random.default_rng(0)
-    R, S, C = (np.linalg.qr(random.standard_normal((k, k)))[0] for k in (6, 6, 3))
+    rotations = [np.linalg.qr(random.standard_normal((k, k)))[0] for k in (6, 6, 3)]
+    flips = np.eye(6)[random.permutation(6)] * np.array([1, -1, 1, 1, -1, 1.0])
     K, Q = factored.small_start(DATA, SEEDS, 3, size=0.3)
     rule = {"a": o.steepest(norm, 0.05, 0.5)}
-    plain = factored.train(DATA, rule, K, Q, [200])["a"].W
-    turned = factored.train(transformed(DATA, R, S), rule, R @ K @ C, S @ Q @ C, [200])["a"].W
-    np.testing.assert_allclose(turned, R @ plain @ S.T, rtol=0, atol=1e-7)
-
-
-def test_sign_descent_keeps_permutations_and_signs_but_not_rotations():
-    random = np.random.default_rng(1)
-    flips = np.eye(6)[random.permutation(6)] * np.array([1, -1, 1, 1, -1, 1.0])
-    R = np.linalg.qr(random.standard_normal((6, 6)))[0]
-    K, Q = factored.small_start(DATA, SEEDS, 3, size=0.3)
-    rule = {"a": o.steepest(np.inf, 0.05, 0.5)}
-    plain = factored.train(DATA, rule, K, Q, [100])["a"].W
-    for M, alike in ((flips, True), (R, False)):
-        other = factored.train(transformed(DATA, M, M), rule, M @ K, M @ Q, [100])["a"].W
-        assert np.allclose(other, M @ plain @ M.T, rtol=0, atol=1e-7) == alike
+    plain = factored.train(DATA, rule, K, Q, [steps])["a"].W
+    for (R, S, C), alike in ((rotations, turns), ((flips, flips, np.eye(3)), True)):
+        data = transformed(DATA, R, S)
+        turned = factored.train(data, rule, R @ K @ C, S @ Q @ C, [steps])["a"].W
+        assert np.allclose(turned, R @ plain @ S.T, rtol=0, atol=1e-7) == alike
 
 
 def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
@@ -191,18 +186,26 @@ def test_steps_that_overflow_are_told():
     assert (found.status == "diverged").all() and np.isnan(found.W[:, -1]).all()
 
 
-def test_factors_that_do_not_fit_are_refused():
-    K, Q = factored.small_start(DATA, SEEDS, 3)
-    rule = {"a": o.steepest(2, 0.1)}
-    with pytest.raises(ValueError, match="Q has shape"):
-        factored.train(DATA, rule, K, Q[..., :2], [1])
-    with pytest.raises(ValueError, match="K has shape"):
-        factored.train(DATA, rule, K[..., :0], Q[..., :0], [1])
-    with pytest.raises(ValueError, match="Q holds NaN"):
-        factored.train(DATA, rule, K, np.full_like(Q, np.nan), [1])
-    for other in (o.muon(0.1), o.shampoo(0.1), o.on_batches(o.steepest(2, 0.1), 1)):
-        with pytest.raises(ValueError, match="without matrix moments and batches"):
-            factored.train(DATA, {"a": other}, K, Q, [1])
+K_0, Q_0 = factored.small_start(DATA, SEEDS, 3)
+REFUSED = [  # K, Q, rule, what the message names
+    (K_0, Q_0[..., :2], o.steepest(2, 0.1), "Q has shape"),
+    (K_0[..., :0], Q_0[..., :0], o.steepest(2, 0.1), "K has shape"),
+    (K_0, np.full_like(Q_0, np.nan), o.steepest(2, 0.1), "Q holds NaN"),
+    (K_0, Q_0, o.muon(0.1), "a: "),
+    (K_0, Q_0, o.shampoo(0.1), "a: "),
+    (K_0, Q_0, o.on_batches(o.steepest(2, 0.1), 1), "a: "),
+    (K_0, Q_0, o.in_blocks(o.steepest(2, 0.1), 2), "a: "),
+    (K_0, Q_0, o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 1), "a: "),
+]
+
+
+@pytest.mark.parametrize("K, Q, rule, named", REFUSED)
+def test_factors_that_do_not_fit_are_refused(K, Q, rule, named):
+    with pytest.raises(ValueError, match=named):
+        factored.train(DATA, {"a": rule}, K, Q, [1])
+
+
+def test_a_start_without_columns_is_refused():
     with pytest.raises(ValueError, match="m = 0"):
         factored.small_start(DATA, SEEDS, 0)
 
@@ -233,7 +236,7 @@ def test_sign_norm_is_a_norm_between_its_bounds():
     signs = factor_norms._signs(5)
     for _ in range(20):  # any Y proves <Y, W> <= ||Y||_{inf -> 1} ||W||_sgn
         Y = random.standard_normal((5, 6))
-        assert (Y * W).sum() <= factor_norms.largest_products(Y, signs, 1)[0][0] * found
+        assert (Y * W).sum() <= factor_norms._largest_products(Y, signs, 1)[0][0] * found
 
 
 @pytest.mark.parametrize("products, greedy, slack", [(300, 20, 0.4), (2, 0, 0.01), (1, 0, 2.0)])
@@ -267,12 +270,12 @@ def test_spectral_and_nuclear_norm_are_what_factors_induce():
 def test_best_sign_margin_is_not_beaten():
     random = np.random.default_rng(4)
     A = random.standard_normal((3, 4, 5))
-    best, gap = factor_norms.best_sign_margin(A)
+    best, gap = factor_norms._best_sign_margin(A)
     assert gap <= 1e-8
     for W in random.standard_normal((20, 4, 5)):
         assert np.einsum("mde,de->m", A, W).min() <= best * factor_norms.sign_norm(W) * (1 + 1e-8)
-    alone, _ = factor_norms.best_sign_margin(A[:1])
-    value = factor_norms.largest_products(A[0], factor_norms._signs(4), 1)[0][0]
+    alone, _ = factor_norms._best_sign_margin(A[:1])
+    value = factor_norms._largest_products(A[0], factor_norms._signs(4), 1)[0][0]
     assert alone == pytest.approx(value, rel=1e-8)
 
 
@@ -289,33 +292,29 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
     for name, row in table.items():
         for ends, norm in ((both, row.norm), (alone, row.alone_norm)):
             assert atlas_claims.ranked(ends[name].last, factored_atlas.NORMS, norm) == (1, norm)
-    here = [c.id for c in factored_atlas.predictions(table, both, alone) if c.holds]
-    assert "factors.bounded" in here
-    for wrong in factored_atlas.worlds(table, both, alone).values():
-        there = {c.id: c.holds for c in factored_atlas.predictions(table, *wrong)}
-        assert any(not there[name] for name in here)
+    claims = factored_atlas.predictions(table, both, alone)
+    assert "factors.bounded" in [claim.id for claim in claims if claim.holds]
+    wrong = factored_atlas.worlds(table, both, alone)
+    there = {world: factored_atlas.predictions(table, *of) for world, of in wrong.items()}
+    assert all(caught(claims, there).values())
 
 
 def test_runs_that_select_nothing_fail_every_prediction(ran):
     table, both, alone, _ = ran
-    none = {n: factored_atlas.Ends(np.full_like(e.last, np.nan), e.steady) for n, e in both.items()}
+    none = {n: replace(e, value=np.full_like(e.value, np.nan)) for n, e in both.items()}
     claims = factored_atlas.predictions(table, none, alone)
     assert not any(c.holds for c in claims if ".norm." in c.id or ".above." in c.id)
 
 
 def test_rows_are_those_of_the_protocol():
-    rows = factored_atlas.rows()
-    assert [row.norm for row in rows.values()] == [
-        "nuclear",
-        factor_norms.SIGN,
-        "spectral",
-        factor_norms.SIGN,
-        factor_norms.SIGN,
+    rows, sign = factored_atlas.rows(), factor_norms.SIGN
+    assert [(row.norm, row.always, row.least, row.alone_norm) for row in rows.values()] == [
+        ("nuclear", True, 0.9, "Frobenius"),
+        (sign, True, 0.75, "l_inf"),
+        ("spectral", True, 0.9, "spectral"),
+        (sign, False, 0.7, "l_inf"),
+        (sign, False, 0.7, "l_inf"),
     ]
-    assert [row.always for row in rows.values()] == [True, True, True, False, False]
-    assert [row.least for row in rows.values()] == [0.9, 0.75, 0.9, 0.7, 0.7]
-    of_W = [row.alone_norm for row in rows.values()]
-    assert of_W == ["Frobenius", "l_inf", "spectral", "l_inf", "l_inf"]
     assert factored_atlas.COLUMNS == 10
     memories = {name: row.rule.memory for name, row in rows.items() if row.rule.memory}
     assert memories == {"Adam, 0.99": 0.99, "Adam, 0.999": 0.999}
@@ -324,8 +323,8 @@ def test_rows_are_those_of_the_protocol():
 def claims_of(row, last, alone=None):
     """The claims on one rule whose runs end at ratios `last` (runs, norms)."""
     ends = [
-        {"a": factored_atlas.Ends(np.array(of), None)}
-        for of in (last, last if alone is None else alone)
+        {"a": atlas.Ratios(None, np.array(values)[:, None], None, None, None)}
+        for values in (last, last if alone is None else alone)
     ]
     return {c.id.split(".")[1]: c for c in factored_atlas.predictions({"a": row}, *ends)}
 

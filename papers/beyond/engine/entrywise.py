@@ -1,39 +1,85 @@
 """Directions made entry by entry: steepest descent in l_p norms, Adam and its kin, sign momentum.
 
-Every function fills D (flat) from the mantissa G and its log `top`, and returns the log of the
-factor that D lacks; -inf where nothing moves. Entries with 0/0 do not move.
+Arrays are flat and have one common logarithm: e^log times a mantissa, so that moments of e^-30000
+keep their digits; entries below e^-700 of the largest are lost. Every direction fills D from the
+mantissa G and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
+moves. Entries with 0/0 do not move.
 """
 
 import math
-from typing import NamedTuple
 
 import numba
-import numpy as np
 
 from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
-from papers.beyond.engine import scaled
-from papers.beyond.engine import update as o
 
 _REORDER = {"reassoc", "contract", "nsz"}
+SMALL = 1e-60  # largest entry below which a mantissa is brought back to 1
+
+
+@numba.njit
+def log(value):
+    """log value, -inf for zero."""
+    return math.log(value) if value > 0.0 else -math.inf
+
+
+@numba.njit
+def add_logs(a, b):
+    """a + b, -inf where either is."""
+    return a + b if a > -math.inf and b > -math.inf else -math.inf
 
 
 @numba.njit
 def copy(x, out):
-    """out = x, flat."""
+    """out = x."""
     for j in range(x.size):
         out[j] = x[j]
 
 
+@numba.njit(fastmath=_REORDER)
+def largest(x):
+    """The largest |entry| of x."""
+    top = 0.0
+    for j in range(x.size):
+        top = max(top, abs(x[j]))
+    return top
+
+
+@numba.njit(fastmath=_REORDER)
+def mix(x, x_log, a, y, y_log, b, squared=False):
+    """x = a x + b y, in place of x's mantissa, y or its square; returns the new log of x."""
+    old, new = add_logs(x_log, log(a)), add_logs(y_log, log(b))
+    top = max(old, new)
+    if top == -math.inf:
+        x[:] = 0.0
+        return top
+    old = math.exp(old - top) if old > -math.inf else 0.0
+    new = math.exp(new - top) if new > -math.inf else 0.0
+    if squared:
+        for j in range(x.size):
+            x[j] = old * x[j] + new * y[j] * y[j]
+    else:
+        for j in range(x.size):
+            x[j] = old * x[j] + new * y[j]
+    size = largest(x)
+    if size == 0.0:
+        return -math.inf
+    if size < SMALL:
+        for j in range(x.size):
+            x[j] /= size
+        top += math.log(size)
+    return top
+
+
 @numba.njit
-def sign(G, D):
+def _sign(G, D):
     """D = sgn(G), 0 for 0."""
     for j in range(G.size):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
 
 
 @numba.njit
-def first_largest(G, D):
+def _first_largest(G, D):
     """D = the sign of G's largest entry there, zero elsewhere; of several the first."""
     place, top = 0, 0.0
     for j in range(G.size):
@@ -49,18 +95,18 @@ def steepest(G, top, p, work, D):
 
     work (2, m). Entries of G are divided by the largest first, so that no power overflows.
     """
-    size = scaled.largest(G)
+    size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
         return -math.inf
     total = 0.0
     if p == math.inf:
-        sign(G, D)
+        _sign(G, D)
         for j in range(G.size):
             total += abs(G[j]) / size
         return top + math.log(size) + math.log(total)
     if p == 1.0:
-        first_largest(G, D)
+        _first_largest(G, D)
         return top + math.log(size)
     q = p / (p - 1.0)
     for j in range(G.size):
@@ -84,7 +130,7 @@ def steepest(G, top, p, work, D):
 @numba.njit(fastmath=_REORDER)
 def pull(G, top, p, normalised, work, D):
     """Mirror descent's D = G up to e^factor, divided by ||G||_q where `normalised`; work (2, m)."""
-    size, total = scaled.largest(G), 0.0
+    size, total = largest(G), 0.0
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
         return -math.inf
@@ -110,20 +156,19 @@ def signed_power(x, exponent, work, out):
 
 
 @numba.njit
-def sign_momentum(rule, G, top, first, first_log, D):
-    """Signum and Lion: D = sgn(beta_1 m + (1 - beta_1) G); returns (log factor, new log of m)."""
-    a, beta = rule[o.FIRST_MIX], rule[o.MOMENTUM]
-    copy(first, D)
-    log_mixed = scaled.mix(D, first_log, a, G, top, 1.0 - a)
-    new = scaled.mix(first, first_log, beta, G, top, 1.0 - beta)
-    sign(D, D)
-    return (0.0 if log_mixed > -math.inf else -math.inf), new
+def sign_momentum(rule, G, top, m, logs, D):
+    """Signum and Lion: D = sgn(beta_1 m + (1 - beta_1) G), m with the log logs[0]."""
+    copy(m, D)
+    log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
+    logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
+    _sign(D, D)
+    return 0.0 if log_mixed > -math.inf else -math.inf
 
 
 @numba.njit(fastmath=_REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
     """D = m / (sqrt(v) + epsilon) up to e^factor; an entry with v = 0 and epsilon = 0 is 0."""
-    root_log, epsilon_log = 0.5 * v_log, scaled.log(epsilon)
+    root_log, epsilon_log = 0.5 * v_log, log(epsilon)
     top = max(root_log, epsilon_log)
     if m_log == -math.inf or top == -math.inf:
         D[:] = 0.0
@@ -136,29 +181,6 @@ def quotient(m, m_log, v, v_log, epsilon, D):
     return m_log - top
 
 
-class Moments(NamedTuple):
-    """first, second (m,): mantissas of m and v, and logs (2,) of what they lack."""
-
-    first: np.ndarray
-    second: np.ndarray
-    logs: np.ndarray
-
-
-@numba.njit
-def no_moments(size):
-    """Moments of nothing, of so many entries."""
-    return Moments(np.zeros(size), np.zeros(size), np.full(2, -math.inf))
-
-
-@numba.njit
-def moments(rule, G, top, first, second, logs):
-    """Move m and v by one gradient; logs (2,) their logs."""
-    beta, memory, summed = rule[o.MOMENTUM], rule[o.MEMORY], rule[o.SUMMED] != 0.0
-    logs[0] = scaled.mix(first, logs[0], beta, G, top, 1.0 - beta)
-    a, b = (1.0, 1.0) if summed else (memory, 1.0 - memory)
-    logs[1] = scaled.mix(second, logs[1], a, G, 2.0 * top, b, True)
-
-
 @numba.njit
 def correction(beta, t):
     """log(1 - beta^{t+1}), the correction of a mean that began at zero, after step t = 0, 1, ..."""
@@ -166,12 +188,14 @@ def correction(beta, t):
 
 
 @numba.njit
-def adaptive(rule, t, G, top, kept, D):
-    """Adam, RMSprop and AdaGrad; kept: their Moments."""
-    first, second, logs = kept
-    moments(rule, G, top, first, second, logs)
+def adaptive(rule, t, G, top, m, v, logs, D):
+    """Adam, RMSprop and AdaGrad; m and v, with the logs (2,), move by one gradient."""
+    beta, memory = rule.momentum, rule.memory
+    logs[0] = mix(m, logs[0], beta, G, top, 1.0 - beta)
+    a, b = (1.0, 1.0) if rule.summed else (memory, 1.0 - memory)
+    logs[1] = mix(v, logs[1], a, G, 2.0 * top, b, True)
     m_log, v_log = logs[0], logs[1]
-    if rule[o.CORRECTED] != 0.0:
-        m_log -= correction(rule[o.MOMENTUM], t)
-        v_log -= correction(rule[o.MEMORY], t)
-    return quotient(first, m_log, second, v_log, rule[o.EPSILON], D)
+    if rule.corrected:
+        m_log -= correction(beta, t)
+        v_log -= correction(memory, t)
+    return quotient(m, m_log, v, v_log, rule.epsilon, D)

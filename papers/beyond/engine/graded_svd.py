@@ -1,4 +1,4 @@
-"""Singular values of a graded sum, each to full relative accuracy, compiled.
+"""Singular values of a graded sum, each to full relative accuracy, and directions made of them.
 
 The polar factor treats a singular value of e^-1000 like one of 1, so it must be known. With the
 samples in the order of their scales, G = C diag(e^s) Q^T with Q orthonormal and the columns of C of
@@ -6,6 +6,9 @@ like size, because a smaller sample only adds to the columns of the larger ones.
 diag(e^s), triangular; where neighbouring scales lie further apart than APART it falls into blocks,
 and in each the one-sided Jacobi method is accurate relative to every singular value (Demmel and
 Veselic, 1992).
+
+A direction is U f(S) V^T of G = U S V^T: f = 1 on what is not zero (polar factor), f = 1 on the
+largest alone, or the polynomial of Newton and Schulz.
 """
 
 import math
@@ -14,73 +17,41 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-_REORDER = {"reassoc", "contract", "nsz"}
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.gradients import dot
+
 DEPENDENT = 1e-10  # a vector's part across others this small, relative to its length, is zero
 APART = 37.0  # e^-37 is below rounding
 WIDEST = 300.0  # of a block's scales, so that squares stay floats
 VANISHED = 1e-13
 ORTHOGONAL = 1e-15  # cosine of two columns that Jacobi's method leaves alone
+QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, d and d_z, r = min(n, d_z): the factors named above.
+    """Work space for n samples, d, d_z = e, r = min(n, d_z) and s = r + 1: the factors named above.
 
-    of_z (r, d_z) = Q^T, from_z (n, r) coordinates of the z_i in it; C (r, d), scale (r,) and
-    order (n,) of the samples, columns (r,) of the columns of C, from large to small; of_c (r, d) =
-    Q'^T, R (r, r) a row per column in that order, made (r + 1,) how many rows of of_c those before
-    it made; block, V (r, r) and sigma (r,) the Jacobi method's vectors, rotations and norms; inner
-    (r, r) and image (r, d_z) of a direction; vector_z (d_z,), vector_d (d,).
+    of_z = Q^T, from_z coordinates of the z_i in it; C, with `scale`, and the `order` of the
+    samples, `columns` that of the columns of C, from large to small; of_c = Q'^T, R a row per
+    column in that order, `made` how many rows of of_c those before it made; block, V and sigma the
+    Jacobi method's vectors, rotations and norms; image of a direction.
     """
 
-    of_z: np.ndarray
-    from_z: np.ndarray
-    C: np.ndarray
-    scale: np.ndarray
-    order: np.ndarray
-    of_c: np.ndarray
-    R: np.ndarray
-    block: np.ndarray
-    V: np.ndarray
-    sigma: np.ndarray
-    inner: np.ndarray
-    columns: np.ndarray
-    made: np.ndarray
-    image: np.ndarray
-    vector_z: np.ndarray
-    vector_d: np.ndarray
-
-
-@numba.njit
-def space(n, d, d_z):
-    """A Space of zeros."""
-    r = min(n, d_z)
-    return Space(
-        of_z=np.zeros((r, d_z)),
-        from_z=np.zeros((n, r)),
-        C=np.zeros((r, d)),
-        scale=np.zeros(r),
-        order=np.zeros(n, np.int64),
-        of_c=np.zeros((r, d)),
-        R=np.zeros((r, r)),
-        block=np.zeros((r, r)),
-        V=np.zeros((r, r)),
-        sigma=np.zeros(r),
-        inner=np.zeros((r, r)),
-        columns=np.zeros(r, np.int64),
-        made=np.zeros(r + 1, np.int64),
-        image=np.zeros((r, d_z)),
-        vector_z=np.zeros(d_z),
-        vector_d=np.zeros(d),
-    )
-
-
-@numba.njit(fastmath=_REORDER)
-def dot(a, b):
-    """<a, b>; (m,) each."""
-    total = 0.0
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
+    of_z: np.ndarray = "r e"
+    from_z: np.ndarray = "n r"
+    C: np.ndarray = "r d"
+    scale: np.ndarray = "r"
+    order: np.ndarray = "n, int"
+    of_c: np.ndarray = "r d"
+    R: np.ndarray = "r r"
+    block: np.ndarray = "r r"
+    V: np.ndarray = "r r"
+    sigma: np.ndarray = "r"
+    columns: np.ndarray = "r, int"
+    made: np.ndarray = "s, int"
+    image: np.ndarray = "r e"
+    vector_z: np.ndarray = "e"
+    vector_d: np.ndarray = "d"
 
 
 @numba.njit
@@ -214,7 +185,7 @@ def jacobi(A, V, count, width):
 
 
 @numba.njit
-def block_end(s, first, count):
+def _block_end(s, first, count):
     """Where the block of columns that begins at `first` ends."""
     last = first + 1
     while last < count:
@@ -223,3 +194,105 @@ def block_end(s, first, count):
             break
         last += 1
     return last
+
+
+@numba.njit
+def _quintic(x, iterations):
+    """Muon's polynomial, so many times, on a singular value x <= 1."""
+    for _ in range(iterations):
+        y = x * x
+        x = x * (QUINTIC[0] + y * (QUINTIC[1] + y * QUINTIC[2]))
+    return x
+
+
+@numba.njit
+def _squares(s, count):
+    """The sum of squares of all entries of G, without e^(2 s.scale of the first column)."""
+    total = 0.0
+    for k in range(count):
+        factor = math.exp(s.scale[s.columns[k]] - s.scale[s.columns[0]])
+        for r in range(s.made[k + 1]):
+            total += (factor * s.R[k, r]) ** 2
+    return total
+
+
+@numba.njit
+def _decompose(s, first, last):
+    """The block's singular vectors in s.block and s.V, its values in s.sigma; returns the largest.
+
+    Values beyond the block's rank are zero.
+    """
+    before, after = s.made[first], s.made[last]
+    count, width = last - first, after - before
+    for k in range(count):
+        factor = math.exp(s.scale[s.columns[first + k]] - s.scale[s.columns[first]])
+        for r in range(width):
+            s.block[k, r] = factor * s.R[first + k, before + r]
+    jacobi(s.block, s.V, count, width)
+    top, positive = 0.0, 0
+    for l in range(count):
+        total = 0.0
+        for r in range(width):
+            total += s.block[l, r] * s.block[l, r]
+        s.sigma[l] = math.sqrt(total)
+        top = max(top, s.sigma[l])
+        positive += s.sigma[l] > 0.0
+    for _ in range(positive - width):  # more than the rank: the least are rounding
+        smallest = -1
+        for l in range(count):
+            if s.sigma[l] > 0.0 and (smallest < 0 or s.sigma[l] < s.sigma[smallest]):
+                smallest = l
+        s.sigma[smallest] = 0.0
+    return top
+
+
+@numba.njit
+def direction(rule, graded, z, s, D):
+    """Fill D; returns the log of the dual norm of G (of the nuclear norm for Newton-Schulz)."""
+    D[:] = 0.0
+    count = factorise(graded, z, s)
+    if count == 0:
+        return -math.inf
+    shape, top = rule.shape, s.scale[s.columns[0]]
+    length = math.sqrt(_squares(s, count)) if shape == o.NEWTON_SCHULZ else 1.0
+    first, value = 0, 0.0
+    while first < count:
+        last = _block_end(s, first, count)
+        factor = math.exp(s.scale[s.columns[first]] - top)
+        largest, taken = _decompose(s, first, last), False
+        for l in range(last - first):
+            sigma, weight = s.sigma[l], 0.0
+            if sigma > 0.0 and shape == o.POLAR:
+                weight = 1.0
+            elif sigma > 0.0 and shape == o.NEWTON_SCHULZ:
+                weight = _quintic(sigma * factor / length, int(rule.iterations))
+            elif sigma == largest and not taken:
+                weight, taken = 1.0, True
+            s.sigma[l] = weight / sigma if sigma > 0.0 else 0.0
+            value += sigma * factor * (weight if shape == o.LEADING else 1.0)
+        _add(s, first, last, D)
+        if shape == o.LEADING:
+            break
+        first = last
+    return top + math.log(value)
+
+
+@numba.njit
+def _add(s, first, last, D):
+    """D += the block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
+    before, count = s.made[first], last - first
+    width, d_z = s.made[last] - before, s.of_z.shape[1]
+    for r in range(width):
+        s.image[r] = 0.0
+        for k in range(count):
+            total = 0.0
+            for l in range(count):
+                total += s.sigma[l] * s.block[l, r] * s.V[l, k]
+            of_z = s.of_z[s.columns[first + k]]
+            for e in range(d_z):
+                s.image[r, e] += total * of_z[e]
+    for r in range(width):
+        of_c = s.of_c[before + r]
+        for j in range(len(D)):
+            for e in range(d_z):
+                D[j, e] += of_c[j] * s.image[r, e]

@@ -25,17 +25,36 @@ class Problem(NamedTuple):
     logistic: bool
 
 
+def zeros(kind: type[NamedTuple], **sizes: int) -> NamedTuple:
+    """Work space: a tuple `kind` of zeros in the shapes that its defaults name: "n d" of `sizes`.
+
+    A default that is itself such a kind is made alike. Logarithms, named `logs`, begin at -inf.
+    """
+
+    def field(name, shape):
+        if not isinstance(shape, str):
+            return zeros(shape, **sizes)
+        letters, _, whole = shape.partition(", ")
+        size = [sizes[letter] for letter in letters.split()]
+        return np.full(size, -math.inf if name == "logs" else 0, np.int64 if whole else float)
+
+    return kind(**{name: field(name, shape) for name, shape in kind._field_defaults.items()})
+
+
 class Graded(NamedTuple):
-    """b (n, d) and logs (n,): the sum of e^{logs_i} b_i z_i^T; -inf for a part that is zero."""
+    """The sum of e^{logs_i} b_i z_i^T; a log is -inf for a part that is zero."""
 
-    b: np.ndarray
-    logs: np.ndarray
+    b: np.ndarray = "n d"
+    logs: np.ndarray = "n"
 
 
-@numba.njit
-def empty(n, d):
-    """A Graded of zeros."""
-    return Graded(np.zeros((n, d)), np.full(n, -math.inf))
+@numba.njit(fastmath=_REORDER)
+def dot(a, b):
+    """<a, b>; (m,) each."""
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
 
 
 @numba.njit(fastmath=_REORDER)
@@ -122,10 +141,10 @@ def mix(into, a, graded, b):
 @numba.njit
 def top(graded):
     """The largest of the logs."""
-    found = -math.inf
+    largest = -math.inf
     for i in range(graded.logs.size):
-        found = max(found, graded.logs[i])
-    return found
+        largest = max(largest, graded.logs[i])
+    return largest
 
 
 @numba.njit(fastmath=_REORDER)

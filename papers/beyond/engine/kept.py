@@ -20,7 +20,6 @@ from papers.beyond.engine.optimisers import Optimiser
 from papers.beyond.engine.training import Path
 
 _ARRAYS = [field.name for field in fields(Path) if field.name != "optimiser"]
-_BY_RUN = [name for name in _ARRAYS if name != "iterations"]
 
 
 def train(
@@ -39,35 +38,34 @@ def train(
     jobs = [(run, name) for name in optimisers for run in range(len(tokens.X))]
     bar = tqdm(total=len(jobs), desc="runs")
 
-    def one(job):
+    def work(job):
         run, name = job
         path = _run(tokens.run(run), optimisers[name], steps, record, run, File(folder))
         bar.update()
         return path
 
-    first = [one(jobs[0])]  # compiles
+    first = [work(jobs[0])]  # compiles
     with bar, ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        done = dict(zip(jobs, first + list(pool.map(one, jobs[1:])), strict=True))
+        paths = dict(zip(jobs, first + list(pool.map(work, jobs[1:])), strict=True))
     return {
-        name: _together([done[run, name] for run in range(len(tokens.X))]) for name in optimisers
+        name: _together([paths[run, name] for run in range(len(tokens.X))]) for name in optimisers
     }
 
 
-def _run(alone, optimiser, steps, record, seed, folder):
-    name = _name(alone, optimiser, steps, record, seed)
-    kept = _load(folder / name, optimiser)
-    if kept is None:
-        kept = training.train(alone, optimiser, steps, record=record, seeds=[seed])
-        content = io.BytesIO()
-        np.savez(content, **{name: getattr(kept, name) for name in _ARRAYS})
-        files.write(folder / name, content.getvalue())
-    return kept
-
-
-def _name(alone, optimiser, steps, record, seed):
-    arrays = alone.X, alone.y, alone.z, alone.u, alone.opt
-    told = repr((_code(), optimiser, steps, list(map(int, record)), seed)).encode()
-    return files.sha256(told + b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)) + ".npz"
+def _run(tokens, optimiser, steps, record, seed, folder):
+    arrays = tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt
+    key = repr((_code(), optimiser, steps, list(map(int, record)), seed)).encode()
+    content = key + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    file = folder / f"{files.sha256(content)}.npz"
+    try:
+        with open(file, "rb") as stream, np.load(stream) as saved:
+            return Path(optimiser, *(saved[name] for name in _ARRAYS))
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
+        path = training.train(tokens, optimiser, steps, record=record, seeds=[seed])
+    written = io.BytesIO()
+    np.savez(written, **{name: getattr(path, name) for name in _ARRAYS})
+    files.write(file, written.getvalue())
+    return path
 
 
 @cache
@@ -76,14 +74,7 @@ def _code() -> str:
     return files.sha256(b"".join(path.read_bytes() for path in sources))
 
 
-def _load(path, optimiser):
-    try:
-        with open(path, "rb") as stream, np.load(stream) as file:
-            return Path(optimiser, *(file[name] for name in _ARRAYS))
-    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile):
-        return None
-
-
 def _together(paths):
-    parts = {name: np.concatenate([getattr(p, name) for p in paths]) for name in _BY_RUN}
-    return Path(paths[0].optimiser, paths[0].iterations, **parts)
+    by_run = [name for name in _ARRAYS if name != "iterations"]
+    arrays = {name: np.concatenate([getattr(path, name) for path in paths]) for name in by_run}
+    return Path(paths[0].optimiser, paths[0].iterations, **arrays)

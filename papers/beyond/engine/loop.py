@@ -1,4 +1,4 @@
-"""The compiled loop of all optimisers of `optimisers`, on problems of `gradients`."""
+"""The compiled loops: W by every rule of `optimisers`, and keys and queries by the plain ones."""
 
 import math
 from typing import NamedTuple
@@ -6,119 +6,152 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from lib.compiled import softmax
+from lib.compiled import exponentials, softmax
 from lib.compiled.cache import stamp
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
-from papers.beyond.engine import (
-    blocks,
-    entrywise,
-    full_matrix,
-    graded_svd,
-    gradients,
-    matrix_moments,
-    natural,
-    scaled,
-    spectral,
-)
-from papers.beyond.engine import update as o
+from papers.beyond.engine import entrywise, graded_svd, gradients, preconditioners
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.gradients import Graded
 
 SOURCES = stamp(__file__)
-# A call that takes the whole State counts a reference to each of its arrays, up and down, which
-# costs as much as a step. What every step calls is inlined, or takes only the arrays it needs.
+# A call that takes a whole State or Part counts a reference to each of its arrays, up and down,
+# which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
+
+
+class Part(NamedTuple):
+    """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
+
+    Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; first and
+    second moments and their logs, or the mirror image of W in the first; work space.
+    """
+
+    z: np.ndarray = "n e"
+    G: np.ndarray = "d e"
+    D: np.ndarray = "d e"
+    work: np.ndarray = "two m"
+    first: np.ndarray = "m"
+    second: np.ndarray = "m"
+    logs: np.ndarray = "two"
+    graded: Graded = Graded
+    svd: graded_svd.Space = graded_svd.Space
 
 
 class State(NamedTuple):
-    """What an optimiser keeps, and its work space, of one run.
+    """What an optimiser keeps of one run, and its work space."""
 
-    G, D (d, d_z): gradient's mantissa and direction; kept: moments of d d_z entries, or the mirror
-    image of W in the first; momentum a graded sum; work (2, d d_z).
-    """
-
-    G: np.ndarray
-    D: np.ndarray
-    kept: entrywise.Moments
-    work: np.ndarray
-    graded: gradients.Graded
-    momentum: gradients.Graded
-    looked: gradients.Graded
-    space: graded_svd.Space
-    sides: matrix_moments.Sides
-    block: blocks.Block
-    system: natural.System
-    full: full_matrix.Moment
+    whole: Part
+    block: Part
+    momentum: Graded
+    looked: Graded
+    sides: preconditioners.Sides
 
 
-@numba.njit
-def _state(problem, rule):
-    n, d, d_z = problem.delta.shape[0], problem.delta.shape[2], problem.z.shape[1]
+def part(n: int, d: int, e: int) -> Part:
+    """A Part of zeros for n samples."""
+    r = min(n, e)
+    return gradients.zeros(Part, n=n, d=d, e=e, r=r, s=r + 1, m=d * e, two=2)
+
+
+def state(rule: o.Numbers, n: int, d: int, e: int) -> State:
+    """A State of zeros for n samples and W (d, e)."""
+    count = int(rule.blocks)
+    height, width = (d, e // count) if rule.by_columns else (d // count, e)
     return State(
-        G=np.zeros((d, d_z)),
-        D=np.zeros((d, d_z)),
-        kept=entrywise.no_moments(d * d_z),
-        work=np.zeros((2, d * d_z)),
-        graded=gradients.empty(n, d),
-        momentum=gradients.empty(n, d),
-        looked=gradients.empty(n, d),
-        space=graded_svd.space(n, d, d_z),
-        sides=matrix_moments.sides(d, d_z),
-        block=blocks.block(rule, n, d, d_z),
-        system=natural.system(n),
-        full=full_matrix.moment(problem, rule[o.KIND] == o.FULL_ADAGRAD),
+        whole=part(n, d, e),
+        block=part(n, height, width),
+        momentum=gradients.zeros(Graded, n=n, d=d),
+        looked=gradients.zeros(Graded, n=n, d=d),
+        sides=gradients.zeros(preconditioners.Sides, d=d, e=e, two=2),
     )
 
 
 @numba.njit
 def _seen(rule, s):
     """The graded sum whose direction is taken: the gradient or its momentum."""
-    beta, seen = rule[o.MOMENTUM], s.graded
+    beta, seen = rule.momentum, s.whole.graded
     if beta > 0.0:
-        gradients.mix(s.momentum, beta, s.graded, 1.0 - beta)
+        gradients.mix(s.momentum, beta, s.whole.graded, 1.0 - beta)
         seen = s.momentum
-        if rule[o.NESTEROV] != 0.0:
+        if rule.nesterov:
             entrywise.copy(s.momentum.b.ravel(), s.looked.b.ravel())
             entrywise.copy(s.momentum.logs, s.looked.logs)
-            gradients.mix(s.looked, beta, s.graded, 1.0 - beta)
+            gradients.mix(s.looked, beta, s.whole.graded, 1.0 - beta)
             seen = s.looked
     return seen
 
 
-@numba.njit(inline="always")
-def _direction(rule, t, z, answers, s):
-    """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
-    kind, normalised = int(rule[o.KIND]), rule[o.NORMALISED] != 0.0
-    if kind == o.SPECTRAL or rule[o.BLOCKS] > 1.0:
-        seen = _seen(rule, s)
-        if rule[o.BLOCKS] > 1.0:
-            value = blocks.direction(rule, seen, z, s.block, s.D)
+@numba.njit
+def _by_blocks(rule, graded, z, s, D):
+    """Fill D block by block, as head-wise Muon does: W's rows or columns in equal parts.
+
+    The norm is max_b N(W_b), its dual sum_b N*(G_b), so that each block takes its own steepest
+    step. Returns the log of the dual norm. Every block has logs of its own: none underflows beside
+    another. s: a Part of one block.
+    """
+    height, width = s.D.shape
+    value = -math.inf
+    for k in range(int(rule.blocks)):
+        row, column = (0, k * width) if rule.by_columns else (k * height, 0)
+        for i in range(len(z)):
+            s.graded.logs[i] = graded.logs[i]
+            for j in range(height):
+                s.graded.b[i, j] = graded.b[i, row + j]
+            for e in range(width):
+                s.z[i, e] = z[i, column + e]
+        gradients.unit(s.graded)
+        if rule.kind == o.SPECTRAL:
+            dual = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
         else:
-            value = spectral.direction(seen, z, rule, s.space, s.D)
-        return 0.0 if normalised and value > -math.inf else value
-    if kind == o.NATURAL:
-        return natural.direction(rule, s.graded, z, answers, s.system, s.D)
-    top = gradients.dense(s.graded, z, s.G)
+            top = gradients.dense(s.graded, s.z, s.G)
+            dual = entrywise.steepest(s.G.ravel(), top, rule.p, s.work, s.D.ravel())
+        for j in range(height):
+            for e in range(width):
+                D[row + j, column + e] = s.D[j, e]
+        value = exponentials.add_logs(value, dual)
+    return value
+
+
+@numba.njit(inline="always")
+def _plain(rule, t, top, s):
+    """Fill s.D by an entrywise rule from s.G; the log of the factor that it lacks, or -inf."""
     G, D = s.G.ravel(), s.D.ravel()
-    if kind == o.ENTRYWISE:
-        value = entrywise.steepest(G, top, rule[o.P], s.work, D)
-        return 0.0 if normalised and value > -math.inf else value
+    if rule.kind == o.ENTRYWISE:
+        value = entrywise.steepest(G, top, rule.p, s.work, D)
+        return 0.0 if rule.normalised and value > -math.inf else value
+    if rule.kind == o.ADAPTIVE:
+        return entrywise.adaptive(rule, t, G, top, s.first, s.second, s.logs, D)
+    return entrywise.sign_momentum(rule, G, top, s.first, s.logs, D)
+
+
+@numba.njit(inline="always")
+def _direction(rule, t, z, answers, basis, S, s):
+    """Fill s.whole.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    w, kind = s.whole, rule.kind
+    if kind == o.SPECTRAL or rule.blocks > 1.0:
+        seen = _seen(rule, s)
+        if rule.blocks > 1.0:
+            value = _by_blocks(rule, seen, z, s.block, w.D)
+        else:
+            value = graded_svd.direction(rule, seen, z, w.svd, w.D)
+        return 0.0 if rule.normalised and value > -math.inf else value
+    if kind == o.NATURAL:
+        return preconditioners.natural(rule, w.graded, z, answers, w.D)
+    top = gradients.dense(w.graded, z, w.G)
     if kind == o.MIRROR:
-        return entrywise.pull(G, top, rule[o.P], normalised, s.work, D)
+        return entrywise.pull(w.G.ravel(), top, rule.p, rule.normalised, w.work, w.D.ravel())
     if kind == o.FULL_ADAGRAD:
-        return full_matrix.adagrad(G, top, s.full, D)
-    if kind == o.ADAPTIVE:
-        return entrywise.adaptive(rule, t, G, top, s.kept, D)
-    if kind == o.SIGN:
-        first, logs = s.kept.first, s.kept.logs
-        value, logs[0] = entrywise.sign_momentum(rule, G, top, first, logs[0], D)
-        return value
+        return preconditioners.full_adagrad(w.G.ravel(), top, basis, S, w.logs, w.D.ravel())
     if kind == o.SHAMPOO:
-        return matrix_moments.shampoo(rule, s.G, top, s.sides, s.D)
-    return matrix_moments.soap(rule, t, s.G, top, s.sides, s.D)
+        return preconditioners.shampoo(rule, w.G, top, s.sides, w.D)
+    if kind == o.SOAP:
+        return preconditioners.soap(rule, t, w.G, top, s.sides, w.first, w.second, w.logs, w.D)
+    return _plain(rule, t, top, w)
 
 
 @numba.njit(inline="always")
 def _batch(rule, t, order, graded):
     """Leave the samples of step t's batch; order (epochs, n), repeated when it ends."""
-    size = int(rule[o.BATCH])
+    size = int(rule.batch)
     epochs, n = order.shape
     if size > 0:
         per_epoch = n // size
@@ -129,26 +162,26 @@ def _batch(rule, t, order, graded):
 @numba.njit(inline="always")
 def _move(rule, t, length, D, image, work, W):
     """Move W, flat, by length D; returns the log of its largest entry, NaN where that is none."""
-    moved = image if rule[o.KIND] == o.MIRROR else W  # mirror descent moves W's image
+    moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] += length * D[j]
-    if rule[o.KIND] == o.MIRROR:
-        return entrywise.signed_power(moved, 1.0 / (rule[o.P] - 1.0), work, W)
-    largest = scaled.largest(W)
-    if rule[o.RADIUS] < math.inf and 0.0 < largest < math.inf:
+    if rule.kind == o.MIRROR:
+        return entrywise.signed_power(moved, 1.0 / (rule.p - 1.0), work, W)
+    largest = entrywise.largest(W)
+    if rule.log_radius < math.inf and 0.0 < largest < math.inf:
         return _rescale(rule, t, largest, W)
-    return scaled.log(largest)
+    return entrywise.log(largest)
 
 
 @numba.njit
 def _rescale(rule, t, largest, W):
     """W, flat, into the ball of step t's phase, or onto its sphere; returns the log of its size."""
-    phase = (t + 1) // int(rule[o.EVERY])
-    log_radius, total = rule[o.RADIUS] + phase * rule[o.GROWTH], 0.0
+    phase = (t + 1) // int(rule.every)
+    log_radius, total = rule.log_radius + phase * rule.log_growth, 0.0
     for j in range(W.size):
         total += (W[j] / largest) ** 2
     log_norm = math.log(largest) + 0.5 * math.log(total)
-    begins = phase > 0 and (t + 1) % int(rule[o.EVERY]) == 0
+    begins = phase > 0 and (t + 1) % int(rule.every) == 0
     if begins and not max(log_radius, log_radius - log_norm) <= LONGEST:
         return math.inf
     if begins or log_norm > log_radius:
@@ -159,65 +192,137 @@ def _rescale(rule, t, largest, W):
     return log_norm
 
 
-class Records(NamedTuple):
-    """What training fills, at each of the k times: path (jobs, k, d, d_z); logs (jobs, k, 2).
-
-    logs: log(L - L*) and log ||grad L||, of all samples.
-    """
-
-    path: np.ndarray
-    logs: np.ndarray
+@numba.njit
+def _lanes(problem):
+    """Lanes of one sample each, with the scores of the head."""
+    n, S, _ = problem.delta.shape
+    lanes = softmax.empty_lanes(S + 1, n)
+    for token in range(S + 1):
+        for i in range(n):
+            lanes.scores[token, i] = problem.scores[token, i]
+    return lanes
 
 
 @numba.njit
-def _record(problem, work, s, W, path, logs):
-    n = problem.delta.shape[0]
+def _record(problem, lanes, graded, G, W, path, logs):
+    """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
     entrywise.copy(W.ravel(), path.ravel())
-    top, total = gradients.dense(s.graded, problem.z, s.G), 0.0
+    top, total = gradients.dense(graded, problem.z, G), 0.0
     for j in range(len(W)):
-        total += graded_svd.dot(s.G[j], s.G[j])
-    logs[0] = softmax.log_gap(0, n, work, problem.logistic, True)
-    logs[1] = scaled.add_logs(top, 0.5 * scaled.log(total))
+        total += gradients.dot(G[j], G[j])
+    logs[0] = softmax.log_gap(0, len(problem.z), lanes, problem.logistic, True)
+    logs[1] = entrywise.add_logs(top, 0.5 * entrywise.log(total))
 
 
 @numba.njit(nogil=True, cache=True)
-def run_job(problem, rule, times, order, W, records, sources=SOURCES):
-    """Train one run: W (d, d_z) is moved in place, `records` are filled; (status, last iteration).
+def run_job(problem, rule, times, order, W, path, logs, s, sources=SOURCES):
+    """Train one run: W (d, d_z) is moved in place; returns (status, last iteration).
 
-    rule (NUMBERS,); times (k,); order (epochs, n). A run stalls where the gradient of every sample
-    is zero.
+    times (k,); order (epochs, n); filled at each time: path (k, d, d_z) and logs (k, 2), log(L -
+    L*) and log ||grad L||; s: a State. A run stalls where the gradient of every sample is zero.
     """
-    n, S, d = problem.delta.shape
-    s = _state(problem, rule)
-    work, image = softmax.empty_lanes(S + 1, n), np.zeros(d)
-    answers = work.lane[softmax.ANSWER]
-    for token in range(S + 1):
-        for i in range(n):
-            work.scores[token, i] = problem.scores[token, i]
+    n, _, d = problem.delta.shape
+    lanes, image, w = _lanes(problem), np.zeros(d), s.whole
+    answers = lanes.lane[softmax.ANSWER]
     scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
-    record = 0
-    if rule[o.KIND] == o.MIRROR and not (
-        entrywise.signed_power(W.ravel(), rule[o.P] - 1.0, s.work, s.kept.first) <= LONGEST
+    basis = preconditioners.span(problem, rule.kind == o.FULL_ADAGRAD)
+    S, record = np.zeros((len(basis), len(basis))), 0
+    if rule.kind == o.MIRROR and not (
+        entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LONGEST
     ):
         return DIVERGED, 0
     for t in range(times[-1] + 1):
-        gradients.margins(problem, W, image, work.margins)
-        softmax.slopes(work, 1, problem.logistic, True, scales)
-        gradients.pulls(problem, work.c, scales[0], s.graded)
+        gradients.margins(problem, W, image, lanes.margins)
+        softmax.slopes(lanes, 1, problem.logistic, True, scales)
+        gradients.pulls(problem, lanes.c, scales[0], w.graded)
         if record < times.size and times[record] == t:
-            _record(problem, work, s, W, records.path[record], records.logs[record])
+            _record(problem, lanes, w.graded, w.G, W, path[record], logs[record])
             record += 1
-        if gradients.top(s.graded) == -math.inf:
+        if gradients.top(w.graded) == -math.inf:
             return STALLED, t
         if record == times.size:
             break
-        _batch(rule, t, order, s.graded)
-        step = scaled.add_logs(_direction(rule, t, problem.z, answers, s), rule[o.STEP])
-        if rule[o.DECAY] != 0.0:
-            step -= rule[o.DECAY] * math.log(t + 1.0)
+        _batch(rule, t, order, w.graded)
+        lacks = _direction(rule, t, problem.z, answers, basis, S, s)
+        step = entrywise.add_logs(lacks, rule.log_step_size)
+        if rule.decay != 0.0:
+            step -= rule.decay * math.log(t + 1.0)
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
         length = math.exp(step)
-        if not _move(rule, t, length, s.D.ravel(), s.kept.first, s.work, W.ravel()) <= LONGEST:
+        if not _move(rule, t, length, w.D.ravel(), w.first, w.work, W.ravel()) <= LONGEST:
+            return DIVERGED, t + 1
+    return COMPLETED, times[-1]
+
+
+@numba.njit
+def _chain(graded, z, K, Q, of_K, of_Q):
+    """Fill both Parts' graded gradients by the chain rule, from -grad_W L = sum e^{s_i} b_i z_i^T.
+
+    -grad_K L = sum_i e^{s_i} b_i (Q^T z_i)^T, -grad_Q L = sum_i e^{s_i} z_i (K^T b_i)^T.
+    """
+    n, m = len(z), K.shape[1]
+    for i in range(n):
+        entrywise.copy(graded.b[i], of_K.graded.b[i])
+        entrywise.copy(z[i], of_Q.graded.b[i])
+        of_K.graded.logs[i] = of_Q.graded.logs[i] = graded.logs[i]
+        for k in range(m):
+            of_K.z[i, k] = of_Q.z[i, k] = 0.0
+            for j in range(len(Q)):
+                of_K.z[i, k] += Q[j, k] * z[i, j]
+            for j in range(len(K)):
+                of_Q.z[i, k] += K[j, k] * graded.b[i, j]
+    gradients.unit(of_Q.graded)
+
+
+@numba.njit
+def _factor_direction(rule, t, s):
+    """Fill s.D; returns the log of the factor that it lacks, -inf where nothing moves."""
+    if rule.kind == o.SPECTRAL:
+        value = graded_svd.direction(rule, s.graded, s.z, s.svd, s.D)
+        return 0.0 if rule.normalised and value > -math.inf else value
+    return _plain(rule, t, gradients.dense(s.graded, s.z, s.G), s)
+
+
+@numba.njit
+def _move_factor(factor, D, step):
+    """factor += e^step D; returns log of its largest entry, at least 0."""
+    length = math.exp(step)
+    for j in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            factor[j, k] += length * D[j, k]
+    return math.log(max(entrywise.largest(factor.ravel()), 1.0))
+
+
+@numba.njit(nogil=True, cache=True)
+def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, sources=SOURCES):
+    """Train W = K Q^T by its factors, moved in place; returns (status, last iteration).
+
+    times (k,); filled at each: K_path (k, d, m), Q_path (k, d_z, m), logs (k,), log(L - L*); of_K
+    and of_Q: a Part each.
+    """
+    n, _, d = problem.delta.shape
+    lanes, image, scales, record = _lanes(problem), np.zeros(d), np.zeros((2, n)), 0
+    graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))
+    for t in range(times[-1] + 1):
+        gradients.margins(problem, K @ Q.T, image, lanes.margins)
+        softmax.slopes(lanes, 1, problem.logistic, True, scales)
+        gradients.pulls(problem, lanes.c, scales[0], graded)
+        if times[record] == t:
+            K_path[record], Q_path[record] = K, Q
+            logs[record] = softmax.log_gap(0, n, lanes, problem.logistic, True)
+            record += 1
+        if record == times.size:
+            break
+        _chain(graded, problem.z, K, Q, of_K, of_Q)
+        a, b = _factor_direction(rule, t, of_K), _factor_direction(rule, t, of_Q)
+        if max(a, b) == -math.inf:
+            return STALLED, t
+        more = rule.log_step_size - rule.decay * math.log(t + 1.0)
+        if not max(a, b) + more < LONGEST:  # false for NaN
+            return DIVERGED, t
+        if not max(_move_factor(K, of_K.D, a + more), _move_factor(Q, of_Q.D, b + more)) <= (
+            LONGEST / 2
+        ):
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

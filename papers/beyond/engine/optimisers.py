@@ -1,15 +1,80 @@
 """Optimisers that see more than the gradient's direction: their formulas.
 
-G = -grad L, the way down, and eta_t = eta (t+1)^-a. All divisions 0/0 below are 0: an entry, or a
-singular direction, in which nothing pulls does not move.
+W_{t+1} = W_t + eta_t D_t with eta_t = eta (t+1)^-a and D_t made of G = -grad L, the way down. All
+divisions 0/0 below are 0: an entry, or a singular direction, in which nothing pulls does not move.
 """
 
 import math
-from dataclasses import replace
+from collections import namedtuple
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 
-from papers.beyond.engine import update
-from papers.beyond.engine.update import Optimiser
+ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = range(9)
+POLAR, LEADING, NEWTON_SCHULZ = range(3)  # what becomes of the singular values
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """One update rule W_{t+1} = W_t + eta_t D_t; build it with a constructor below.
+
+    kind, p, shape, iterations, normalised: which direction D; momentum, memory (beta_1, beta_2),
+    first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
+    decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic; blocks: parts
+    of W's rows or columns that move on their own; damping, relative, empirical: of the natural
+    gradient; radius, growth, every: the norms that W is brought to.
+    """
+
+    kind: int
+    step_size: float
+    decay: float = 0.0
+    p: float = 2.0
+    normalised: bool = True
+    shape: int = POLAR
+    iterations: int = 0
+    momentum: float = 0.0
+    memory: float = 0.0
+    epsilon: float = 0.0
+    nesterov: bool = False
+    corrected: bool = False
+    summed: bool = False
+    first_mix: float = 0.0
+    batch: int = 0
+    shuffled: bool = False
+    blocks: int = 1
+    by_columns: bool = False
+    damping: float = 0.0
+    relative: bool = False
+    empirical: bool = False
+    radius: float = math.inf
+    growth: float = 1.0
+    every: int = 1
+
+    def __post_init__(self):
+        def need(condition, needed, *names):
+            for name in names:
+                if not condition(getattr(self, name)):
+                    raise ValueError(f"{name} = {getattr(self, name)}; it must be {needed}")
+
+        need(lambda x: 0 < x < math.inf, "positive and finite", "step_size")
+        need(math.isfinite, "finite", "decay")
+        need(lambda x: 0 <= x < 1, "in [0, 1)", "momentum", "memory", "first_mix")
+        need(lambda x: 0 <= x < math.inf, "finite, 0 or positive", "epsilon", "damping")
+        need(lambda x: x == int(x) >= 0, "a whole number, 0 for all samples", "batch")
+        need(lambda x: x == int(x) >= 1, "a whole number >= 1", "blocks", "every")
+        need(lambda x: x > 0, "positive", "radius")
+        need(lambda x: 1 <= x < math.inf, "finite, 1 or more", "growth")
+
+    def numbers(self) -> "Numbers":
+        """The rule as the compiled loop takes it: floats, and logs of those that LOGS names."""
+        return Numbers(
+            *(math.log(x) if name in LOGS else float(x) for name, x in vars(self).items())
+        )
+
+
+LOGS = ("step_size", "radius", "growth")
+Numbers = namedtuple(
+    "Numbers", [f"log_{x.name}" if x.name in LOGS else x.name for x in fields(Optimiser)]
+)
 
 
 def steepest(
@@ -23,12 +88,12 @@ def steepest(
     "nuclear", D = u_1 v_1^T, of equal largest singular values one pair. ValueError for another.
     """
     if norm in ("spectral", "nuclear"):
-        shape = update.POLAR if norm == "spectral" else update.LEADING
-        return Optimiser(update.SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
+        shape = POLAR if norm == "spectral" else LEADING
+        return Optimiser(SPECTRAL, step_size, decay, normalised=normalised, shape=shape)
     p = 2.0 if norm == "frobenius" else norm
     if not isinstance(p, Real) or not p >= 1:
         raise ValueError(f"norm = {norm!r}; it must be frobenius, spectral, nuclear, or p >= 1")
-    return Optimiser(update.ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
+    return Optimiser(ENTRYWISE, step_size, decay, p=float(p), normalised=normalised)
 
 
 def muon(
@@ -43,9 +108,9 @@ def muon(
     newton_schulz > 0: so many steps of the quintic iteration X <- aX + b(XX^T)X + c(XX^T)^2 X from
     X = M/||M|| in place of the polar factor, (a, b, c) = (3.4445, -4.7750, 2.0315) (Jordan, 2024).
     """
-    shape = update.NEWTON_SCHULZ if newton_schulz else update.POLAR
+    shape = NEWTON_SCHULZ if newton_schulz else POLAR
     return Optimiser(
-        update.SPECTRAL,
+        SPECTRAL,
         step_size,
         decay,
         shape=shape,
@@ -69,7 +134,7 @@ def adam(
     stays.
     """
     return Optimiser(
-        update.ADAPTIVE,
+        ADAPTIVE,
         step_size,
         decay,
         momentum=momentum,
@@ -83,12 +148,12 @@ def rmsprop(
     step_size: float, memory: float = 0.99, epsilon: float = 0.0, decay: float = 0.0
 ) -> Optimiser:
     """RMSprop: Adam without momentum and without the corrections of m and v."""
-    return Optimiser(update.ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
+    return Optimiser(ADAPTIVE, step_size, decay, memory=memory, epsilon=epsilon)
 
 
 def adagrad(step_size: float, epsilon: float = 0.0, decay: float = 0.0) -> Optimiser:
     """AdaGrad: D = G / (sqrt(v) + epsilon), v the sum of all G^2."""
-    return Optimiser(update.ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
+    return Optimiser(ADAPTIVE, step_size, decay, epsilon=epsilon, summed=True)
 
 
 def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = True) -> Optimiser:
@@ -102,7 +167,7 @@ def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = Tr
         raise ValueError(
             f"p = {p}; it must be above 1 and finite: else the mirror map is not 1 to 1"
         )
-    return Optimiser(update.MIRROR, step_size, decay, p=float(p), normalised=normalised)
+    return Optimiser(MIRROR, step_size, decay, p=float(p), normalised=normalised)
 
 
 def natural(
@@ -123,7 +188,7 @@ def natural(
     depend on each other to rounding those of larger ones count.
     """
     return Optimiser(
-        update.NATURAL,
+        NATURAL,
         step_size,
         decay,
         normalised=normalised,
@@ -139,12 +204,12 @@ def full_adagrad(step_size: float, decay: float = 0.0) -> Optimiser:
     The power is of the pseudo-inverse: eigenvalues below 1e-13 of the largest count as zero. A step
     takes an eigendecomposition of size n(T-1): about 1,000 times a step of AdaGrad at n = 6, T = 8.
     """
-    return Optimiser(update.FULL_ADAGRAD, step_size, decay)
+    return Optimiser(FULL_ADAGRAD, step_size, decay)
 
 
 def signum(step_size: float, momentum: float = 0.9, decay: float = 0.0) -> Optimiser:
     """Signum: D = sgn(m), m = beta m + (1 - beta) G."""
-    return Optimiser(update.SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
+    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=momentum)
 
 
 def lion(
@@ -152,7 +217,7 @@ def lion(
 ) -> Optimiser:
     """Lion (Chen et al., 2023): D = sgn(beta_1 m + (1 - beta_1) G), then m = beta_2 m + (1 -
     beta_2) G; first_mix is beta_1, momentum beta_2."""
-    return Optimiser(update.SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
+    return Optimiser(SIGN, step_size, decay, momentum=momentum, first_mix=first_mix)
 
 
 def shampoo(
@@ -164,7 +229,7 @@ def shampoo(
     `summed`. The powers are of the pseudo-inverse: eigenvalues below 1e-13 of the largest count
     as zero. With beta_2 = 0 it is the polar factor.
     """
-    return Optimiser(update.SHAMPOO, step_size, decay, memory=memory, summed=summed)
+    return Optimiser(SHAMPOO, step_size, decay, memory=memory, summed=summed)
 
 
 def soap(
@@ -179,9 +244,7 @@ def soap(
     code skips it). Entries of Q_L^T G Q_R and of m' below 1e-13 of their largest are rounding and
     count as zero, so the first D is the polar factor of G.
     """
-    return Optimiser(
-        update.SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True
-    )
+    return Optimiser(SOAP, step_size, decay, momentum=momentum, memory=memory, corrected=True)
 
 
 def on_batches(optimiser: Optimiser, size: int, shuffled: bool = False) -> Optimiser:
@@ -201,7 +264,7 @@ def in_blocks(optimiser: Optimiser, count: int, by_columns: bool = False) -> Opt
     block moves by its own direction, one without a gradient rests. Head-wise Muon is
     `in_blocks(muon(eta), heads)`. ValueError for a rule of another kind.
     """
-    if optimiser.kind not in (update.ENTRYWISE, update.SPECTRAL):
+    if optimiser.kind not in (ENTRYWISE, SPECTRAL):
         raise ValueError("only steepest descent and Muon move in blocks of their own")
     return replace(optimiser, blocks=count, by_columns=by_columns)
 
@@ -213,6 +276,6 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
     leave it ends on its sphere, W R_k / ||W||, Frobenius; the first of a phase k > 0 always does.
     W = 0 stays. A radius beyond e^600 ends a run as diverged. ValueError for mirror descent.
     """
-    if optimiser.kind == update.MIRROR:
+    if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which is not rescaled")
     return replace(optimiser, radius=radius, growth=growth, every=every)

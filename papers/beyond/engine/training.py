@@ -57,86 +57,81 @@ def train(
     Raises ValueError for a start of the wrong shape, another loss, records out of order, a batch
     larger than n, or blocks that do not divide W.
     """
-    logistic = attention.is_logistic(loss)
-    check_sizes(tokens)
+    problem = problems(tokens, loss)
     runs, n, _, d = tokens.shape
     times = record_times(record, steps)
     shape = runs, d, tokens.z.shape[-1]
-    W_0 = np.zeros(shape) if start is None else checked_start(start, shape)
+    W = np.zeros(shape) if start is None else checked_start(start, shape)
     named = optimisers if isinstance(optimisers, Mapping) else {"": optimisers}
-    kinds = len(named)
     order = _orders(list(named.values()), range(runs) if seeds is None else seeds, n)
     _check_blocks(named.values(), *shape[1:])
-    W = np.repeat(W_0, kinds, 0)
-    raw = unwritten(
-        status.COMPLETED, runs * kinds, path=(len(times), *shape[1:]), logs=(len(times), 2)
-    )
-    _run_all(_problem(tokens, logistic), list(named.values()), times, order, W, raw)
-    end_where_not_finite(raw["status"], raw["ended"], times, [raw["path"]], [raw["logs"]])
+    raw = _run_all(problem, list(named.values()), times, order, np.repeat(W, len(named), 0))
     paths = {
-        name: _path(one, times, {key: value[k::kinds] for key, value in raw.items()})
-        for k, (name, one) in enumerate(named.items())
+        name: Path(
+            optimiser=rule,
+            iterations=times,
+            W=raw["path"][k :: len(named)],
+            log_gap=raw["logs"][k :: len(named), :, 0],
+            log_gradient=raw["logs"][k :: len(named), :, 1],
+            status=np.array(status.NAMES)[raw["status"][k :: len(named)]],
+            ended=raw["ended"][k :: len(named)],
+        )
+        for k, (name, rule) in enumerate(named.items())
     }
     return paths if isinstance(optimisers, Mapping) else paths[""]
 
 
+def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
+    """Each run as the compiled loop takes it; ValueError for a loss that is not compiled."""
+    logistic = attention.is_logistic(loss)
+    check_sizes(tokens)
+    delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
+    scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]  # (runs, n, T, 1)
+    scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
+    z = np.array(tokens.z, order="C")  # a copy: arrays that may be written are one type to numba
+    return [gradients.Problem(*arrays, logistic) for arrays in zip(delta, z, scores, strict=True)]
+
+
 def _check_blocks(optimisers, d, d_z):
-    for one in optimisers:
-        size, what = (d_z, "columns") if one.by_columns else (d, "rows")
-        if size % one.blocks:
-            raise ValueError(f"blocks = {one.blocks} do not divide the {size} {what} of W")
+    for rule in optimisers:
+        size, what = (d_z, "columns") if rule.by_columns else (d, "rows")
+        if size % rule.blocks:
+            raise ValueError(f"blocks = {rule.blocks} do not divide the {size} {what} of W")
 
 
-def _run_all(problem, optimisers, times, order, W, raw):
-    """Train job by job, job j being run j // rules with rule j % rules, on all cores."""
-    kinds = len(optimisers)
-    numbers = [one.numbers() for one in optimisers]
+def _run_all(problem, optimisers, times, order, W):
+    """Records of job by job, on all cores, job j being run j // rules with rule j % rules."""
+    shapes = {"path": (len(times), *W.shape[1:]), "logs": (len(times), 2)}
+    raw = unwritten(status.COMPLETED, len(W), **shapes)
+    numbers = [rule.numbers() for rule in optimisers]
 
-    def of(job):
-        run, kind = job // kinds, job % kinds
-        delta, z, scores, logistic = problem
-        own = gradients.Problem(delta[run], z[run], scores[run], logistic)
-        records = loop.Records(raw["path"][job], raw["logs"][job])
-        return own, numbers[kind], times, order[kind, run], W[job], records
+    def job(j):
+        run, kind = divmod(j, len(optimisers))
+        state = loop.state(numbers[kind], order.shape[-1], *W.shape[1:])
+        where = order[kind, run], W[j], raw["path"][j], raw["logs"][j]
+        return problem[run], numbers[kind], times, *where, state
 
-    def work(job):
-        return loop.run_job(*of(job))
+    def work(j):
+        return loop.run_job(*job(j))
 
-    apart.prepare(loop.run_job, *of(0))
+    apart.prepare(loop.run_job, *job(0))
     first = [work(0)]  # compiles what is not prepared
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop lets go of the interpreter
         ended = first + list(pool.map(work, range(1, len(W))))
     raw["status"], raw["ended"] = (np.array(part) for part in zip(*ended, strict=True))
-
-
-def _problem(tokens, logistic):
-    delta = np.ascontiguousarray(coordinates.differences(tokens, tokens.opt))
-    scores = coordinates.signed_opt_first(tokens) @ tokens.u[:, None, :, None]  # (runs, n, T, 1)
-    scores = np.ascontiguousarray(np.swapaxes(scores[..., 0], 1, 2))
-    return gradients.Problem(delta, np.ascontiguousarray(tokens.z), scores, logistic)
+    end_where_not_finite(raw["status"], raw["ended"], times, [raw["path"]], [raw["logs"]])
+    return raw
 
 
 def _orders(optimisers, seeds, n):
     """The samples of every epoch, (rules, runs, epochs, n), in one layout for one compilation."""
-    if any(one.batch > n for one in optimisers):
-        raise ValueError(f"batch = {max(one.batch for one in optimisers)}; there are {n} samples")
-    epochs = EPOCHS if any(one.batch and one.shuffled for one in optimisers) else 1
+    if any(rule.batch > n for rule in optimisers):
+        raise ValueError(f"batch = {max(rule.batch for rule in optimisers)}; there are {n} samples")
+    epochs = EPOCHS if any(rule.batch and rule.shuffled for rule in optimisers) else 1
     cyclic = np.broadcast_to(np.arange(n), (len(seeds), epochs, n))
     if epochs == 1:
         return np.repeat(cyclic[None], len(optimisers), 0)
     drawn = np.stack(
-        [stream(seed, "batches").permuted(own, axis=1) for seed, own in zip(seeds, cyclic)]
+        [stream(seed, "batches").permuted(epoch, axis=1) for seed, epoch in zip(seeds, cyclic)]
     )
-    return np.ascontiguousarray([drawn if one.shuffled else cyclic for one in optimisers])
-
-
-def _path(optimiser, times, raw):
-    return Path(
-        optimiser=optimiser,
-        iterations=times,
-        W=raw["path"],
-        log_gap=raw["logs"][..., 0],
-        log_gradient=raw["logs"][..., 1],
-        status=np.array(status.NAMES)[raw["status"]],
-        ended=raw["ended"],
-    )
+    return np.ascontiguousarray([drawn if rule.shuffled else cyclic for rule in optimisers])

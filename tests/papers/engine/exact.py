@@ -3,7 +3,33 @@
 import mpmath
 import numpy as np
 
+from lib import attention
+from lib.attention import tokens
+from papers.beyond.engine import training
+
+DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
+START = np.random.default_rng(5).standard_normal((1, 4, 4))
+PAIR = [np.zeros(2), [-1.0, 0.0]]  # one sample of two tokens: one entry is pulled, by a gap of 1
+STILL = attention.token_set([np.zeros((2, 2))], [1.0], z=[[1.0]], u=[1.0, 0.0], opt=[0])
 mp = mpmath.mp
+
+
+def ours(rule, steps, start=START, data=DATA, loss="exponential"):
+    """What the library makes of W in `steps`."""
+    return training.train(data, rule, steps, start, [steps], loss).W[0, -1]
+
+
+def one_pair(delta=(1.0, 0.0)):
+    """One sample, two tokens, one query entry; everything can be said by hand."""
+    return attention.token_set([[np.zeros(2), -np.array(delta)]], [1.0], z=[[1.0]], u=[1.0, 0.0])
+
+
+def first_of_two():
+    """Two samples, of which only the first has a gradient."""
+    X = [PAIR, [[1.0, 0.0], [1.0, 0.0]]]
+    return attention.token_set(X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0])
+
+
 digits = np.vectorize(mpmath.mpf, otypes=[object])
 
 
@@ -48,6 +74,7 @@ def svd(G):
 
 def steepest(G, norm):
     """The D of norm 1 with the largest <G, D>."""
+    norm = 2 if norm == "frobenius" else norm
     if norm == "spectral":
         U, _, V = svd(G)
         return U @ V
@@ -75,16 +102,27 @@ def train(data, direction, step_size, steps, W, loss="exponential", decay=0.0):
     return W.astype(float)
 
 
-def in_blocks(norm, count, by_columns):
-    """Steepest descent in the largest N of `count` blocks, as a direction."""
+def in_blocks(make, count, by_columns):
+    """One direction per block, each on its own rows or columns of every gradient."""
+    axis, directions = int(by_columns), [make() for _ in range(count)]
 
     def direction(t, parts):
-        return np.concatenate(
-            [steepest(part, norm) for part in np.split(parts.mean(0), count, int(by_columns))],
-            int(by_columns),
-        )
+        blocks = np.split(parts, count, 1 + axis)
+        return np.concatenate([of(t, block) for of, block in zip(directions, blocks)], axis)
 
     return direction
+
+
+def rescaled(norm, eta, radius, growth, every, steps, W):
+    """W after `steps` of steepest descent that is rescaled to the ball of its phase."""
+    W = digits(W)
+    for t in range(steps):
+        W = W + mp.mpf(eta) * steepest(gradients(DATA, W, "exponential").mean(0), norm)
+        size, phase = mp.sqrt((W * W).sum()), (t + 1) // every
+        bound = mp.mpf(radius) * mp.mpf(growth) ** phase
+        if size > bound or (phase > 0 and (t + 1) % every == 0):
+            W = W * bound / size
+    return W.astype(float)
 
 
 def full_adagrad(floor):

@@ -1,4 +1,4 @@
-"""The optimisers' loop against 60 digits, torch.optim and numpy; its bad input; its invariances."""
+"""The optimisers' loop against torch, numpy and other loops; invariances, edges and bad input."""
 
 from dataclasses import replace
 
@@ -8,82 +8,16 @@ import pytest
 import torch
 from pytorch_optimizer import SOAP
 
-from lib import attention, dynamics
+from lib import attention, dynamics, mirror
 from lib.attention import coordinates, tokens
-from papers.beyond.engine import graded_svd as svd
-from papers.beyond.engine import gradients, spectral, training
+from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
 from tests.papers.engine import exact
+from tests.papers.engine.exact import DATA, PAIR, START, STILL, first_of_two, one_pair, ours
 
-DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
-START = np.random.default_rng(5).standard_normal((1, 4, 4))
-FAR = 900.0  # logits of this size: softmax weights are e^-1000 and less
-NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]
+ZERO = np.zeros((1, 2, 1))
+EXPONENTS = [1.1, 1.5, 2, 3, 4.3]
 FIRST = 1000  # steps
-
-
-def ours(rule, steps, start=START, data=DATA, loss="exponential"):
-    return training.train(data, rule, steps, start, [steps], loss).W[0, -1]
-
-
-def error(found, expected, start):
-    """The largest difference, relative to how far the run went; infinite where it did not move."""
-    moved = np.abs(expected - start).max()
-    off = np.abs(found - expected).max() / max(moved, np.abs(expected).max())
-    return off if moved > 0 else np.inf
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("far", [1.0, FAR])
-@pytest.mark.parametrize("loss", ["exponential", "logistic"])
-def test_steepest_descent_against_many_digits(norm, far, loss):
-    rule, steps = o.steepest(norm, 0.07, decay=0.5), 12
-    p = 2 if norm == "frobenius" else norm
-    with mpmath.workdps(60 if far == 1 else 1200):
-        direction = lambda t, parts: exact.steepest(parts.mean(0), p)
-        expected = exact.train(DATA, direction, 0.07, steps, far * START[0], loss, 0.5)
-    assert error(ours(rule, steps, far * START, loss=loss), expected, far * START[0]) <= 1e-11
-    moved = np.abs(expected - far * START[0]).max()
-    assert np.abs(ours(rule, steps, far * START, loss=loss) - expected).max() < 1e-8 * moved
-
-
-STATEFUL = {
-    "adam": (o.adam(0.05, epsilon=0.0), lambda: exact.adaptive(0.9, 0.999)),
-    "adam, short memory": (o.adam(0.05, 0.5, 0.6), lambda: exact.adaptive(0.5, 0.6)),
-    "adam, epsilon": (o.adam(0.05, epsilon=0.01), lambda: exact.adaptive(0.9, 0.999, 0.01)),
-    "rmsprop": (o.rmsprop(0.05), lambda: exact.adaptive(0.0, 0.99, corrected=False)),
-    "adagrad": (o.adagrad(0.05), lambda: exact.adaptive(0.0, 0.0, 0.0, True, False)),
-    "signum": (o.signum(0.05), lambda: exact.sign_momentum(0.9, 0.9)),
-    "lion": (o.lion(0.05), lambda: exact.sign_momentum(0.9, 0.99)),
-    "muon": (o.muon(0.05), lambda: exact.muon(0.95, False)),
-    "muon, nesterov": (o.muon(0.05, nesterov=True), lambda: exact.muon(0.95, True)),
-}
-
-
-@pytest.mark.parametrize("name", STATEFUL)
-@pytest.mark.parametrize("far", [1.0, FAR])
-def test_rules_with_memory_against_many_digits(name, far):
-    rule, make = STATEFUL[name]
-    if far > 1 and rule.epsilon:
-        rule, make = replace(rule, epsilon=1e-300), lambda: exact.adaptive(0.9, 0.999, 1e-300)
-    with mpmath.workdps(60 if far == 1 else 1500):
-        expected = exact.train(DATA, make(), 0.05, 12, far * START[0])
-    found = ours(rule, 12, far * START)
-    moved = np.abs(expected - far * START[0]).max()
-    assert np.abs(found - expected).max() <= max(1e-9 * moved, 1e-13 * np.abs(expected).max())
-
-
-def test_one_sample_a_step_against_many_digits():
-    direction = exact.adaptive(0.9, 0.999)
-    with mpmath.workdps(60):
-        expected = exact.train(
-            DATA, lambda t, parts: direction(t, parts[t % 3][None]), 0.05, 12, START[0]
-        )
-    assert error(ours(o.on_batches(o.adam(0.05), 1), 12), expected, START[0]) <= 1e-11
-    with mpmath.workdps(60):
-        pairs = lambda t, parts: exact.steepest(parts[[0, 1]].mean(0), 2)  # the third is left out
-        expected = exact.train(DATA, pairs, 0.05, 6, START[0])
-    assert error(ours(o.on_batches(o.steepest(2, 0.05), 2), 6), expected, START[0]) <= 1e-11
 
 
 def torch_run(make, steps, data=DATA, start=START):
@@ -144,11 +78,26 @@ def test_frobenius_is_normalised_gradient_descent():
     """The engine of rules that do not see the coordinates, in minimal ones, says the same."""
     data = tokens.unit_tokens(range(2), n=3, T=4, d=12)
     start = np.random.default_rng(1).standard_normal((2, 12, 12))
-    found = training.train(data, o.steepest(2, 0.05), 500, start, [0, 500])
+    path = training.train(data, o.steepest(2, 0.05), 500, start, [0, 500])
     history = dynamics.train(data, dynamics.ngd(0.05), 500, [0, 500], start)
-    np.testing.assert_allclose(found.log_gap, history.log_gap, rtol=1e-9)
-    np.testing.assert_allclose(found.log_gradient, history.log_gradient, rtol=1e-9)
-    np.testing.assert_allclose(np.linalg.norm(found.W, axis=(2, 3)), history.norm, rtol=1e-10)
+    np.testing.assert_allclose(path.log_gap, history.log_gap, rtol=1e-9)
+    np.testing.assert_allclose(path.log_gradient, history.log_gradient, rtol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(path.W, axis=(2, 3)), history.norm, rtol=1e-10)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("normalised", [True, False])
+def test_mirror_descent_is_that_of_its_own_engine(p, normalised):
+    data = tokens.unit_tokens(range(3), n=5, T=4, d=6)
+    start, times = mirror.gaussian_start(data, range(3)), [0, 1, 10, 100, 300]
+    rule = mirror.MirrorRule(p, 0.005, normalised)
+    expected = mirror.train(data, rule, 300, start, record=times, loss="exponential")
+    path = training.train(data, o.mirror(p, 0.005, normalised=normalised), 300, start, times)
+    assert np.abs(expected.W[:, -1] - start).max() > 0.01
+    # Both keep the mirror image; W is a power 1/(p-1) of it, which multiplies their rounding.
+    images = [np.sign(W) * np.abs(W) ** (p - 1) for W in (path.W, expected.W)]
+    assert np.abs(images[0] - images[1]).max() <= 1e-12 * max(1.0, np.abs(images[1]).max())
+    np.testing.assert_allclose(path.log_gap, expected.log_gap, rtol=1e-9)
 
 
 # Nuclear: where the two largest singular values meet, rounding says which pair moves.
@@ -207,6 +156,53 @@ def test_who_sees_a_rotation(rule, same):
     assert apart < 1e-8 if same else apart > 1e-2
 
 
+SAME = {  # two rules that are one, steps, tolerances
+    "mirror descent at p = 2": (o.mirror(2, 0.05), o.steepest(2, 0.05), 200, 1e-11, 0),
+    "unnormalised too": (
+        o.mirror(2, 0.05, normalised=False),
+        o.steepest(2, 0.05, normalised=False),
+        200,
+        1e-11,
+        0,
+    ),
+    "large damping": (o.natural(1e9, 1e9), o.steepest(2, 1.0, normalised=False), 10, 1e-7, 0),
+    "one block": (
+        o.in_blocks(o.steepest("spectral", 0.05), 1),
+        o.steepest("spectral", 0.05),
+        50,
+        0,
+        0,
+    ),
+    "one head": (o.in_blocks(o.muon(0.05), 1), o.muon(0.05), 50, 0, 0),
+    "one block, l_3": (o.in_blocks(o.steepest(3, 0.05), 1), o.steepest(3, 0.05), 50, 0, 0),
+    "blocks of signs": (
+        o.in_blocks(o.steepest(np.inf, 0.05), 4),
+        o.steepest(np.inf, 0.05),
+        50,
+        0,
+        1e-12,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_rules_that_are_one(name):
+    one, other, steps, rtol, atol = SAME[name]
+    np.testing.assert_allclose(ours(one, steps), ours(other, steps), rtol=rtol, atol=atol)
+
+
+def test_the_dual_norm_is_the_sum_over_the_blocks():
+    """Not normalised, a step is N*(G) long: sum_b N*(G_b) in every block."""
+    with mpmath.workdps(50):
+        G = exact.gradients(DATA, exact.digits(START[0]), "exponential").mean(0).astype(float)
+    for norm, dual in (("spectral", "nuc"), ("nuclear", 2), ("frobenius", "fro")):
+        sizes = [np.linalg.norm(part, dual) for part in np.split(G, 2)]
+        rule = o.in_blocks(o.steepest(norm, 1.0, normalised=False), 2)
+        step, plain = ours(rule, 1) - START[0], {"spectral": 2, "nuclear": "nuc"}.get(norm, "fro")
+        for part in np.split(step, 2):
+            assert np.linalg.norm(part, plain) == pytest.approx(sum(sizes), rel=1e-11)
+
+
 def graded(b, logs):
     return gradients.Graded(np.array(b, float), np.array(logs, float))
 
@@ -217,8 +213,8 @@ POLAR = o.steepest("spectral", 1.0)
 def polar_of(b, logs, z, rule=POLAR):
     z = np.array(z, float)
     D = np.zeros((len(b[0]), z.shape[1]))
-    space = svd.space(len(b), len(b[0]), z.shape[1])
-    value = spectral.direction(graded(b, logs), z, rule.numbers(), space, D)
+    space = loop.part(*np.shape(b), z.shape[1]).svd
+    value = graded_svd.direction(rule.numbers(), graded(b, logs), z, space, D)
     return D, value
 
 
@@ -261,63 +257,77 @@ def test_polar_factor_of_rank_deficient_gradients():
     assert not D.any() and value == -np.inf
 
 
-# Two tokens, one query entry: everything can be said by hand. Score gap 1, W (2, 1).
-def by_hand(delta, z=(1.0,), u=(1.0, 0.0)):
-    return attention.token_set([[np.zeros(2), -np.array(delta, float)]], [1.0], z=[z], u=u)
-
-
-def test_zero_entries_stay_under_sign_and_adam():
-    data = by_hand([1.0, 0.0])
+def test_an_entry_or_block_that_nothing_pulls_stays():
     for rule in (
         o.steepest(np.inf, 0.1), o.adam(0.1), o.adam(0.1, epsilon=1e-8), o.adam(0.1, 0.9, 0.0),
         o.rmsprop(0.1), o.adagrad(0.1), o.signum(0.1), o.lion(0.1), o.shampoo(0.1), o.soap(0.1),
-        o.steepest(3, 0.1), o.steepest("spectral", 0.1),
+        o.steepest(3, 0.1), o.steepest("spectral", 0.1), o.full_adagrad(0.1),
     ):  # fmt: skip
-        W = ours(rule, 5, np.zeros((1, 2, 1)), data)
+        W = ours(rule, 5, ZERO, one_pair())
         assert W[0, 0] > 0.09 and W[1, 0] == 0.0, rule
+    for rule in (o.steepest("spectral", 0.1), o.steepest(2, 0.1), o.muon(0.1)):
+        W = ours(o.in_blocks(rule, 2), 5, ZERO, one_pair())
+        np.testing.assert_allclose(W[:, 0], [0.5, 0.0], rtol=1e-12)
+    for p in EXPONENTS:  # by 0.1 a step in the mirror
+        W = ours(o.mirror(p, 0.1), 5, ZERO, one_pair())
+        assert W[0, 0] == pytest.approx(0.5 ** (1 / (p - 1)), rel=1e-12) and W[1, 0] == 0.0
+    one_entry = ours(o.full_adagrad(0.1), 50, ZERO, one_pair())
+    np.testing.assert_allclose(one_entry, ours(o.adagrad(0.1), 50, ZERO, one_pair()), rtol=1e-11)
 
 
 def test_ties_for_the_largest_entry_go_to_the_first():
-    data = by_hand([1.0, 1.0], u=(1.0, 0.0))
-    W = training.train(data, o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
+    W = training.train(one_pair([1.0, 1.0]), o.steepest(1, 0.1), 2, record=[1, 2]).W[0]
     np.testing.assert_allclose(W[:, :, 0], [[0.1, 0.0], [0.2, 0.0]], rtol=1e-12)
 
 
 def test_a_gradient_of_zero_stalls():
-    data = attention.token_set([np.zeros((2, 2))], [1.0], z=[[1.0]], u=[1.0, 0.0], opt=[0])
-    for rule in (o.adam(0.1), o.steepest("spectral", 0.1), o.steepest(1, 0.1), o.soap(0.1)):
-        path = training.train(data, rule, 5, record=[0, 5])
+    for rule in (
+        o.adam(0.1), o.steepest("spectral", 0.1), o.steepest(1, 0.1), o.soap(0.1),
+        o.mirror(3, 0.1), o.natural(0.1), o.natural(0.1, 1.0), o.full_adagrad(0.1),
+    ):  # fmt: skip
+        path = training.train(STILL, rule, 5, record=[0, 5])
         assert path.status.tolist() == ["stalled"] and path.ended.tolist() == [0]
         assert path.log_gradient[0, 0] == -np.inf and np.isnan(path.W[0, 1]).all()
 
 
-def test_a_batch_without_gradient_moves_nothing_and_does_not_stall():
-    data = attention.token_set(
-        [[[0.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]], [1.0, 1.0],
-        z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0],
-    )  # fmt: skip
-    rule = o.on_batches(o.steepest(np.inf, 0.1), 1)
-    path = training.train(data, rule, 4, record=[0, 1, 2, 3, 4])
-    assert path.status.tolist() == ["completed"]
-    np.testing.assert_allclose(path.W[0, :, 0, 0], [0, 0.1, 0.1, 0.2, 0.2])
+@pytest.mark.parametrize(
+    "rule, power, expected",
+    [
+        (o.steepest(np.inf, 0.1), 1, [0, 0.1, 0.1, 0.2, 0.2]),
+        (o.mirror(3, 0.1), 2, [0, 0.1, 0.1, 0.2, 0.2]),
+        (o.rescaled(o.steepest(2, 0.1), 1.0, 3.0, 2), 1, [0, 0.1, 3, 3, 9]),
+    ],
+)
+def test_a_batch_without_gradient_rests_and_does_not_stall(rule, power, expected):
+    path = training.train(first_of_two(), o.on_batches(rule, 1), 4, record=range(5))
+    assert path.status.tolist() == ["completed"] and not path.W[0, :, 1].any()
+    np.testing.assert_allclose(path.W[0, :, 0, 0] ** power, expected, rtol=1e-12)
 
 
-def test_steps_that_overflow_are_reported():
-    for rule in (
-        o.steepest(2, 1e200, decay=-300.0),
-        o.adam(1e200, decay=-300.0),
-        o.steepest("spectral", 1e155, decay=-500.0),
-    ):
-        path = training.train(DATA, rule, 50, record=[0, 50])
-        assert path.status.tolist() == ["diverged"] and 0 < path.ended[0] < 50
-        assert np.isfinite(path.W[0, 0]).all() and np.isnan(path.W[0, 1]).all()
+OVERFLOWS = {  # rule, steps, a factor of the start, where it ends
+    "steps": (o.steepest(2, 1e200, decay=-300.0), 50, 0, range(1, 50)),
+    "Adam's steps": (o.adam(1e200, decay=-300.0), 50, 0, range(1, 50)),
+    "polar steps": (o.steepest("spectral", 1e155, decay=-500.0), 50, 0, range(1, 50)),
+    "|U|^100": (o.mirror(1.01, 1e3), 9, 0, range(1, 9)),
+    "|W_0|^4": (o.mirror(5, 1.0), 9, 1e99, [0]),
+    "a radius": (o.rescaled(o.steepest(2, 0.1), 1.0, 1e100, 1), 9, 0, [3]),
+    "an inverse of no damping": (o.natural(1.0), 500, 0, range(1, 500)),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_what_leaves_the_range_of_floats_is_said(name):
+    rule, steps, size, ends = OVERFLOWS[name]
+    path = training.train(DATA, rule, steps, size * START, [0, steps])
+    assert path.status.tolist() == ["diverged"] and path.ended[0] in ends
+    assert np.isfinite(path.W[0, 0]).all() and np.isnan(path.W[0, 1]).all()
 
 
 def test_moments_do_not_underflow():
     """Adam with epsilon 0 does not see the gradient's size: at e^-900 it is what it is at 1."""
-    near = ours(o.adam(0.05), 3, np.zeros((1, 2, 1)), by_hand([1.0, 0.5]))
-    far = ours(o.adam(0.05), 3, np.array([[[900.0], [0.0]]]), by_hand([1.0, 0.5]))
-    assert np.abs(far - near - [[900.0], [0.0]]).max() < 0.02
+    data, far = one_pair([1.0, 0.5]), np.array([[[900.0], [0.0]]])
+    moves = [ours(o.adam(0.05), 3, start, data) - start[0] for start in (ZERO, far)]
+    assert np.abs(moves[1] - moves[0]).max() < 0.02
     path = training.train(DATA, o.adam(0.5), 20_000, record=[20_000])
     assert path.log_gradient[0, 0] < -1.0 and path.status.tolist() == ["completed"]
 
@@ -332,12 +342,19 @@ def test_shuffled_batches_are_those_of_the_seed():
     assert np.abs(training.train(data, rule, 40, seeds=[5, 4]).W[0] - first[0]).max() > 1e-3
 
 
+def test_phases_of_rescaling_begin_on_their_spheres_and_stay_within():
+    rule = o.rescaled(o.steepest(2, 0.5), 3.0, 2.0, 10)
+    size = np.linalg.norm(training.train(DATA, rule, 100, record=range(101)).W[0], axis=(1, 2))
+    bound = 3.0 * 2.0 ** (np.arange(101) // 10)
+    assert (size <= bound * (1 + 1e-12)).all() and size[0] == 0
+    np.testing.assert_allclose(size[10::10], bound[10::10], rtol=1e-12)
+    assert (size[:10] < bound[:10]).any()
+
+
 def test_shampoo_without_memory_is_the_polar_factor():
     data = tokens.unit_tokens([0], n=4, T=4, d=4)
-    found = ours(o.shampoo(0.01), 100, START, data)
-    np.testing.assert_allclose(
-        found, ours(o.steepest("spectral", 0.01), 100, START, data), atol=1e-8
-    )
+    polar_steps = ours(o.steepest("spectral", 0.01), 100, START, data)
+    np.testing.assert_allclose(ours(o.shampoo(0.01), 100, START, data), polar_steps, atol=1e-8)
 
 
 def without_rounding(M):
@@ -397,22 +414,83 @@ def test_the_first_step_of_soap_is_the_polar_factor():
         np.testing.assert_allclose(ours(o.soap(0.1), 1, start, data), polar, atol=1e-7)
 
 
+def test_the_fisher_matrix_is_that_of_the_labels():
+    """sum over y of P(y) times the score's outer product, by torch; logistic loss."""
+    X, z, y, u = (torch.from_numpy(a[0]) for a in (DATA.X, DATA.z, DATA.y, DATA.u))
+    W = torch.tensor(START[0], requires_grad=True)
+    fisher, down = torch.zeros(16, 16, dtype=torch.float64), 0
+    for i in range(3):
+        for label in (1.0, -1.0):
+            log_p = torch.nn.functional.logsigmoid(
+                label * (u @ (X[i].T @ torch.softmax(X[i] @ W @ z[i], 0)))
+            )
+            (score,) = torch.autograd.grad(log_p, W)
+            fisher += log_p.exp().item() * torch.outer(score.ravel(), score.ravel()) / 3
+            down = down + (score.ravel() / 3 if label == y[i] else 0)
+    D = (
+        torch.linalg.solve(fisher + 0.01 * torch.eye(16, dtype=torch.float64), down)
+        .reshape(4, 4)
+        .numpy()
+    )
+    step = ours(o.natural(1.0, 0.01), 1, loss="logistic") - START[0]
+    np.testing.assert_allclose(step, D, rtol=1e-9, atol=1e-12)
+    D = (torch.linalg.pinv(fisher, rtol=1e-12) @ down).reshape(4, 4).numpy()
+    step = ours(o.natural(1.0), 1, loss="logistic") - START[0]
+    np.testing.assert_allclose(step, D, rtol=1e-6, atol=1e-9)
+
+
+def test_equal_samples_count_as_one():
+    twice = attention.token_set([PAIR, PAIR], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0])
+    for rule in (o.natural(0.1), o.natural(0.1, 0.3), o.natural(0.1, 0.3, True)):
+        once = ours(rule, 5, ZERO, one_pair())
+        np.testing.assert_allclose(ours(rule, 5, ZERO, twice), once, rtol=1e-12)
+        assert once[1, 0] == 0.0
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: o.steepest("max", 0.1),
-        lambda: o.steepest(0.5, 0.1),
-        lambda: o.steepest(2, 0.0),
-        lambda: o.steepest(2, 0.1, decay=np.inf),
-        lambda: o.adam(0.1, momentum=1.0),
-        lambda: o.adam(0.1, epsilon=-1.0),
-        lambda: o.on_batches(o.adam(0.1), 0),
-        lambda: training.train(DATA, o.on_batches(o.adam(0.1), 4), 1),
-        lambda: training.train(DATA, o.adam(0.1), 1, np.zeros((1, 3, 3))),
-        lambda: training.train(DATA, o.adam(0.1), 3, record=[2, 1]),
-        lambda: training.train(DATA, o.adam(0.1), 3, loss="hinge"),
-    ],
+    "deltas", [*np.random.default_rng(0).standard_normal((20, 3, 2)), [[1.0, 0.0], [1.0, 0.01]]]
 )
-def test_bad_arguments_are_named(wrong):
-    with pytest.raises(ValueError):
-        wrong()
+def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
+    """<grad f_i, D> = |l'|/l'' = 1 for these; size: sqrt(l'') max |grad f|."""
+    random, n = np.random.default_rng(1), len(deltas)
+    X = [[np.zeros(2), delta] for delta in deltas]
+    data = attention.token_set(X, np.ones(n), z=np.ones((n, 1)), u=random.standard_normal(2))
+    W = random.standard_normal((1, 2, 1))
+    f, slopes = (part.astype(float) for part in exact.answers(data, W[0]))
+    larger = np.argsort(f - 2 * np.log(np.abs(slopes).max((1, 2))))[:2]
+    step = ours(o.natural(1.0), 1, W, data) - W[0]
+    np.testing.assert_allclose((slopes * step).sum((1, 2))[larger], 1, rtol=1e-9)
+
+
+WRONG = {  # what the message names
+    "norm = 'max'": lambda: o.steepest("max", 0.1),
+    "norm = 0.5": lambda: o.steepest(0.5, 0.1),
+    "step_size": lambda: o.steepest(2, 0.0),
+    "decay": lambda: o.steepest(2, 0.1, decay=np.inf),
+    "momentum": lambda: o.adam(0.1, momentum=1.0),
+    "epsilon": lambda: o.adam(0.1, epsilon=-1.0),
+    "size = 0": lambda: o.on_batches(o.adam(0.1), 0),
+    "batch = 4": lambda: training.train(DATA, o.on_batches(o.adam(0.1), 4), 1),
+    "start": lambda: training.train(DATA, o.adam(0.1), 1, np.zeros((1, 3, 3))),
+    "record": lambda: training.train(DATA, o.adam(0.1), 3, record=[2, 1]),
+    "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="hinge"),
+    "blocks of": lambda: o.in_blocks(o.adam(0.1), 2),
+    "blocks = 0": lambda: o.in_blocks(o.steepest(2, 0.1), 0),
+    "blocks = 1.5": lambda: o.in_blocks(o.steepest(2, 0.1), 1.5),
+    "rows of W": lambda: ours(o.in_blocks(o.steepest(2, 0.1), 3), 1),
+    "columns of W": lambda: ours(o.in_blocks(o.steepest(2, 0.1), 3, by_columns=True), 1),
+    "radius": lambda: o.rescaled(o.steepest(2, 0.1), 0.0, 2.0, 1),
+    "growth = 0.5": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 0.5, 1),
+    "growth = inf": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, np.inf, 1),
+    "every": lambda: o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 0),
+    "mirror": lambda: o.rescaled(o.mirror(3, 0.1), 1.0, 2.0, 1),
+    "damping = -1.0": lambda: o.natural(0.1, -1.0),
+    "damping = inf": lambda: o.natural(0.1, np.inf),
+    "damping = nan": lambda: o.natural(0.1, np.nan),
+} | {f"p = {p}": lambda p=p: o.mirror(p, 0.1) for p in (1, 0.5, np.inf, np.nan)}
+
+
+@pytest.mark.parametrize("named", WRONG)
+def test_bad_arguments_are_named(named):
+    with pytest.raises(ValueError, match=named):
+        WRONG[named]()
