@@ -60,7 +60,7 @@ import numpy as np
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from papers.b import experiments, figures, smoothness, theorems, training_figures
+from papers.b import experiments, figures, landscape, smoothness, training_figures
 from papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
@@ -169,8 +169,8 @@ statements.quoted("B", STATEMENTS, "Lemma 2")
 # %%
 algebra = claims.Table(
     [
-        *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
-        theorems.integrability_threshold(data.problems[0]),
+        *landscape.by_monte_carlo(data.problems[0], 0, monte_carlo),
+        landscape.integrability_threshold(data.problems[0]),
         smoothness.descent_lemma(data.problems[0]),
     ]
 )

@@ -61,7 +61,7 @@ from lib.companion import claims, plots, record, statements
 from lib.regression import manifold
 from lib.seeds import stream
 from papers import fits
-from papers.b import measurements, theorems, training_figures
+from papers.b import landscape, scaling, training_figures
 from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
@@ -193,7 +193,7 @@ def step(Z, g, S, eta, k=small_k):
 
 # %%
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
-bounds = claims.Table(theorems.one_point(theorems.curvatures(tiny, searches)))
+bounds = claims.Table(landscape.one_point(landscape.curvatures(tiny, searches)))
 bounds
 
 # %% [markdown]
@@ -203,11 +203,11 @@ bounds
 # $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
 
 # %%
-floors = measurements.scaling(small, sizes, oracle_steps, draws, range(seeds))
-distances, _ = measurements.spectral_distances(small, start_sizes, repeats)
-bias = measurements.gradient_bias(small, sizes, 20 * draws, seeds)
-powers = theorems.powers(start_sizes, distances, sizes, bias)
-law = claims.Table([*theorems.theorem_2(floors), *powers])
+floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
+distances, _ = scaling.spectral_distances(small, start_sizes, repeats)
+bias = scaling.gradient_bias(small, sizes, 20 * draws, seeds)
+powers = landscape.powers(start_sizes, distances, sizes, bias)
+law = claims.Table([*landscape.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
@@ -264,7 +264,7 @@ figure
 #    times lower? What does the fitted exponent of the figure say?
 
 # %%
-fewer, more = measurements.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
+fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
 print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f} times lower;",
       f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
@@ -282,7 +282,7 @@ for share in (1.0, 0.5):
     S, recorded = small.Sigma[None], np.arange(steps + 1)
     own = regression.descend(source, {"own": rule}, {"own": start}, S, steps, recorded)["own"]
     print(
-        f"step {share:g}/lambda_max: floor {measurements.tail_excess(small, own, steps // 3)[0]:.2e}"
+        f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}"
     )
 
 # %% [markdown]
@@ -295,7 +295,7 @@ for share in (1.0, 0.5):
 # %%
 for strength in (signal, 4 * signal):
     of = regression.random_regression(0, small_d, small_k, strength, noise, floor)
-    scaled = np.array([100, 200, 400]) * measurements.gradient_bias(of, [100, 200, 400], 20_000, 2)
+    scaled = np.array([100, 200, 400]) * scaling.gradient_bias(of, [100, 200, 400], 20_000, 2)
     print(f"signal {strength:g}: n times the bias", *(f"{x:.4f}" for x in scaled.mean(0)))
 
 # %% [markdown]

@@ -42,7 +42,7 @@ import numpy as np
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from papers.c import cones, section5, section5_figures
+from papers.c import cones, figures, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
@@ -204,7 +204,7 @@ print(table.summary())
 
 # %%
 about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
-figure = section5_figures.divergences(histories, same, own, about)
+figure = figures.divergences(histories, same, own, about)
 figure
 
 # %%
@@ -240,7 +240,7 @@ print(path_table.summary())
 
 # %%
 path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
-path_figure = section5_figures.paths(paths, path_ends, path_about)
+path_figure = figures.paths(paths, path_ends, path_about)
 path_figure
 
 # %%
@@ -284,7 +284,7 @@ print(joint_table.summary())
 
 # %%
 joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
-joint_figure = section5_figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
+joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
 
 # %%

@@ -10,7 +10,7 @@ from lib import regression, seeds
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
-from papers.b import concentration, measurements, smoothness, theorems
+from papers.b import concentration, landscape, scaling, smoothness
 
 
 @dataclass(frozen=True)
@@ -50,29 +50,29 @@ def self_logits(sizes: Sizes) -> np.ndarray:
 def curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
     """The worst curvature around the minima, and Lemma 2's ratio, of the ledger's problem."""
     of = problem(sizes)
-    worst = theorems.curvatures(of, sizes.searches, (1.0,))
+    worst = landscape.curvatures(of, sizes.searches, (1.0,))
     return worst, {norm: smoothness.descent_ratio(of, norm, 100) for norm in manifold.NORMS}
 
 
 @cache
 def sample_curvatures(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """`measurements.sample_constants` at random minima, (alpha' or beta', draws, sizes)."""
+    """`scaling.sample_constants` at random minima, (alpha' or beta', draws, sizes)."""
     of, found = problem(sizes), np.empty((2, sizes.draws, len(ns)))
     for r in range(sizes.draws):
         rng = seeds.stream(r, "labels")
         for j, n in enumerate(ns):
             X, _ = of.sample(n, rng)
             Q = ortho_group.rvs(of.d, random_state=rng)
-            found[:, r, j] = measurements.sample_constants(of, X.T @ X / n, Q)
+            found[:, r, j] = scaling.sample_constants(of, X.T @ X / n, Q)
     return found
 
 
 @cache
 def minima(sizes: Sizes) -> tuple[np.ndarray, float]:
-    """Points Z_Q of 100 random Q, (100, k + d, d); how far `theorems.search` of 20 starts ends."""
+    """Points Z_Q of 100 random Q, (100, k + d, d); how far `landscape.search` of 20 starts ends."""
     of = problem(sizes)
     Q = ortho_group.rvs(of.d, 100, random_state=seeds.stream(0, "draws"))
-    return np.array([manifold.of(of).point(one) for one in Q]), theorems.search(of, 20)
+    return np.array([manifold.of(of).point(one) for one in Q]), landscape.search(of, 20)
 
 
 @cache
@@ -82,7 +82,7 @@ def starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
     The distance of the spectral start to the minima, and the size of Sigma^{1/2} Sigma^^{-1}
     Sigma^{1/2} - I.
     """
-    found = measurements.spectral_distances(problem(sizes), ns, sizes.draws)
+    found = scaling.spectral_distances(problem(sizes), ns, sizes.draws)
     return np.quantile(found.reshape(2, 4, -1, len(ns)), 0.9, axis=2)
 
 
@@ -124,19 +124,19 @@ def gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
     of, loud, parts, repeats = quiet(sizes), problem(sizes), {"L^": [], "R^": []}, 5
     draws = sizes.softmax_draws // 2
     for seed in range(4):
-        Z = measurements.near(of, seed)
-        parts["L^"].append(measurements.loss_bias(of, Z, ns, draws, repeats))
+        Z = scaling.near(of, seed)
+        parts["L^"].append(scaling.loss_bias(of, Z, ns, draws, repeats))
         parts["R^"].append(concentration.regulariser_bias(of, Z, ns, draws, repeats, seed))
-    of_loud = measurements.loss_bias(loud, measurements.near(loud, 0), ns, draws, repeats)
+    of_loud = scaling.loss_bias(loud, scaling.near(loud, 0), ns, draws, repeats)
     parts = {name: np.array(own) for name, own in parts.items()}
     parts |= {"L^ + R^": parts["L^"] + parts["R^"], "loud": of_loud[None]}
     return {name: np.linalg.norm(own, axis=(-1, -2)) for name, own in parts.items()}
 
 
 @cache
-def floors(sizes: Sizes) -> measurements.Floors:
+def floors(sizes: Sizes) -> scaling.Floors:
     """Descent on the oracle gradient of the `quiet` problem to its floor, batches of 50 to 400."""
-    return measurements.scaling(quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
+    return scaling.scaling(quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
 
 
 @cache
@@ -160,7 +160,7 @@ def algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         run = regression.descend(
             source, {"own": rule}, {"own": start}, covariance, sizes.oracle_steps, record
         )["own"]
-        excess.append(np.abs(measurements.tail_excess(of, run, sizes.oracle_steps // 3)))
+        excess.append(np.abs(scaling.tail_excess(of, run, sizes.oracle_steps // 3)))
         late = sizes.oracle_steps // 3
         Z = np.concatenate([run.A[:, late:].mean(1), run.B[:, late:].mean(1)], 1)
         distance.append([manifold.of(of).distance(one) for one in Z])

@@ -11,7 +11,7 @@ from lib.companion.ledger import rows
 from lib.regression import manifold
 from lib.regression.problem import Regression
 from lib.regression.rules import PreconditionedRule
-from papers.b import concentration, smoothness, theorems
+from papers.b import concentration, landscape, smoothness
 from papers.b.ledger_measured import (
     SMALL,
     Sizes,
@@ -82,7 +82,7 @@ def assumption_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def monte_carlo_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Theorem 1.1's closed forms and Lemma 7, against samples."""
     of = problem(sizes)
-    made = theorems.by_monte_carlo(of, 0, sizes.monte_carlo, named(of, world))
+    made = landscape.by_monte_carlo(of, 0, sizes.monte_carlo, named(of, world))
     off = ("sigma off",)
     found = rows("Theorem 1", "one draw", None, *made[:2], fails_if=off)
     return found + rows("Lemma 7", "one draw", None, made[2], fails_if=off)
@@ -91,7 +91,7 @@ def monte_carlo_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
 def minima_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     """Theorem 1.2: the points of the manifold, and a search for other minima."""
     of = problem(sizes)
-    claims = theorems.minima(of, *minima(sizes), named(of, world))
+    claims = landscape.minima(of, *minima(sizes), named(of, world))
     return rows("Theorem 1", "one draw", None, *claims, fails_if=("sigma off",))
 
 
@@ -105,7 +105,7 @@ def landscape_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     most = at_most("lemma1.high", text.format("largest"), source, high / (1 + off), 1 + 1e-9)
     found = rows("Lemma 1", "one draw", None, least, most, fails_if=families)
     worst, ratios = curvatures(sizes)
-    for claim in theorems.one_point(worst, off):
+    for claim in landscape.one_point(worst, off):
         statement = "Eq. 3" if claim.id.startswith("convex") else "Eq. 4"
         found += _by_norm(statement, claim, families)
     for norm, ratio in ratios.items():
@@ -188,7 +188,7 @@ def concentration_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     found = []
     for at, (statement, text, values, expected) in enumerate(table):
         id, of = f"{statement.lower().replace(' ', '')}.{at}", source(statement)
-        claim = theorems.leading(id, text, of, ns, _off(ns, values, world), expected)
+        claim = landscape.leading(id, text, of, ns, _off(ns, values, world), expected)
         where = "n = 100 to 800, " + ("200 queries" if "E|" in text else "one query")
         found += rows(statement, where, None, claim, fails_if=RATE)
     return found
@@ -215,7 +215,7 @@ def bias_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         ("Theorem 5", "R^", text("R"), quiet),
     ):
         values, id = _off(ns, net[name].max(0), world), statement.lower().replace(" ", "")
-        claim = theorems.leading(id, what, source(statement), ns, values, -1.0)
+        claim = landscape.leading(id, what, source(statement), ns, values, -1.0)
         claim = remarked(claim, LOUD if name == "loud" else "")
         found += rows(
             statement,
@@ -245,7 +245,7 @@ def scaling_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         found += rows(statement, where, sizes.draws, claim, fails_if=RATE, remark=why)
     own = floors(sizes)
     values = _off(own.sizes, own.floor.T, world)
-    floor = theorems.leading("theorem2.floor", "the floor", "ours", own.sizes, values, -2.0, 0.1)
+    floor = landscape.leading("theorem2.floor", "the floor", "ours", own.sizes, values, -2.0, 0.1)
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     found += rows("Theorem 2", where, len(values), floor, fails_if=RATE)
     return found + _linear_rate_rows(sizes, world)

@@ -10,7 +10,7 @@ import seaborn
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from papers.b.measurements import Floors
+from papers.b.scaling import Floors
 from papers.fits import first_below
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

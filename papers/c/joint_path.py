@@ -17,7 +17,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_most
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.svm import MaxMargin
-from papers.c import regularisation_path
+from papers.c import paths
 
 
 class Candidate(NamedTuple):
@@ -77,7 +77,7 @@ def _in_turn(tokens, p, radii, start, rounds):
         turned = minimize(objective, v, (W,), "L-BFGS-B", jac=True)
         v = r * turned.x / norm(turned.x, p)
         with_head = replace(tokens, u=v[None])
-        W, _ = regularisation_path.solve(with_head, p, np.array([R]), W)
+        W, _ = paths.solve(with_head, p, np.array([R]), W)
     return objective(v, W)[0], v, W[0]
 
 

@@ -16,7 +16,7 @@ from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
 from lib.seeds import stream
-from papers.c import key_query, multi_token, regularisation_path
+from papers.c import key_query, multi_token, paths
 from papers.c.cones import selection
 
 RANK = 1e-6  # singular values below this share of the largest are zero
@@ -122,9 +122,7 @@ def path_against_descent(
     for run in range(len(tokens.y)):
         random = stream(run, "draws").standard_normal((random_starts, *of.solution.W.shape[1:]))
         starts = np.stack([of.solution.W[run], history.W[run, -1], *random])
-        W, gap = regularisation_path.solve(
-            tokens.run(run), p, multiples * of.solution.norm[run], starts
-        )
+        W, gap = paths.solve(tokens.run(run), p, multiples * of.solution.norm[run], starts)
         path.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
         gaps.append(gap)
     optimal = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)

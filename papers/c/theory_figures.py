@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.mirror.descent import MirrorHistory
 from papers.c import rates
-from papers.c.section5_figures import colour
+from papers.c.figures import colour
 
 
 def lemma29(

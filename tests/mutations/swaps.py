@@ -706,7 +706,7 @@ PAPERS = [
         ("grown = (p - 1) / p * (norm(later, p) ** p", "grown = 1 / p * (norm(later, p) ** p"),
     ),
     *_of(
-        "papers/c/regularisation_path",
+        "papers/c/paths",
         "papers/test_predecessor",
         ("- at.log_gap[0])\n", ")\n"),
         ("gradient = gradient.ravel()\n", "gradient = -gradient.ravel()\n"),

@@ -7,7 +7,7 @@ import pytest
 from lib import regression, seeds
 from lib.regression import curvature, manifold
 from papers import fits
-from papers.b import concentration, experiments, figures, measurements, smoothness, theorems
+from papers.b import concentration, experiments, figures, landscape, scaling, smoothness
 from papers.b.statements import STATEMENTS
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
@@ -16,26 +16,26 @@ QUIET = regression.random_regression(0, d=2, k=4, signal=0.05)  # A3 with c = 2
 
 @pytest.fixture(scope="module")
 def floors():
-    return measurements.scaling(PROBLEM, [50, 160, 500], 100, 64, range(2))
+    return scaling.scaling(PROBLEM, [50, 160, 500], 100, 64, range(2))
 
 
 def test_every_monte_carlo_claim_holds():
-    rows = theorems.by_monte_carlo(PROBLEM, 0, 50_000)
-    rows += [theorems.integrability_threshold(PROBLEM), smoothness.descent_lemma(PROBLEM, 20)]
+    rows = landscape.by_monte_carlo(PROBLEM, 0, 50_000)
+    rows += [landscape.integrability_threshold(PROBLEM), smoothness.descent_lemma(PROBLEM, 20)]
     assert [row.id for row in rows if not row.holds] == []
 
 
 def test_the_worst_perturbation_attains_the_convexity_constant_and_no_less():
-    lowest, highest = measurements.worst_curvature(
+    lowest, highest = scaling.worst_curvature(
         regression.random_regression(0, 3, 5), "left_right", 1
     )
     assert lowest == pytest.approx(1.0, abs=1e-4) and lowest >= 1 - 1e-10
     assert 0.3 < highest <= 1
-    found = theorems.curvatures(PROBLEM, 1, (1.0,))
-    assert all(row.holds for row in theorems.one_point(found))
-    assert not theorems.one_point(found, 1.0)[2].holds
+    found = landscape.curvatures(PROBLEM, 1, (1.0,))
+    assert all(row.holds for row in landscape.one_point(found))
+    assert not landscape.one_point(found, 1.0)[2].holds
     assert found["left_right"][1] == pytest.approx(1.0, abs=1e-9)  # no search finds more
-    assert not theorems.one_point(found, -0.01)[3].holds
+    assert not landscape.one_point(found, -0.01)[3].holds
 
 
 def test_the_steepest_point_attains_lemma_2_and_no_point_exceeds_it():
@@ -79,7 +79,7 @@ def test_the_fit_takes_out_the_next_order():
     values = np.stack([c / n * (1 + 2 / n) for c in (1.0, 3.0)])
     np.testing.assert_allclose(concentration.leading_exponent(n, values), -1, atol=5e-3)
     assert abs(fits.power_fit(n, values)[0] + 1) > 0.02
-    off = theorems.leading("id", "text", "ours", n, values * n**0.1, -1.0)
+    off = landscape.leading("id", "text", "ours", n, values * n**0.1, -1.0)
     assert not off.holds and off.measured == pytest.approx(-0.9, abs=5e-3)
 
 
@@ -149,10 +149,10 @@ def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_mome
 def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them():
     of, rng = regression.random_regression(0, 2, 3), np.random.default_rng(1)
     Q = np.array([[0.6, -0.8], [0.8, 0.6]])
-    assert measurements.sample_constants(of, of.Sigma, Q) == pytest.approx((0.8, (4 / 3) ** 0.5))
+    assert scaling.sample_constants(of, of.Sigma, Q) == pytest.approx((0.8, (4 / 3) ** 0.5))
     X, _ = of.sample(60, rng)
-    low, high = measurements.sample_constants(of, X.T @ X / 60, Q)
-    exact, _ = measurements.sample_constants(of, of.Sigma, Q)
+    low, high = scaling.sample_constants(of, X.T @ X / 60, Q)
+    exact, _ = scaling.sample_constants(of, of.Sigma, Q)
     inverse, space = np.linalg.inv(X.T @ X / 60), manifold.of(of)
     assert high > (4 / 3) ** 0.5
     alpha, beta = np.inf, 0.0  # those of Sigma itself, from directions across the manifold
@@ -179,11 +179,11 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
 def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
     of = regression.random_regression(0, 2, 3)
     points = np.stack([manifold.of(of).point(Q) for Q in (np.eye(2), -np.eye(2)[::-1])])
-    found = theorems.search(of, 3)
+    found = landscape.search(of, 3)
     assert found < 1e-5
-    assert all(row.holds for row in theorems.minima(of, points, found, of))
+    assert all(row.holds for row in landscape.minima(of, points, found, of))
     wrong = replace(of, Sigma=1.05 * of.Sigma)
-    assert not any(row.holds for row in theorems.minima(of, points, found, wrong))
+    assert not any(row.holds for row in landscape.minima(of, points, found, wrong))
 
 
 def test_the_singular_values_attain_the_bounds_of_lemma_1():
@@ -199,7 +199,7 @@ def test_least_squares_errs_by_its_mean_square():
 
 def test_standard_errors_are_those_of_the_mean():
     estimates = np.array([[0.0, 1.0], [2.0, 1.5], [4.0, 2.0]])  # means 2 and 1.5, std 2 and 0.5
-    assert theorems.standard_errors(estimates, np.array([0.0, 1.5])) == pytest.approx(np.sqrt(3))
+    assert landscape.standard_errors(estimates, np.array([0.0, 1.5])) == pytest.approx(np.sqrt(3))
 
 
 def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
@@ -207,7 +207,7 @@ def test_the_tail_is_freed_of_noise_that_is_independent_from_step_to_step():
     A = PROBLEM.M + offset + rng.standard_normal((1000, 40, 4, 2))
     B = np.broadcast_to(np.linalg.inv(PROBLEM.Sigma), (1000, 40, 2, 2))  # the map is A itself
     history = regression.RegressionHistory(np.arange(40), A, B, np.full(1000, -1))
-    found = measurements.tail_excess(PROBLEM, history, 20)
+    found = scaling.tail_excess(PROBLEM, history, 20)
     expected = np.linalg.norm(offset @ PROBLEM.root) ** 2 / 2
     assert abs(found.mean() - expected) < 4 * found.std() / np.sqrt(1000) < expected
     with_noise = np.linalg.norm((A[:, 20:].mean(1) - PROBLEM.M) @ PROBLEM.root, axis=(1, 2)) ** 2
@@ -232,9 +232,9 @@ def test_geometric_phase_stops_above_the_floor():
 
 def test_scaling_law(floors):
     # At this signal the floor does not fall like n^-2 yet.
-    assert [r.id for r in theorems.theorem_2(floors) if not r.holds] == ["thm2.floor_late"]
-    quiet = measurements.scaling(QUIET, [50, 100, 200, 400], 100, 16, range(3))
-    late = theorems.theorem_2(quiet)[-1]
+    assert [r.id for r in landscape.theorem_2(floors) if not r.holds] == ["thm2.floor_late"]
+    quiet = scaling.scaling(QUIET, [50, 100, 200, 400], 100, 16, range(3))
+    late = landscape.theorem_2(quiet)[-1]
     assert late.measured == pytest.approx(-2, abs=0.1), late
     np.testing.assert_allclose(floors.exact[1:] / floors.exact[:-1], floors.factor, rtol=0.06)
     assert floors.excess.shape == (3, 2, 101)
@@ -242,17 +242,17 @@ def test_scaling_law(floors):
 
 def test_spectral_start_and_gradient_bias_fall_as_claimed():
     start_sizes, sizes = [100, 1000, 10_000], [50, 100, 200, 400]
-    distances, inverse = measurements.spectral_distances(PROBLEM, start_sizes, 20)
-    bias = measurements.gradient_bias(QUIET, sizes, 10_000, 3)
+    distances, inverse = scaling.spectral_distances(PROBLEM, start_sizes, 20)
+    bias = scaling.gradient_bias(QUIET, sizes, 10_000, 3)
     assert fits.power_fit(start_sizes, inverse)[0] == pytest.approx(-0.5, abs=0.1)
     assert [
-        row.id for row in theorems.powers(start_sizes, distances, sizes, bias) if not row.holds
+        row.id for row in landscape.powers(start_sizes, distances, sizes, bias) if not row.holds
     ] == []
 
 
 def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
     n, rng = 20, np.random.default_rng(0)
-    (bias,) = measurements.gradient_bias(PROBLEM, [n], 4000, 1)[0]
+    (bias,) = scaling.gradient_bias(PROBLEM, [n], 4000, 1)[0]
     Z = manifold.of(PROBLEM).point() + 0.02 * seeds.stream(0, "draws").standard_normal((6, 2))
     X, Y = (
         np.stack(part) for part in zip(*(PROBLEM.sample(n, rng) for _ in range(3000)), strict=True)

@@ -16,11 +16,11 @@ from lib.mirror import geometry
 from papers.c import (
     cone_lemmas,
     cones,
+    figures,
     joint_path,
     ledger_rows,
     rates,
     section5,
-    section5_figures,
     step_lemmas,
 )
 from papers.c.statements import STATEMENTS
@@ -79,13 +79,13 @@ def test_own_selection_takes_the_svm_of_the_other_training():
 
 def test_the_two_rows_of_divergences_say_what_each_shows():
     found, histories = Trained.found, Trained.histories
-    figure = section5_figures.divergences(histories, found, found, "")
+    figure = figures.divergences(histories, found, found, "")
     first, second = (figure.axes[at].get_ylabel() for at in (0, len(STEPS)))
     assert "same tokens for all SVMs" in first and "each SVM its own tokens" in second
 
 
 def test_a_quoted_mean_stands_in_the_picture():
-    figure = section5_figures.divergences(Trained.histories, Trained.found, {**Trained.found}, "")
+    figure = figures.divergences(Trained.histories, Trained.found, {**Trained.found}, "")
     means = section5.table(Trained.found)
     for axis, p in zip(figure.axes[: len(STEPS)], STEPS):
         assert {text.get_text() for text in axis.texts} == {f"{means[p, q]:.4f}" for q in STEPS}
@@ -95,7 +95,7 @@ def test_path_claims():
     paths = mirror.train(DATA.run(1), RULES, STEPS)
     ends = section5.end_points(DATA.run(1), paths)
     assert all(holds(section5.path_claims(paths, ends)))
-    figure = section5_figures.paths(paths, ends, "")
+    figure = figures.paths(paths, ends, "")
     for axis, p in zip(figure.axes, STEPS):
         last = (paths[p].divergence(ends[p][q].W)[0, -1] for q in STEPS)
         assert axis.get_title().endswith(", ".join(f"{D:.4f}" for D in last))
@@ -113,7 +113,7 @@ def test_joint_claims():
         p: svm.head_svm(data, mirror.selected_tokens(data, h.W[:, -1]), p) for p, h in joint.items()
     }
     assert all(holds(section5.joint_claims(data, joint, ends, heads)))
-    figure = section5_figures.joint(data, joint, ends, heads, 30, "")
+    figure = figures.joint(data, joint, ends, heads, 30, "")
     for p, lines in zip(STEPS, np.array(figure.axes[3].lines).reshape(-1, 2)):
         ended = [line.get_ydata()[-1] for line in lines]
         assert ended[0] == joint[p].divergence(ends[p][p].W)[0, -1]

@@ -9,7 +9,7 @@ import torch
 
 from lib import svm
 from lib.attention import tokens
-from papers.c import key_query, multi_token, predecessor, regularisation_path, theory_figures
+from papers.c import key_query, multi_token, paths, predecessor, theory_figures
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)
@@ -69,10 +69,8 @@ def test_svm_of_several_tokens():
 
 def test_gradient_of_the_log_gap():
     W, E = DRAW.standard_normal((2, 5, 5))
-    value, gradient = regularisation_path.log_gap_and_gradient(DATA.run(0), W)
-    ahead, behind = (
-        regularisation_path.log_gap_and_gradient(DATA.run(0), W + h * E)[0] for h in (1e-6, -1e-6)
-    )
+    value, gradient = paths.log_gap_and_gradient(DATA.run(0), W)
+    ahead, behind = (paths.log_gap_and_gradient(DATA.run(0), W + h * E)[0] for h in (1e-6, -1e-6))
     assert np.isclose((ahead - behind) / 2e-6, (gradient * E).sum(), rtol=1e-7) and np.isfinite(
         value
     )
@@ -83,15 +81,12 @@ def test_regularisation_path(p):
     one = DATA.run(0)
     starts = np.stack([svm.token_svm(one, norm=p).W[0], *DRAW.standard_normal((2, 5, 5))])
     radii = np.array([1.0, 10, 300])
-    W, gap = regularisation_path.solve(one, p, radii, starts)
+    W, gap = paths.solve(one, p, radii, starts)
     sizes = (np.abs(W) ** p).sum((1, 2)) ** (1 / p)
     np.testing.assert_allclose(sizes, radii)
     for start in starts:
         scaled = radii[:, None, None] * start / (np.abs(start) ** p).sum() ** (1 / p)
-        assert all(
-            g <= regularisation_path.log_gap_and_gradient(one, s)[0] + 1e-9
-            for g, s in zip(gap, scaled)
-        )
+        assert all(g <= paths.log_gap_and_gradient(one, s)[0] + 1e-9 for g, s in zip(gap, scaled))
     found = predecessor.path_against_descent(one, p, [1, 10, 100], 500, 1)
     assert (np.diff(found["path"]) < 0).all() and found["path"][0, -1] < 0.01
 

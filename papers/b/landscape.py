@@ -12,7 +12,7 @@ from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.regression import curvature, manifold
 from lib.regression.problem import Regression
 from papers.b.concentration import largest_self_logit, leading_exponent
-from papers.b.measurements import Floors, worst_curvature
+from papers.b.scaling import Floors, worst_curvature
 from papers.b.smoothness import EXACT, steepest
 from papers.fits import geometric_phase, power_fit
 
