@@ -61,7 +61,7 @@ from lib.companion import claims, plots, record, statements
 from lib.regression import manifold
 from lib.seeds import stream
 from papers import fits
-from papers.b import landscape, scaling, training_figures
+from papers.b import figures, landscape, scaling
 from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
@@ -206,8 +206,8 @@ bounds
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
 distances, _ = scaling.spectral_distances(small, start_sizes, repeats)
 bias = scaling.gradient_bias(small, sizes, 20 * draws, seeds)
-powers = landscape.powers(start_sizes, distances, sizes, bias)
-law = claims.Table([*landscape.theorem_2(floors), *powers])
+powers = scaling.powers(start_sizes, distances, sizes, bias)
+law = claims.Table([*scaling.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
@@ -246,7 +246,7 @@ about_law = (
     f"lines: medians, bands: range of {seeds} seeds (start: {repeats} data sets), ±: one standard error"
 )
 of_start = (start_sizes, distances)
-figure = training_figures.scaling(sizes, floors, of_start, bias, exponents)
+figure = figures.scaling(sizes, floors, of_start, bias, exponents)
 plots.caption(figure, about_law)
 figure
 

@@ -176,7 +176,7 @@ for p, history in histories.items():
 
 # %%
 chosen = {p: mirror.selected_tokens(data, histories[p].W[:, -1]) for p in exponents}
-settled = {p: cones.locally_optimal(cones.selection(data, chosen[p], p)).sum() for p in exponents}
+settled = {p: cones.locally_optimal(cones.select(data, chosen[p], p)).sum() for p in exponents}
 table = claims.Table(section5.bregman_claims(same, histories))
 table
 
@@ -234,7 +234,7 @@ path_table
 # %% tags=["nbval-check-output"]
 for p in exponents:
     chosen = mirror.selected_tokens(single, paths[p].W[:, -1])
-    stays = cones.locally_optimal(cones.selection(single, chosen, p))[0]
+    stays = cones.locally_optimal(cones.select(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
 print(path_table.summary())
 

@@ -1,85 +1,18 @@
-"""What paper B's theorems speak of, measured: curvature, starts, gradient bias, floor."""
+"""Paper B in the number of samples n: Lemma 3's starts, the gradients' bias, Theorem 2's floor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.linalg import block_diag, eigh
-from scipy.optimize import minimize
-from scipy.stats import ortho_group
 
 from lib import regression, seeds
-from lib.regression import PreconditionedRule, RegressionHistory, curvature, manifold
-from lib.regression.problem import Regression
+from lib.companion.claims import Claim, at_most, close
+from lib.regression import PreconditionedRule, Regression, RegressionHistory, manifold
+from papers.b.concentration import leading
+from papers.fits import geometric_phase, power_fit
 
-
-def worst_curvature(
-    problem: Regression, norm: str, starts: int, fraction: float = 1.0
-) -> tuple[float, float]:
-    """The worst curvature found at distance `fraction` of the radius from the manifold.
-
-    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
-    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random
-    directions each. Around Z_pi at R = I, which is no restriction: rotations are isometries in
-    "left_right", and in "left" the start R is drawn at random.
-    """
-    space, rng = manifold.of(problem), seeds.stream(0, "draws")
-    constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
-    lowest, highest = np.inf, 0.0
-    for _ in range(starts):
-        centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
-
-        def curvatures(direction, centre=centre):
-            direction = direction.reshape(shape)
-            Z = centre + fraction * constants.radius * direction / space.norm(direction, norm)
-            Delta = Z - space.project(Z, norm)
-            length, gradient = space.norm(Delta, norm), curvature.gradient(problem, Z)
-            convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            size = curvature.dual_norm(space, gradient, norm)
-            return convexity, size / length / constants.smoothness
-
-        first = rng.standard_normal(shape).ravel()
-        options = dict(method="L-BFGS-B", options={"maxiter": 40})
-        lowest = min(lowest, minimize(lambda v, f=curvatures: f(v)[0], first, **options).fun)
-        highest = max(highest, -minimize(lambda v, f=curvatures: -f(v)[1], first, **options).fun)
-    return float(lowest), float(highest)
-
-
-def sample_constants(
-    problem: Regression, covariance: np.ndarray, Q: np.ndarray
-) -> tuple[float, float]:
-    """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for Sigma itself.
-
-    Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S = Sbar^{1/2} P
-    Sbar^{1/2} and any error of size e of the gradient, <P g, Delta> >= alpha' ||Delta||^2 - e^2 /
-    alpha' and ||P g||^2 <= beta'^2 ||Delta||^2 + 4 e^2 hold with the best constants
-
-        alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
-        beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
-
-    over Delta across the manifold. For the true covariance they are 4/5 and (4/3)^{1/2}.
-    """
-    space, k = manifold.of(problem), problem.k
-    Z, reach = space.point(Q), 1e-5
-    basis = np.eye(Z.size).reshape(-1, *Z.shape)
-    sides = (curvature.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
-    H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)
-    whole = lambda part: np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
-    W = whole(space.inverse_root)  # Sbar^{-1/2}
-    values, vectors = np.linalg.eigh(W @ (H + H.T) @ W / 2)
-    across = vectors[:, problem.d * (problem.d - 1) // 2 :]
-    G = (across * values[-across.shape[1] :]) @ across.T
-    found = []
-    for Sigma, error in ((covariance, 1.0), (problem.Sigma, 0.0)):
-        S = whole(problem.root @ np.linalg.inv(Sigma) @ problem.root)
-        inner = across.T @ (S @ G + G @ S) @ across / 2
-        square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
-        size = error * np.linalg.norm(S, 2)
-        beta = np.linalg.norm(S @ G, 2) / np.sqrt(1 - size**2 / 4) if size < 2 else np.inf
-        found.append((eigh(inner, square, eigvals_only=True)[0], beta))
-    (low, high), (alpha, beta) = found
-    return low / alpha, high / beta
+LATE = 50  # below, C/n is no small term
 
 
 def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
@@ -88,7 +21,7 @@ def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
     The distance of the spectral start to the manifold, and the operator norm of Sigma^{1/2}
     Sigma^^{-1} Sigma^{1/2} - I.
     """
-    space, found = manifold.of(problem), np.empty((2, repeats, len(sizes)))
+    space, events = manifold.of(problem), np.empty((2, repeats, len(sizes)))
     for repeat in range(repeats):
         rng = seeds.stream(repeat, "labels")
         for j, n in enumerate(sizes):
@@ -96,8 +29,8 @@ def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
             inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
             off = np.linalg.norm(inverse - np.eye(problem.d), 2)
             start = np.concatenate(manifold.spectral_start(X, Y))
-            found[:, repeat, j] = space.distance(start), off
-    return found
+            events[:, repeat, j] = space.distance(start), off
+    return events
 
 
 def near(problem: Regression, seed: int) -> np.ndarray:
@@ -117,19 +50,18 @@ def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: in
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for j, n in enumerate(sizes):
         for repeat in range(repeats):
-            # chunks of at most 2^20 keys, so that memory stays small
-            chunk = max(1, 2**20 // n)
+            chunk = max(1, 2**20 // n)  # of keys at most 2^20, so that memory stays small
             source = regression.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
             passes = range(-(-draws // chunk))
-            found = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
-            bias[repeat, j] = sum(found) / len(found) - limit
+            parts = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
+            bias[repeat, j] = sum(parts) / len(parts) - limit
     return bias
 
 
 def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
     """||E grad L^ - grad L|| at one point near the manifold, by batch size: (repeats, sizes)."""
-    found = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
-    return np.linalg.norm(found, axis=(-1, -2))
+    bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
+    return np.linalg.norm(bias, axis=(-1, -2))
 
 
 def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> np.ndarray:
@@ -165,10 +97,9 @@ class Floors:
 def scaling(
     problem: Regression, sizes: Sequence[int], steps: int, draws: int, of_seeds: Sequence[int]
 ) -> Floors:
-    """Algorithm 1 on the oracle gradient of batches of each size.
+    """Algorithm 1 on the oracle gradient of batches of each size, with eta = 1 / lambda_max.
 
-    It starts off the manifold along the slowest mode. The step is eta = 1 / lambda_max; the start
-    is at the radius of the one-point bounds, where a worst-case rate is met.
+    From the radius of the one-point bounds along the slowest mode, where a worst-case rate is met.
     """
     space, k = manifold.of(problem), problem.k
     rates, directions = regression.modes(problem)
@@ -177,10 +108,10 @@ def scaling(
     rule, record = PreconditionedRule(1 / rates[-1]), np.arange(steps + 1)
 
     def run(source, count):
-        starts = {"own": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
+        starts = {"oracle": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
         covariance = np.stack([problem.Sigma] * count)
-        found = regression.descend(source, {"own": rule}, starts, covariance, steps, record)
-        return found["own"]
+        rules = {"oracle": rule}
+        return regression.descend(source, rules, starts, covariance, steps, record)["oracle"]
 
     runs = [run(regression.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
     return Floors(
@@ -191,3 +122,35 @@ def scaling(
         floor=np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
         factor=float((1 - rates[0] / rates[-1]) ** 2),
     )
+
+
+def theorem_2(floors: Floors) -> list[Claim]:
+    """Geometric down to the floor, at the linearised rate; the floor falls like n^-2."""
+    source = "paper B, Theorem 2"
+    pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
+    slopes = [geometric_phase(floors.iterations, *pair)[0] for pair in pairs]
+    rate = np.mean(slopes) / np.log(floors.factor)
+    exponent, _ = power_fit(floors.sizes, floors.floor.T)
+    predicted = "slope of log excess in t, down to 10 floors, over 2 log(1 - eta lambda_min)"
+    floor = floors.sizes, floors.floor.T
+    power, reading = "exponent of the floor in n", f"{source} (our reading)"
+    return [
+        close("thm2.rate", predicted, f"{source} (ours)", rate, 1.0, 0.05),
+        at_most("thm2.floor", power, reading, exponent, -1.0),
+        leading("thm2.floor_late", "the floor", "ours", *floor, -2.0, LATE),
+    ]
+
+
+def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
+    """Spectral start's distance ~ n^{-1/2} (paper B, Lemma 3) and gradient bias ~ 1/n (Theorem 4).
+
+    `distances` (repeats, sizes) at the sample sizes `sizes`, `bias` (repeats, bias_sizes) at
+    `bias_sizes`.
+    """
+    start, error = power_fit(sizes, distances)
+    far = f"exponent of the spectral start's distance in n, standard error {error:.2g}"
+    text, source = "|E grad L^ - grad L|", "paper B, Theorem 4 (our reading)"
+    return [
+        close("lemma3", far, "paper B, Lemma 3 (our reading)", start, -0.5, 0.05),
+        leading("theorem4", text, source, bias_sizes, bias, -1.0, LATE),
+    ]
