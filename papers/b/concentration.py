@@ -75,7 +75,7 @@ def _sums(u, query, g):
 def integrated(
     L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
 ) -> dict[str, np.ndarray]:
-    """What Theorem 4 integrates over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
+    """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
 
     "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
     - I|^4. The square of a mean is the inner product of two independent estimates of it, each from

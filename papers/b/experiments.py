@@ -141,8 +141,8 @@ def tune(
 ) -> dict[str, float]:
     """The best step size of each maker (step size -> rule) on these seeds, from the random start.
 
-    Fewest iterations to (L - L*)/L* <= level, median of seeds, among the step sizes at which every
-    seed also ends there; where there is none, the smallest last excess, median of seeds.
+    By medians over seeds: fewest iterations to (L - L*)/L* <= level among the step sizes at which
+    every seed ends there; where there is none, the smallest last excess.
     """
     best = {}
     for name, make in makers.items():
@@ -193,11 +193,10 @@ def ablation_claims(
     times: Mapping[str, np.ndarray],
     steps: int,
 ) -> list[Claim]:
-    """What each part does (paper B, Appendix A and Section 5): the start at once, P and R at last.
+    """The parts' effects (paper B, Appendix A and Section 5): the start at once, P and R at last.
 
-    `effects` is `factor_effect` by mark; `times` (floors, seeds) is that of `conditioning`, whose
-    last row is the worst-conditioned Sigma. A run that does not get there counts as `steps`, which
-    favours the rule without preconditioner.
+    `effects` of `factor_effect`, by mark. `times` of `conditioning`, in whose last row Sigma is
+    worst conditioned; a run that does not get there counts as `steps`, in favour of "R only".
     """
     source, P, R = "paper B, Appendix A", np.median(effects["P"]), np.median(effects["R"])
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])

@@ -22,7 +22,7 @@ from papers.wrong_worlds import TRUE, World
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 29 at demo scale."""
+    """The sizes of the ledger's problems; the defaults are those of notebook 29 at demo scale."""
 
     d: int = 3
     k: int = 5

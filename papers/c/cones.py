@@ -16,7 +16,7 @@ from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import MaxMargin
-from papers.c.step_lemmas import Steps, spread
+from papers.c.step_lemmas import CONSTANT, READING, Steps, on_lemma, spread
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
@@ -44,7 +44,7 @@ def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Whether every selected token's score is above its support tokens', (runs,) (Definition 3)."""
+    """True where all selected tokens' scores are above their support tokens' (Definition 3)."""
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -156,10 +156,9 @@ def lemma19(selection: Selection) -> Claim:
     slack = _slacks(selection, mu).min()
     while room < 5 and _slacks(selection, mu * 10.0**room).min() >= 1:
         room += 1
-    text = f"p = {selection.p:g}: smallest slack of Eqs. 12a-c"
+    text = "smallest slack of Eqs. 12a-c"
     text += f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
-    source = "paper C, Lemma 19 (our constant)"
-    return at_least(f"lemma19.{selection.p:g}", text, source, slack, 1.0)
+    return on_lemma(at_least, "19", selection.p, text, CONSTANT, slack, 1.0)
 
 
 def _descent(selection, W, toward):
@@ -193,13 +192,11 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
         with np.errstate(invalid="ignore", divide="ignore"):
             constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
     grown = (np.array(constants[1:]) - constants[0]).min()
-    p, source = f"{selection.p:g}", "paper C, Lemma 20"
-    cone, reading = f"{source} (our constant)", f"{source} (our reading)"
-    sign = f"p = {p}: smallest <-grad L(W), V>, scaled"
-    rate = f"p = {p}: smallest log of c(||W||) over c at the smallest ||W||"
+    p, sign = selection.p, "smallest <-grad L(W), V>, scaled"
+    rate = "smallest log of c(||W||) over c at the smallest ||W||"
     return [
-        at_least(f"lemma20.positive.{p}", sign, cone, positive, 0.0),
-        at_least(f"lemma20.rate.{p}", rate, reading, grown, 0.0),
+        on_lemma(at_least, "20.positive", p, sign, CONSTANT, positive, 0.0),
+        on_lemma(at_least, "20.rate", p, rate, READING, grown, 0.0),
     ]
 
 
@@ -223,10 +220,9 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
     largest = [np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0) for r in radii]
     scaled = np.array(largest) * radii / np.log(radii)
-    text = f"p = {selection.p:g}: pi R / log R at the last radius less its largest before, any run"
+    text = "pi R / log R at the last radius less its largest before, any run"
     growth = (scaled[-1] - scaled[:-1].max(0)).max()
-    source = "paper C, Lemma 21 (our reading)"
-    return at_most(f"lemma21.{selection.p:g}", text, source, growth, 0.0)
+    return on_lemma(at_most, "21", selection.p, text, READING, growth, 0.0)
 
 
 def lemma27(selection: Selection, steps: Steps) -> Claim:
@@ -246,10 +242,9 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
     right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
     inside = (left > 0) & (pi <= 0.5)
     share = f"at {100 * inside.mean():.0f} % of the steps"
-    text = f"p = {p:g}: smallest slack of Eq. 25 over its left side, {share}"
+    text = f"smallest slack of Eq. 25 over its left side, {share}"
     slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
-    source = "paper C, Lemma 27, Eq. 25 (our reading)"
-    return at_least(f"lemma27.{p:g}", text, source, slack, -1e-9)
+    return on_lemma(at_least, "27", p, text, f", Eq. 25{READING}", slack, -1e-9)
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
@@ -263,9 +258,8 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     course, largest = D[wide, -1] / D[wide, 0], np.nan
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:
         largest = (D[wide] / mu[wide, None]).max()
-    p, runs = f"{selection.p:g}", f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
-    text = f"p = {p}: largest D along the path over mu_0, {runs}"
+    runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
+    text = f"largest D along the path over mu_0, {runs}"
     ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
     remark = f"last D over first, no part of the lemma: {ends}"
-    source = "paper C, Lemma 28 (our constant)"
-    return at_most(f"lemma28.{p}", text, source, largest, 1.0, remark=remark)
+    return on_lemma(at_most, "28", selection.p, text, CONSTANT, largest, 1.0, remark=remark)

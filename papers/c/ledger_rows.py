@@ -18,7 +18,7 @@ from papers.wrong_worlds import TRUE, World
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the ledger's problems are; the defaults are those of notebook 39 at demo scale."""
+    """The sizes of the ledger's problems; the defaults are those of notebook 39 at demo scale."""
 
     seeds: int = 8
     n: int = 6

@@ -225,7 +225,7 @@ def path_against_descent(
 
 
 def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> list[Claim]:
-    """What 2308.16898 says of keys and queries, of several tokens and of the path.
+    """The claims of 2308.16898 on keys and queries, on several tokens and on the path.
 
     Of `keys_against_weights`, `several_tokens` by dimension, `path_against_descent` by p. That a
     nuclear-norm solution has a rank of at most min(n, d) is an identity, which is tested.

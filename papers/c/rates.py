@@ -9,6 +9,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from papers.c.cones import Selection, locally_optimal, on_the_edge, select
+from papers.c.step_lemmas import READING, on_lemma
 from papers.fits import fitted_slope
 
 
@@ -101,11 +102,10 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
     exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
     median, ends = np.median(exponents), interval(exponents)
-    text = f"p = {p:g}: D over Lemma 29's bound, last over middle of the path, worst run"
-    source, ours = "paper C, Lemma 29, Eq. 28 (our reading)", "ours: -2 min(p-1, 1)"
-    power = f"p = {p:g}: exponent of D in ||W||, median over runs"
+    text = "D over Lemma 29's bound, last over middle of the path, worst run"
+    power, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
     return [
-        at_most(f"lemma29.{p:g}", text, source, growth, 1.0),
+        on_lemma(at_most, "29", p, text, f", Eq. 28{READING}", growth, 1.0),
         close(f"lemma29.sharp.{p:g}", power, ours, median, sharp, 0.1, interval=ends),
     ]
 

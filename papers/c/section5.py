@@ -39,10 +39,9 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, MirrorHistory]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """Where training must end: for every p the l_q token SVMs, all q.
+    """The ends of training: for every p the l_q token SVMs of its last iterate's tokens, all q.
 
-    Of the tokens that p's last iterate selects. Raises svm.Infeasible for a selection that no W can
-    make, ValueError for an iterate that selects none.
+    Raises svm.Infeasible for a selection that no W can make, ValueError where none is selected.
     """
     chosen = {p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()}
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}

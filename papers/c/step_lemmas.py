@@ -17,6 +17,17 @@ from papers.c import inequalities
 from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
+CONSTANT, READING = " (our constant)", " (our reading)"
+
+
+def on_lemma(check, lemma: str, p: float, text: str, mark: str, *numbers, **more) -> Claim:
+    """The claim `check` of the numbers, on a lemma at the exponent p, with its id and source.
+
+    The lemma's number may have a part of the id behind it, as in "20.rate".
+    """
+    number, *_ = lemma.split(".")
+    id, source = f"lemma{lemma}.{p:g}", f"paper C, Lemma {number}{mark}"
+    return check(id, f"p = {p:g}: {text}", source, *numbers, **more)
 
 
 def spread(tokens: TokenSet, q: float) -> np.ndarray:
@@ -71,8 +82,8 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
             gradient = attention.gradients(data, W, data.u, "logistic")[1]
             size = norm(gradient.reshape(len(gradient), -1), q)
             ratio = max(ratio, (size / bound).max() / (1 + off))
-    text = f"p = {p:g}: largest ||grad L||_qq over its bound, W and data searched"
-    return at_most(f"lemma18.{p:g}", text, "paper C, Lemma 18 (our constant)", ratio, 1 + 1e-9)
+    text = "largest ||grad L||_qq over its bound, W and data searched"
+    return on_lemma(at_most, "18", p, text, CONSTANT, ratio, 1 + 1e-9)
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -117,11 +128,10 @@ def lemma4(steps: Steps) -> Claim:
 
     Our reading: the proof in the paper bounds the increment of ||W|| itself.
     """
-    p, sides = steps.p, (steps.W, steps.later, steps.gradient, steps.eta, steps.p)
+    sides = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     growth, bound = inequalities.lemma4(*sides)
-    text = f"p = {p:g}: largest growth of ||W||^(p-1) over eta ||grad L||_qq"
-    share = (growth / bound).max()
-    return at_most(f"lemma4.{p:g}", text, "paper C, Lemma 4 (our reading)", share, 1 + 1e-9)
+    text = "largest growth of ||W||^(p-1) over eta ||grad L||_qq"
+    return on_lemma(at_most, "4", steps.p, text, READING, (growth / bound).max(), 1 + 1e-9)
 
 
 def step_claims(steps: Steps) -> dict[str, Claim]:
@@ -140,16 +150,15 @@ def step_claims(steps: Steps) -> dict[str, Claim]:
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
     fall = (eta * (before - after) / turned).min() if never else -np.inf
+    over = "over eta |<grad L, W>|"
     table = (
-        (22, "slack over eta |<grad L, W>| / ||W||", " (our reading)", slack_22, -1e-6),
-        (24, "slack of Eq. 24 over eta |<grad L, W>|", ", Eq. 24 (our reading)", slack_24, -1e-6),
-        (25, "fall of L over that of first order; L never rises", " (our constant)", fall, 0.97),
+        ("22", f"slack {over} / ||W||", READING, slack_22, -1e-6),
+        ("24", f"slack of Eq. 24 {over}", f", Eq. 24{READING}", slack_24, -1e-6),
+        ("25", "fall of L over that of first order; L never rises", CONSTANT, fall, 0.97),
     )
     return {
-        f"Lemma {k}": at_least(
-            f"lemma{k}.{p:g}", f"p = {p:g}: smallest {text}", f"paper C, Lemma {k}{mark}", least, at
-        )
-        for k, text, mark, least, at in table
+        f"Lemma {lemma}": on_lemma(at_least, lemma, p, f"smallest {text}", *numbers)
+        for lemma, text, *numbers in table
     }
 
 
@@ -166,12 +175,12 @@ def lemma30(
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
     ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
-    text = f"p = {p:g}: slope of ||W|| in log k over ||W_mm|| / (1 + (p-2) ||W_mm||/||W||)"
+    text = "slope of ||W|| in log k over ||W_mm|| / (1 + (p-2) ||W_mm||/||W||)"
     text += f", {stay.sum()} of {len(stay)} runs that stay with their tokens"
-    form = "paper C, Lemma 30 (our constant, a regression test)"
+    mark, sharp = " (our constant, a regression test)", f"p = {p:g}: {text}, median"
     ours, ends = "derived from paper C, Lemma 30 (ours)", interval(ratio)
-    middle = np.median(ratio)
+    median = np.median(ratio)
     return [
-        at_least(f"lemma30.{p:g}", f"{text}, least", form, ratio.min(), 0.9),
-        close(f"lemma30.sharp.{p:g}", f"{text}, median", ours, middle, 1, 0.04, interval=ends),
+        on_lemma(at_least, "30", p, f"{text}, least", mark, ratio.min(), 0.9),
+        close(f"lemma30.sharp.{p:g}", sharp, ours, median, 1, 0.04, interval=ends),
     ]
