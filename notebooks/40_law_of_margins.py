@@ -46,6 +46,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
+from papers import wrong_worlds
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
 from papers.beyond import margin_law
@@ -272,7 +273,7 @@ table
 # where $C$ depends on it least. Each line is a world, with the claims that fail in it:
 
 # %%
-for world, ids in worlds.caught(kept, law_claims.all_claims).items():
+for world, ids in wrong_worlds.caught_after(kept, law_claims.all_claims, worlds.WORLDS).items():
     print(f"{world:32} {', '.join(id.removeprefix('law.') for id in ids) or 'NOTHING'}")
 
 # %% tags=["nbval-check-output"]

@@ -68,6 +68,7 @@ import numpy as np
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
+from papers import wrong_worlds
 from papers.a.statements import STATEMENTS
 from papers.beyond import (
     bends_figures,
@@ -78,7 +79,6 @@ from papers.beyond import (
     joint_claims,
     joint_law,
 )
-from papers.beyond import margin_law_worlds as worlds
 
 # %%
 run = record.start("42_where_the_law_bends", "A", globals())
@@ -290,7 +290,7 @@ parts = [
 ]
 unnoticed = []
 for things, claims_of, wrong in parts:
-    for world, ids in worlds.caught(things, claims_of, wrong).items():
+    for world, ids in wrong_worlds.caught_after(things, claims_of, wrong).items():
         print(f"{world:32} {', '.join(ids[:3]) or 'NOTHING'}{' ...' if len(ids) > 3 else ''}")
         unnoticed += [] if ids else [world]
 

@@ -47,6 +47,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
+from papers import wrong_worlds
 from papers.beyond import (
     bends_figures,
     constant_claims,
@@ -62,7 +63,6 @@ from papers.beyond import (
     single_zero_dual,
     zero_duals,
 )
-from papers.beyond import margin_law_worlds as worlds
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -343,7 +343,7 @@ parts = [
 ]
 unnoticed = []
 for things, claims_of, wrong in parts:
-    for world, ids in worlds.caught(things, claims_of, wrong).items():
+    for world, ids in wrong_worlds.caught_after(things, claims_of, wrong).items():
         print(f"{world:32} {', '.join(ids[:3]) or 'NOTHING'}{' ...' if len(ids) > 3 else ''}")
         unnoticed += [] if ids else [world]
 

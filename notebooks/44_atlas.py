@@ -83,6 +83,7 @@ import numpy as np
 from lib import files
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
+from papers import wrong_worlds
 from papers.beyond import atlas
 from papers.beyond import atlas_claims as judged
 from papers.beyond import atlas_figures as drawn
@@ -259,7 +260,7 @@ for what, by_size in rules.batch_rows(sizes).items():
     runs = atlas.atlas(rules.trained(data, named, sweep_steps, times, keep), best)
     own_of[what] = by_size[sizes[0]].highest
     by_batch[what] = {int(size): one for size, one in runs.items()}
-of_memory = judged.memories({}, ran["memory"])
+of_memory = judged.memories(ran["memory"])
 table_adam = claims.Table(of_memory + judged.batches(by_batch, own_of))
 table_adam
 
@@ -285,12 +286,13 @@ last_schedule = reached[r"$\eta_t\propto t^{-1}$"]
 wrong = judged.worlds(rows, found) | {"steps like 1/t": last_schedule}
 forgetful = {"RMSprop, 0.99": rules.wrong_memory(rows["RMSprop, 0.99"])}
 wrong["beta_2 = 0.9999"] = atlas.atlas(rules.trained(data, forgetful, steps, times, keep), best)
-noticed = judged.caught(rows, found, wrong)
+there = {world: judged.predictions(rows, found | of) for world, of in wrong.items()}
+noticed = wrong_worlds.caught(table, there)
 exchanged = {"0.99": ran["memory"]["0.9999"], "0.9999": ran["memory"]["0.99"]}
-other = {"beta_2 exchanged": exchanged}
-noticed |= judged.caught({}, ran["memory"], other, judged.memories)
-other = {"steps that do not grow": reached[r"$\eta_t=\eta$"]}
-noticed |= judged.caught(schedules[growing], reached[growing], other, judged.growing)
+there = {"beta_2 exchanged": judged.memories(exchanged)}
+noticed |= wrong_worlds.caught(of_memory, there)
+there = {"steps that do not grow": judged.growing(schedules[growing], reached[r"$\eta_t=\eta$"])}
+noticed |= wrong_worlds.caught(table_rates, there)
 for world, ids in noticed.items():
     print(f"{world:24} {', '.join(id.removeprefix('atlas.') for id in ids) or 'NOTHING'}")
 

@@ -73,6 +73,7 @@ import torch
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import images
+from papers import wrong_worlds
 from papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
 from papers.beyond import competing_selections as competing
 from papers.beyond import network_margins as network
@@ -267,19 +268,21 @@ figure_vit
 # by nothing.
 
 # %%
-worlds = {
-    name: judged.caught(factor_claims, factored_atlas.predictions(rows, *wrong))
-    for name, wrong in factored_atlas.worlds(rows, both, alone).items()
-}
+wrong = factored_atlas.worlds(rows, both, alone)
+there = {world: factored_atlas.predictions(rows, *of) for world, of in wrong.items()}
+noticed = wrong_worlds.caught(factor_claims, there)
 without = {way: judged.turned(of) for way, of in optimal.items()}
 swapped = {"near ties": optimal["from zero"], "from zero": optimal["near ties"]}
-for name, wrong in (("Adam exchanged", without), ("ties and zero swapped", optimal | swapped)):
-    worlds[name] = judged.caught(selection_claims, judged.selection_claims(wrong, disputes))
 lost = {way: {pair: -v for pair, v in of.items()} for way, of in disputes.items()}
-worlds["other margins"] = judged.caught(selection_claims, judged.selection_claims(optimal, lost))
-turned = judged.ranking_claims(judged.turned(found))
-worlds["networks exchanged"] = judged.caught(vit_table, turned)
-for name, ids in worlds.items():
+there = {
+    "Adam exchanged": judged.selection_claims(without, disputes),
+    "ties and zero swapped": judged.selection_claims(optimal | swapped, disputes),
+    "other margins": judged.selection_claims(optimal, lost),
+}
+noticed |= wrong_worlds.caught(selection_claims, there)
+there = {"networks exchanged": judged.ranking_claims(judged.turned(found))}
+noticed |= wrong_worlds.caught(vit_table, there)
+for name, ids in noticed.items():
     print(f"{name:30} {', '.join(ids) or 'NOTHING'}")
 
 # %% tags=["nbval-check-output"]

@@ -1,17 +1,18 @@
 """Wrong worlds: small, named falsehoods, each of which a claim that has power must notice.
 
-A ledger computes its rows in the true world, `World()`, and in wrong ones, which change one thing
-on the way: what theory names as the end point, the step, the curve, the data, the exponent p. A row
-catches a world when it holds in the true one and fails in it.
+A claim catches a wrong world when it holds in the true one and fails in it: `caught` says so of any
+claims. A ledger computes its rows in the true world, `World()`, and in wrong ones, which change one
+thing on the way: what theory names as the end point, the step, the curve, the data, the exponent p.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK, GradientRule, custom
 from lib.mirror.descent import MirrorRule
@@ -33,6 +34,23 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
     "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
     "identity for the preconditioner": ("wholly", (1.0,)),
 }
+
+
+def caught(true: Iterable[Claim], wrong: Mapping[str, Iterable[Claim]]) -> dict[str, list[str]]:
+    """Per wrong world the ids of the claims that hold in the true one and fail in it."""
+    holding = {claim.id for claim in true if claim.holds}
+    return {
+        world: [claim.id for claim in claims if not claim.holds and claim.id in holding]
+        for world, claims in wrong.items()
+    }
+
+
+def caught_after(
+    things: Sequence, claims_of: Callable[[Sequence], list[Claim]], changes: Mapping[str, Callable]
+) -> dict[str, list[str]]:
+    """`caught` for claims on a list of things, in worlds that each change every thing."""
+    wrong = {world: claims_of([change(t) for t in things]) for world, change in changes.items()}
+    return caught(claims_of(things), wrong)
 
 
 @dataclass(frozen=True)
@@ -113,8 +131,8 @@ class World:
 
     def trained(self) -> "World":
         """The world as training meets it: the true one where only end points or curves are off."""
-        ours = ("step off", "label turned", "inner products raised")
-        return self if self.family in ours else World()
+        trains_otherwise = ("step off", "label turned", "inner products raised")
+        return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
         """The run as this world sees it, of one trained with the targets of `around`.
@@ -126,8 +144,8 @@ class World:
         measures = ("direction_error", "alignment", "descent")
         for name in (*measures, *(f"head_{name}" for name in measures[:2])):
             known = getattr(history, name)
-            own = {key: known.get(key + suffix, value) for key, value in known.items()}
-            history = replace(history, **{name: own})
+            named = {key: known.get(key + suffix, value) for key, value in known.items()}
+            history = replace(history, **{name: named})
         if not (off := self.of("exponent off")):
             return history
         t = history.iterations.clip(1) / history.iterations[-1]
@@ -150,8 +168,8 @@ def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
     Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
     """
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
-    found = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
-    return {name: solution.value} | found
+    rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
+    return {name: solution.value} | rotated
 
 
 def worlds(families: Sequence[str]) -> list[World]:

@@ -4,7 +4,7 @@ Criteria of notebooks/atlas_protocol.md: a norm is reached where the ratio is at
 every run. A run that selects nothing has no ratio, and fails what it is asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,7 +74,7 @@ def nearest(name: str, of: str, found: Ratios, by: str = OURS) -> Claim:
     return remarked(claim, f"The prediction is refuted here: nearest to {nearest_of}")
 
 
-def memories(_rows: Mapping, found: Mapping[str, Ratios]) -> list[Claim]:
+def memories(found: Mapping[str, Ratios]) -> list[Claim]:
     """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
     statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
     excess = (found["0.99"].last - found["0.9999"].last)[:, column("l_inf")].min()
@@ -152,23 +152,6 @@ def worlds(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> dict[str, Ma
         "best margins 2 % large": _scaled(found, 0.98),
         "best margins 2 % small": _scaled(found, 1.02),
         "rules exchanged": _exchanged(found, rows),
-    }
-
-
-def caught(
-    rows: Mapping[str, Row],
-    found: Mapping[str, Ratios],
-    wrong: Mapping[str, Mapping[str, Ratios]],
-    claims_of: Callable = predictions,
-) -> dict[str, list[str]]:
-    """Per wrong world the ids of the claims that hold here and fail there; see `worlds`.
-
-    A world may hold other runs of some of the rules: a wrong schedule, another memory.
-    """
-    here = {claim.id for claim in claims_of(rows, found) if claim.holds}
-    return {
-        name: [c.id for c in claims_of(rows, {**found, **of}) if not c.holds and c.id in here]
-        for name, of in wrong.items()
     }
 
 

@@ -4,13 +4,12 @@ A world changes what one comparison predicts, or what it measured, and leaves th
 change has to pick a pair it takes the support pair on which C depends least.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from lib.attention import coordinates
-from lib.companion.claims import Claim
 from papers.beyond.margin_law import from_duals
 from papers.beyond.margin_law_runs import Comparison
 from papers.beyond.margin_slopes import saturated_slopes
@@ -108,20 +107,3 @@ WORLDS: Mapping[str, Callable[[Comparison], Comparison]] = {
     "nothing outside the span": nothing_outside,
     "a 10^-4 of the residual stays": plain_iterate,
 }
-
-
-def caught(
-    comparisons: Sequence[Comparison],
-    claims_of: Callable[[Sequence[Comparison]], list[Claim]],
-    worlds: Mapping[str, Callable[[Comparison], Comparison]] = WORLDS,
-) -> dict[str, list[str]]:
-    """Per world, the ids of the claims that fail in it; a claim that fails here is left out."""
-    here = {claim.id for claim in claims_of(comparisons) if not claim.holds}
-    return {
-        name: [
-            claim.id
-            for claim in claims_of([world(c) for c in comparisons])
-            if not claim.holds and claim.id not in here
-        ]
-        for name, world in worlds.items()
-    }

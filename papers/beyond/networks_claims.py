@@ -148,9 +148,3 @@ def turned(of: Mapping) -> dict:
     """The wrong world in which every rule is judged by the next rule's run."""
     names = list(of)
     return {n: of[m] for n, m in zip(names, names[1:] + names[:1], strict=True)}
-
-
-def caught(here: Sequence[Claim], there: Sequence[Claim]) -> list[str]:
-    """The ids of the claims that hold here and fail there."""
-    failing = {claim.id for claim in there if not claim.holds}
-    return [claim.id for claim in here if claim.holds and claim.id in failing]

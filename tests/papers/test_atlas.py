@@ -9,6 +9,7 @@ from lib import svm
 from lib.attention import tokens
 from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules
 from papers.beyond.engine import optimisers, training
+from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 NAMES = list(atlas.NORMS)
@@ -86,7 +87,9 @@ def test_claims_notice_wrong_worlds(solved):
     own = [claim for claim in claims if ".own." in claim.id]
     assert len(own) == 6 and all(claim.holds for claim in own)
     assert claims[0].id == "atlas.bounded" and claims[0].holds
-    noticed = atlas_claims.caught(rows, solved, atlas_claims.worlds(rows, solved))
+    wrong = atlas_claims.worlds(rows, solved)
+    there = {world: atlas_claims.predictions(rows, of) for world, of in wrong.items()}
+    noticed = caught(claims, there)
     assert set(noticed["best margins 2 % large"]) >= {claim.id for claim in own}
     assert noticed["best margins 2 % small"] == ["atlas.bounded"]
     assert set(noticed["rules exchanged"]) & {claim.id for claim in own}
@@ -174,7 +177,8 @@ def test_a_wrong_memory_is_caught():
     exchanged = {"exchanged": {"0.99": here["0.9999"], "0.9999": here["0.99"]}}
     equal = {"all short": {"0.9999": here["0.99"]}, "all long": {"0.99": here["0.9999"]}}
     wrong = exchanged | equal
-    noticed = atlas_claims.caught({}, here, wrong, atlas_claims.memories)
+    there = {world: atlas_claims.memories(here | of) for world, of in wrong.items()}
+    noticed = caught(atlas_claims.memories(here), there)
     assert noticed == dict.fromkeys(wrong, ["atlas.memory"])
     row = atlas_rules.rows()["RMSprop, 0.99"]
     assert row.rule.memory == 0.99 and atlas_rules.wrong_memory(row).rule.memory == 0.9999
@@ -187,7 +191,8 @@ def test_a_wrong_schedule_is_caught():
         "constant": dict.fromkeys(rows, known(0.999)),
         "decaying": dict.fromkeys(rows, known(0.8)),
     }
-    noticed = atlas_claims.caught(rows, here, wrong, atlas_claims.growing)
+    there = {world: atlas_claims.growing(rows, of) for world, of in wrong.items()}
+    noticed = caught(atlas_claims.growing(rows, here), there)
     assert len(noticed["constant"]) == 5
     assert noticed["decaying"] == ["atlas.growing.steepest_Frobenius"]
     early = atlas_claims.growing(rows, wrong["constant"])

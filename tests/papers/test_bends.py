@@ -35,12 +35,13 @@ from papers.beyond import (
 from papers.beyond import margin_law_worlds as worlds
 from papers.beyond import margins as measure
 from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
+from papers.wrong_worlds import caught_after
 
 
 def amiss(things, claims_of, module):
     """Claims that fail, wrong worlds that no claim notices, and claims that notice none."""
     here = claims_of(things)
-    found = worlds.caught(things, claims_of, module.WORLDS)
+    found = caught_after(things, claims_of, module.WORLDS)
     failing = [claim.id for claim in here if not claim.holds]
     unnoticed = [world for world, ids in found.items() if not ids]
     noticed = {id for ids in found.values() for id in ids}
@@ -175,7 +176,7 @@ def test_first_step_decides_in_wide_data():
     )
     claims = {claim.id: claim for claim in global_map.global_claims(found)}
     assert claims["global.agree"].holds and claims["global.missed"].holds
-    caught = worlds.caught([found], lambda one: global_map.global_claims(*one), global_map.WORLDS)
+    caught = caught_after([found], lambda one: global_map.global_claims(*one), global_map.WORLDS)
     assert "global.missed" in caught["one seed never arrives"]
     assert any(id.startswith("global.formula") for id in caught["alpha 25 % larger"])
     chance = global_map.right_at_once(np.array([1.2]), np.array([256]), 8)[0]
@@ -273,13 +274,13 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
     found = [correlated.onset(seeds, steps, (0.8, 0.9, 0.95, 0.99)) for steps in (2000, 40_000)]
     claims = correlated.onset_claims(found)
     assert all(claim.holds for claim in claims)
-    caught = worlds.caught(found, correlated.onset_claims, correlated.ONSET_WORLDS)
+    caught = caught_after(found, correlated.onset_claims, correlated.ONSET_WORLDS)
     assert all(any(claim.id in ids for ids in caught.values()) for claim in claims[:2])
     assert not correlated.onset_claims(found[::-1])[-1].holds
     merged = [correlated.repeated(seed, 5000) for seed in (100, 101)]
     claims_of = lambda of: correlated.end_claims(correlated.stays([100], (0.99,)), of)
     assert all(claim.holds for claim in claims_of(merged))
-    assert worlds.caught(merged, claims_of, correlated.WORLDS) == {
+    assert caught_after(merged, claims_of, correlated.WORLDS) == {
         "C with the copies": ["map.merged"]
     }
     assert not correlated.end_claims(0.9, merged)[0].holds
@@ -422,7 +423,7 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
     assert len(kept) == 3 and amiss(kept, outside_span.left_claims, outside_span) == [
         "outside.first"  # no world that the notebook tries: there it fails without one
     ]
-    caught = worlds.caught(kept, outside_span.left_claims, outside_span.BOUND_WORLDS)
+    caught = caught_after(kept, outside_span.left_claims, outside_span.BOUND_WORLDS)
     assert list(caught.values()) == [["outside.first"]]
 
 

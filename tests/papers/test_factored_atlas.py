@@ -15,6 +15,7 @@ from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
+from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
@@ -289,11 +290,11 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
     for name, row in table.items():
         for ends, norm in ((both, row.norm), (alone, row.alone_norm)):
             assert atlas_claims.ranked(ends[name].last, factored_atlas.NORMS, norm) == (1, norm)
-    here = [c.id for c in factored_atlas.predictions(table, both, alone) if c.holds]
-    assert "factors.bounded" in here
-    for wrong in factored_atlas.worlds(table, both, alone).values():
-        there = {c.id: c.holds for c in factored_atlas.predictions(table, *wrong)}
-        assert any(not there[name] for name in here)
+    claims = factored_atlas.predictions(table, both, alone)
+    assert "factors.bounded" in [claim.id for claim in claims if claim.holds]
+    wrong = factored_atlas.worlds(table, both, alone)
+    there = {world: factored_atlas.predictions(table, *of) for world, of in wrong.items()}
+    assert all(caught(claims, there).values())
 
 
 def test_runs_that_select_nothing_fail_every_prediction(ran):

@@ -16,6 +16,7 @@ from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
 from papers.beyond import margin_law_worlds as worlds
+from papers.wrong_worlds import caught_after
 
 STEPS = 200_000
 
@@ -43,7 +44,7 @@ def test_every_claim_holds_on_every_run(compared):
 
 
 def test_every_world_is_caught_and_every_claim_catches_one(compared):
-    found = worlds.caught(compared, law_claims.all_claims)
+    found = caught_after(compared, law_claims.all_claims, worlds.WORLDS)
     assert all(found.values()), found
     catching = {id for ids in found.values() for id in ids}
     assert catching == {claim.id for claim in law_claims.all_claims(compared)}

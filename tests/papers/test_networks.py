@@ -18,6 +18,7 @@ from papers.beyond import network_margins as network
 from papers.beyond import networks_claims as judged
 from papers.beyond.engine import training
 from papers.beyond.factor_norms import NORMS, SIGN, sign_norm
+from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 SMALL = {"width": 8, "depth": 2, "heads": 2, "hidden": 12}
@@ -287,7 +288,8 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
     claims = judged.ranking_claims(found)
     assert all(claim.holds and claim.verdict == "reproduced" for claim in claims)
     wrong = judged.ranking_claims(judged.turned(found))
-    assert set(judged.caught(claims, wrong)) == {claim.id for claim in claims}
+    noticed = caught(claims, {"exchanged": wrong})["exchanged"]
+    assert set(noticed) == {claim.id for claim in claims}
     assert {claim.verdict for claim in wrong} <= {"not reproduced", "undecided"}
     few = {rule: own[:2] for rule, own in found.items()}
     assert all(claim.verdict == "undecided" for claim in judged.ranking_claims(few))
@@ -337,10 +339,12 @@ def test_selection_claims_hold_as_predicted_and_fail_in_wrong_worlds():
     claims = judged.selection_claims(optimal, found)
     assert len(claims) == 6 and all(claim.holds for claim in claims)
     lost = {way: {pair: -v for pair, v in of.items()} for way, of in found.items()}
-    assert len(judged.caught(claims, judged.selection_claims(optimal, lost))) == 3
     swapped = optimal | {"from zero": optimal["near ties"], "near ties": optimal["from zero"]}
-    caught = judged.caught(claims, judged.selection_claims(swapped, found))
-    assert set(caught) == {"select.most", "select.fewer", "select.adam"}
+    wrong = {"lost": (optimal, lost), "swapped": (swapped, found)}
+    there = {world: judged.selection_claims(*of) for world, of in wrong.items()}
+    noticed = caught(claims, there)
+    assert len(noticed["lost"]) == 3
+    assert set(noticed["swapped"]) == {"select.most", "select.fewer", "select.adam"}
     even = {way: {p: np.tile([1.0, -1.0], 20) for p in of} for way, of in found.items()}
     own = [c for c in judged.selection_claims(optimal, even) if ".own." in c.id]
     assert {c.verdict for c in own} == {"undecided"} and not any(c.holds for c in own)
