@@ -153,7 +153,7 @@ start = mirror.gaussian_start(data, range(seeds))
 histories = mirror.train(data, update_rules, steps, start)
 ends = section5.end_points(data, histories)
 same = section5.divergences(histories, ends)
-own = section5.divergences(histories, ends, own=True)
+own = section5.divergences(histories, ends, by_q=True)
 
 # %% [markdown]
 # The page's own lines must give the library's matrices.

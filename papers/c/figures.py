@@ -19,13 +19,13 @@ def _colour(p: float) -> str:
     return plots.COLOURS[f"p = {p:g}"]
 
 
-def divergences(histories: Mapping[float, MirrorHistory], same, own, caption: str) -> Figure:
+def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
     """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading.
 
     Lines are medians and bands hold 80 %; circles are the last means, with their numbers above.
     """
     figure, axes = plots.panels(2, len(histories), height=2.0)
-    rows = ((same, "same tokens for all SVMs"), (own, "each SVM its own tokens"))
+    rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
         for axis, (p, history) in zip(row, histories.items(), strict=True):
             for q in histories:

@@ -47,14 +47,14 @@ def end_points(
     return {p: {q: svm.token_svm(tokens, chosen[p], norm=q) for q in histories} for p in histories}
 
 
-def divergences(histories, ends, own: bool = False) -> dict[tuple[float, float], np.ndarray]:
+def divergences(histories, ends, by_q: bool = False) -> dict[tuple[float, float], np.ndarray]:
     """The divergence (runs, k) of every iterate of p from the l_q SVM, for every (p, q).
 
-    The SVM selects the same tokens as p's iterate for all q; `own` instead takes, as the paper did,
+    The SVM selects the same tokens as p's iterate for all q; `by_q` takes, as the paper did,
     the tokens that training with q selects, so that p and q may speak of different tokens.
     """
     return {
-        (p, q): histories[p].divergence(ends[q if own else p][q].W)
+        (p, q): histories[p].divergence(ends[q if by_q else p][q].W)
         for p in histories
         for q in histories
     }
