@@ -69,7 +69,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers.a import fixed_head as paper
-from papers.a import fixed_head_figure, gradient_cone
+from papers.a import fixed_head_figures, gradient_cone
 from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
@@ -243,8 +243,8 @@ def check(name):
         paper.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), steps / 2),
         paper.margin_growth(uncapped, "Polyak, no cap", np.full(seeds, 0.5), steps / 2),
         paper.polyak_step_norm(uncapped, target),
-        paper.fastest_at_first({rule: history[rule] for rule in fixed_head_figure.FIRST}, "Polyak",
-                               fixed_head_figure.THRESHOLD),
+        paper.fastest_at_first({rule: history[rule] for rule in fixed_head_figures.FIRST}, "Polyak",
+                               fixed_head_figures.THRESHOLD),
     ])  # fmt: skip
 
 
@@ -306,7 +306,7 @@ about = {
 }
 crowds = {"orthogonal": None, "antipodal": crowd_history}
 figures = {
-    name: fixed_head_figure.draw(histories[name], about[name], crowds[name]) for name in about
+    name: fixed_head_figures.draw(histories[name], about[name], crowds[name]) for name in about
 }
 figures["orthogonal"]
 
@@ -390,7 +390,7 @@ for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipod
         "revision": f"seeds 0-{seeds - 1}",
         "rows": n,
     }
-    numbers = fixed_head_figure.numbers(histories[name], targets[name], tables[name][-1].measured)
+    numbers = fixed_head_figures.numbers(histories[name], targets[name], tables[name][-1].measured)
     run.save(
         figures[name], slug, about[name].split(":")[0], about[name], tables[name], numbers, [drawn]
     )

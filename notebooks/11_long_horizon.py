@@ -63,7 +63,7 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
-from papers.a import horizon_figure
+from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
 
 run = record.start("11_long_horizon", "A", globals())
@@ -207,13 +207,13 @@ for dimension, few, before in zip(dimensions, small, set_up, strict=True):
 # Exponents are least-squares fits within one decade of $t$, the worst over seeds.
 
 # %%
-exponents = horizon_figure.exponents(histories, steps)
+exponents = fixed_head_figures.decade_exponents(histories, steps)
 last = {name: values[:, -1] for name, values in exponents.items()}
 slope = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2)
 growth = slope / (-ngd_step / target.norm)
 worst = growth[np.abs(growth - 1).argmax()]
 table = claims.Table([
-    *horizon_figure.rates(last),
+    *fixed_head_figures.horizon_claims(last),
     claims.close("sharp.NGD", "NGD: slope of log(1 - p_opt), over eta/||W_mm||", "ours", worst, 1.0, 1e-3),
     claims.at_least("plain", f"plain float64 at t = {compared}: error over the exact one", "ours",
                     plain_error[-1] / exact_error, 10),
@@ -238,7 +238,7 @@ for name in ("NGD", "NGD-mom", "Polyak, no cap"):
 
 # %%
 about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-figure = horizon_figure.draw(histories, plain_error, about)
+figure = fixed_head_figures.draw_horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
@@ -304,5 +304,5 @@ rows = [
         "rows": n,
     }
 ]
-numbers = horizon_figure.numbers(histories["NGD"], last)
+numbers = fixed_head_figures.horizon_numbers(histories["NGD"], last)
 run.save(figure, "fastrates_horizon", "beyond Figure 2", about, table, numbers, rows)

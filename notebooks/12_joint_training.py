@@ -62,7 +62,7 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from papers.a import figure3, joint_figure
+from papers.a import figure3
 from papers.a import fixed_head as fixed
 from papers.a import joint_training as paper
 from papers.a.statements import STATEMENTS
@@ -226,7 +226,7 @@ for name, part in (("theory", table), ("Figure 3", compared_rules), ("reference"
 
 # %%
 about = f"Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-figure = joint_figure.draw(histories, ngd_step, about)
+figure = figure3.draw(histories, ngd_step, about)
 figure
 
 # %% [markdown]
@@ -291,7 +291,7 @@ rows = [
         "rows": n,
     }
 ]
-numbers = joint_figure.numbers(measured, attention_svm, head_svm)
+numbers = figure3.numbers(measured, attention_svm, head_svm)
 run.save(
     figure,
     "fastrates_fig3",

@@ -149,8 +149,9 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 # measured on Figure 5's own data, with the draw on which it fails.
 
 # %%
-collected = [*ledger_rows.fixed_head_rows(sizes), *ledger_rows.figure_5_rows(sizes)]
-collected += ledger_rows.other_loss_rows(sizes)
+sections = ledger_rows.SECTIONS
+collected = [*sections["fixed head"](sizes), *sections["Figure 5"](sizes)]
+collected += sections["other loss"](sizes)
 
 # %% [markdown]
 # ## Data and starts
@@ -160,7 +161,7 @@ collected += ledger_rows.other_loss_rows(sizes)
 # iterates, whose opt weights Lemma 5 bounds from below. They are put to the worst such $W$ that a search finds.
 
 # %%
-collected += [*ledger_rows.data_rows(sizes), *ledger_rows.worst_weights_rows(sizes)]
+collected += [*sections["data"](sizes), *sections["worst W"](sizes)]
 
 # %% [markdown]
 # ## Joint training
@@ -171,7 +172,7 @@ collected += [*ledger_rows.data_rows(sizes), *ledger_rows.worst_weights_rows(siz
 # (Remark 3).
 
 # %%
-collected += ledger_rows.joint_rows(sizes)
+collected += sections["joint"](sizes)
 
 # %% [markdown]
 # ## The ledger

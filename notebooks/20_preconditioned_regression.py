@@ -60,7 +60,7 @@ import numpy as np
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from papers.b import experiments, figures, smoothness, theorems, training_figures
+from papers.b import experiments, figures, landscape
 from papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
@@ -81,7 +81,7 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %%
 def build(floor, of_seeds=range(seeds)):
     of = dict(d=d, k=k, signal=signal, noise=noise, floor=floor)
-    return experiments.experiment(of_seeds, n, start_std, **of)
+    return experiments.Experiment.draw(of_seeds, n, start_std, **of)
 
 
 data = build(floor)
@@ -161,17 +161,19 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # ## Algebra
 #
 # The closed forms of Theorem 1 and the threshold of A3 are measured on samples, in standard errors. The constant of
-# Lemma 2 is derived in `papers.b.smoothness`.
+# Lemma 2 is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
 
 # %%
+problem = data.problems[0]
+ratio = max(landscape.descent_ratio(problem, norm, 200) for norm in regression.manifold.NORMS)
 algebra = claims.Table(
     [
-        *theorems.by_monte_carlo(data.problems[0], 0, monte_carlo),
-        theorems.integrability_threshold(data.problems[0]),
-        smoothness.descent_lemma(data.problems[0]),
+        *landscape.by_monte_carlo(problem, 0, monte_carlo),
+        landscape.integrability_threshold(landscape.largest_self_logit(problem)),
+        landscape.lemma2(ratio),
     ]
 )
 algebra
@@ -201,12 +203,8 @@ conditions, times = experiments.conditioning(
 
 # %%
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
-claims_1 = figures.figure_1(excess, "spectral, P, R", "random")
-claims_2 = figures.figure_2(excess, "random, P, R", "random")
-ablated = [
-    *figures.ablation(excess, effects["P"], effects["R"]),
-    figures.conditioning(times, steps),
-]
+claims_1, claims_2 = experiments.figure_claims(excess)
+ablated = experiments.ablation_claims(excess, effects, times, steps)
 training = claims.Table([*claims_1, *claims_2, *ablated])
 training
 
@@ -234,7 +232,7 @@ for slug, number, ours, label in (
     ("precond_fig1", "Figure 1", "spectral, P, R", "Algorithm 1, spectral start"),
     ("precond_fig2", "Figure 2", "random, P, R", "Algorithm 1, same random start"),
 ):
-    pictures[slug] = training_figures.against_sgd(recorded, excess, optimum, ours, label)
+    pictures[slug] = figures.against_sgd(recorded, excess, optimum, ours, label)
     plots.caption(pictures[slug], setting(number))
 pictures["precond_fig1"]
 
@@ -258,7 +256,7 @@ pictures["precond_fig2"]
 
 # %%
 about_ablation = setting("Ablation, P preconditioner, R regulariser")
-pictures["precond_ablation"] = training_figures.ablation(recorded, excess, conditions, times)
+pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]
 

@@ -61,7 +61,7 @@ from lib.companion import claims, plots, record, statements
 from lib.regression import manifold
 from lib.seeds import stream
 from papers import fits
-from papers.b import measurements, theorems, training_figures
+from papers.b import figures, landscape, scaling
 from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
@@ -187,13 +187,13 @@ def step(Z, g, S, eta, k=small_k):
 # ## The one-point bounds
 #
 # Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
-# blank in the text at hand. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.smoothness`, in two norms: "left" is our reading of the
+# blank in the text at hand. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.landscape`, in two norms: "left" is our reading of the
 # paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
 # constants cannot be improved there.
 
 # %%
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
-bounds = claims.Table(theorems.one_point(theorems.curvatures(tiny, searches)))
+bounds = claims.Table(landscape.one_point(landscape.curvatures(tiny, searches)))
 bounds
 
 # %% [markdown]
@@ -203,11 +203,11 @@ bounds
 # $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
 
 # %%
-floors = measurements.scaling(small, sizes, oracle_steps, draws, range(seeds))
-distances, _ = measurements.spectral_distances(small, start_sizes, repeats)
-bias = measurements.gradient_bias(small, sizes, 20 * draws, seeds)
-powers = theorems.powers(start_sizes, distances, sizes, bias)
-law = claims.Table([*theorems.theorem_2(floors), *powers])
+floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
+distances, _ = scaling.spectral_distances(small, start_sizes, repeats)
+bias = scaling.gradient_bias(small, sizes, 20 * draws, seeds)
+powers = scaling.powers(start_sizes, distances, sizes, bias)
+law = claims.Table([*scaling.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
@@ -246,7 +246,7 @@ about_law = (
     f"lines: medians, bands: range of {seeds} seeds (start: {repeats} data sets), ±: one standard error"
 )
 of_start = (start_sizes, distances)
-figure = training_figures.scaling(sizes, floors, of_start, bias, exponents)
+figure = figures.scaling(sizes, floors, of_start, bias, exponents)
 plots.caption(figure, about_law)
 figure
 
@@ -264,7 +264,7 @@ figure
 #    times lower? What does the fitted exponent of the figure say?
 
 # %%
-fewer, more = measurements.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
+fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
 print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f} times lower;",
       f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
@@ -282,7 +282,7 @@ for share in (1.0, 0.5):
     S, recorded = small.Sigma[None], np.arange(steps + 1)
     own = regression.descend(source, {"own": rule}, {"own": start}, S, steps, recorded)["own"]
     print(
-        f"step {share:g}/lambda_max: floor {measurements.tail_excess(small, own, steps // 3)[0]:.2e}"
+        f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}"
     )
 
 # %% [markdown]
@@ -295,7 +295,7 @@ for share in (1.0, 0.5):
 # %%
 for strength in (signal, 4 * signal):
     of = regression.random_regression(0, small_d, small_k, strength, noise, floor)
-    scaled = np.array([100, 200, 400]) * measurements.gradient_bias(of, [100, 200, 400], 20_000, 2)
+    scaled = np.array([100, 200, 400]) * scaling.gradient_bias(of, [100, 200, 400], 20_000, 2)
     print(f"signal {strength:g}: n times the bias", *(f"{x:.4f}" for x in scaled.mean(0)))
 
 # %% [markdown]

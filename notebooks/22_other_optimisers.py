@@ -72,7 +72,7 @@ import torch
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from papers.b import experiments, figures, training_figures
+from papers.b import experiments, figures
 from papers.b.statements import STATEMENTS
 
 run = record.start("22_other_optimisers", "B", globals())
@@ -93,7 +93,7 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %%
 def build(floor, of_seeds=range(seeds)):
     of = dict(d=d, k=k, signal=signal, noise=noise, floor=floor)
-    return experiments.experiment(of_seeds, n, start_std, **of)
+    return experiments.Experiment.draw(of_seeds, n, start_std, **of)
 
 
 data = build(floor)
@@ -249,7 +249,7 @@ for name, values in excess.items():
     needed = experiments.first_below(recorded, values, 0.1)
     print(f"{name:16} (L - L*)/L* at the end: {np.median(values[:, -1]):8.4f},",
           f"within 10 %: {np.isfinite(needed).sum()} of {seeds} seeds")  # fmt: skip
-compared = [figures.against_best_sgd(excess)]
+compared = [experiments.against_best_sgd(excess)]
 training = claims.Table(compared)
 training
 
@@ -267,7 +267,7 @@ about_others = (
     f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,},"
     f" minibatch {batch};\nsynthetic, float64; lines: medians, bands: range of {seeds} seeds"
 )
-figure = training_figures.optimisers(recorded, excess, best_steps, step_size)
+figure = figures.optimisers(recorded, excess, best_steps, step_size)
 plots.caption(figure, about_others)
 figure
 
@@ -333,7 +333,7 @@ for name, values in train(few, ill, ill.random).items():
 
 # %%
 numbers = {}
-for name in training_figures.OPTIMISERS:
+for name in figures.OPTIMISERS:
     values, key = excess[name], name.lower().replace(" ", "_").replace("-", "_")
     needed = experiments.first_below(recorded, values, 0.1)
     numbers |= {f"{key}_end": np.median(values[:, -1]), f"{key}_within_10": np.median(needed)}

@@ -60,7 +60,7 @@ import numpy as np
 from lib import regression
 from lib.companion import claims, ledger, plots, record, statements
 from lib.regression import manifold
-from papers.b import concentration, conditioning, ledger_rows
+from papers.b import experiments, ledger_rows
 from papers.b.statements import STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
@@ -85,7 +85,7 @@ def gradient(problem, A, B):
     return E @ S @ B @ S + A @ S @ G @ S / 2, S @ E.T @ A @ S - S @ B @ S @ G @ S / 2
 
 
-mild = concentration.ill_conditioned(conditions[0], 0)
+mild = experiments.ill_conditioned(conditions[0], 0)
 A, B = regression.gaussian_start(0, mild.d, mild.k)
 loss = regression.population_gradients(mild, A, B)
 balance = regression.regulariser_gradients(mild.Sigma, A, B)
@@ -130,9 +130,9 @@ for name in ("none", "left", "left_right"):
 # iterations follow from the rates, for an error cut by $10^6$.
 
 # %%
-iterations = conditioning.condition_numbers(conditions, range(seeds))
-growth = {name: conditioning.growth(conditions, values) for name, values in iterations.items()}
-ill = claims.Table(conditioning.gains(conditions, iterations))
+iterations = experiments.condition_numbers(conditions, range(seeds))
+growth = {name: experiments.growth(conditions, values) for name, values in iterations.items()}
+ill = claims.Table(experiments.gains(conditions, iterations))
 ill
 
 # %%
@@ -202,7 +202,7 @@ figure
 #    many times more are there, and how many times more without the preconditioner?
 
 # %%
-worse = concentration.ill_conditioned(10 * conditions[0], 0)
+worse = experiments.ill_conditioned(10 * conditions[0], 0)
 for name in ("none", "left", "left_right"):
     print(f"{name:10} {count(worse, name)[0] / count(mild, name)[0]:.1f} times the iterations")
 
@@ -225,7 +225,7 @@ print("iterations", {step: count(mild, "left", step)[0] for step in (1.0, 2.5)})
 
 # %%
 for seed in range(3):
-    drawn = concentration.ill_conditioned(conditions[1], seed)
+    drawn = experiments.ill_conditioned(conditions[1], seed)
     without, with_it = (regression.modes(drawn, name)[0] for name in ("none", "left"))
     print(f"draw {seed}: gain {(with_it[0] / with_it[-1]) / (without[0] / without[-1]):.1f}")
 

@@ -42,7 +42,7 @@ import numpy as np
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from papers.c import cones, section5, section5_figures
+from papers.c import cones, figures, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
@@ -153,7 +153,7 @@ start = mirror.gaussian_start(data, range(seeds))
 histories = mirror.train(data, update_rules, steps, start)
 ends = section5.end_points(data, histories)
 same = section5.divergences(histories, ends)
-own = section5.divergences(histories, ends, own=True)
+own = section5.divergences(histories, ends, by_q=True)
 
 # %% [markdown]
 # The page's own lines must give the library's matrices.
@@ -176,7 +176,7 @@ for p, history in histories.items():
 
 # %%
 chosen = {p: mirror.selected_tokens(data, histories[p].W[:, -1]) for p in exponents}
-settled = {p: cones.locally_optimal(cones.selection(data, chosen[p], p)).sum() for p in exponents}
+settled = {p: cones.locally_optimal(cones.select(data, chosen[p], p)).sum() for p in exponents}
 table = claims.Table(section5.bregman_claims(same, histories))
 table
 
@@ -204,7 +204,7 @@ print(table.summary())
 
 # %%
 about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
-figure = section5_figures.divergences(histories, same, own, about)
+figure = figures.divergences(histories, same, own, about)
 figure
 
 # %%
@@ -234,13 +234,13 @@ path_table
 # %% tags=["nbval-check-output"]
 for p in exponents:
     chosen = mirror.selected_tokens(single, paths[p].W[:, -1])
-    stays = cones.locally_optimal(cones.selection(single, chosen, p))[0]
+    stays = cones.locally_optimal(cones.select(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
 print(path_table.summary())
 
 # %%
 path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
-path_figure = section5_figures.paths(paths, path_ends, path_about)
+path_figure = figures.paths(paths, path_ends, path_about)
 path_figure
 
 # %%
@@ -284,7 +284,7 @@ print(joint_table.summary())
 
 # %%
 joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
-joint_figure = section5_figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
+joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
 
 # %%

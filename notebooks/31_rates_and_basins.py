@@ -41,7 +41,7 @@ import numpy as np
 from lib import mirror
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from papers.c import cones, rates, theory_figures
+from papers.c import cones, figures, rates
 from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
@@ -148,7 +148,7 @@ for p in exponents:
 # %%
 histories, divergences, rate_claims = {}, {}, []
 for p in rate_exponents:
-    histories[p], _ = rates.from_cone(found[p], rates.Edge(0.001, 100), rate_steps, rate_step)
+    histories[p], _ = rates.from_cone(found[p], 0.001, 100, rate_steps, rate_step)
     divergences[p] = histories[p].divergence(found[p].solution.W)
     rate_claims += rates.lemma29(histories[p], divergences[p])
 rate_table = claims.Table(rate_claims)
@@ -171,7 +171,7 @@ about_rates = (
     "Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts,"
     f" paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
 )
-figure_rates = theory_figures.lemma29(histories, divergences, about_rates)
+figure_rates = figures.lemma29(histories, divergences, about_rates)
 figure_rates
 
 # %% [markdown]
@@ -210,7 +210,7 @@ about_basins = (
     f"locally optimal selections, {local_draws} starts each; our starts, paper C's data:"
     f" n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
 )
-figure_basins = theory_figures.basins(widths, kept, about_basins)
+figure_basins = figures.basins(widths, kept, about_basins)
 figure_basins
 
 # %% [markdown]
@@ -231,7 +231,7 @@ figure_basins
 # %%
 def fall(p, width=0.001, multiple=100, steps=rate_steps // 4):
     of = found.get(p) or rates.found_selections(data, each, p, find_steps)
-    history, _ = rates.from_cone(of, rates.Edge(width, multiple), steps, rate_step)
+    history, _ = rates.from_cone(of, width, multiple, steps, rate_step)
     D = history.divergence(of.solution.W)
     return np.median(rates.slopes(history, D)), np.median(D[:, -1] / D[:, 0])
 

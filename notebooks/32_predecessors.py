@@ -74,7 +74,7 @@ from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
 from lib.seeds import stream
-from papers.c import key_query, multi_token, predecessor, theory_figures
+from papers.c import figures, predecessor
 from papers.c.statements import STATEMENTS
 
 run = record.start("32_predecessors", "C", globals())
@@ -138,13 +138,13 @@ def unit(G):
 # %%
 X, y, z, v = data.X[0], data.y[0], data.z[0], data.u[0]
 K, Q = stream(0, "start").uniform(-1, 1, (2, d, d)) / d**0.5
-library = key_query.train_key_query(data.run(0), K[None], Q[None], 0.1, [100])[0, -1]
+library = predecessor.train_key_query(data.run(0), K[None], Q[None], 0.1, [100])[0, -1]
 for _ in range(100):
     G = descent(X, y, z, v, K @ Q.T)
     K, Q = K + 0.1 * unit(G @ Q), Q + 0.1 * unit(G.T @ K)
 np.testing.assert_allclose(K @ Q.T, library, rtol=1e-7, atol=1e-9)
 
-library, _ = multi_token.train_relu_head(data.run(0), 0.1, 100)
+library, _ = predecessor.train_relu_head(data.run(0), 0.1, 100)
 W = np.zeros((d, d))
 for _ in range(100):
     W = W + 0.1 * unit(descent(X, y, z, relu_head(X, z, W), W))
@@ -202,7 +202,7 @@ about_parents = (
     f" {several_seeds}, path {path_seeds}); synthetic, float64"
 )
 ranked, followed = (rank_dimensions, by_dimension), (path_multiples, paths)
-figure_parents = theory_figures.parents((recorded, pairs), ranked, several, followed, about_parents)
+figure_parents = figures.parents((recorded, pairs), ranked, several, followed, about_parents)
 figure_parents
 
 # %% [markdown]
@@ -222,7 +222,7 @@ figure_parents
 # %%
 for m in (1, 2, d):
     K, Q = np.stack([stream(seed, "start").uniform(-1, 1, (2, d, m)) for seed in each], 1) / d**0.5
-    W = key_query.train_key_query(data, K, Q, 0.1, [pair_steps])[:, -1]
+    W = predecessor.train_key_query(data, K, Q, 0.1, [pair_steps])[:, -1]
     chosen = replace(data, opt=mirror.selected_tokens(data, W))
     target = svm.token_svm(chosen, norm="nuclear").W
     print(f"m = {m}: alignment {np.median(predecessor.alignment(W, target)):.3f},",

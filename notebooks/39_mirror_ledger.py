@@ -80,7 +80,7 @@ import numpy as np
 from lib import mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
-from papers.c import ledger_paths, ledger_rows, rates, step_lemmas
+from papers.c import ledger_rows, rates, step_lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
@@ -198,7 +198,7 @@ statements.quoted("C", STATEMENTS, "Theorem, rate")
 
 # %%
 for p in (1.75, 2, 3):
-    over, size, D = ledger_paths.rate_in_k(sizes, p)
+    over, size, D = ledger_rows.rate_in_k(sizes, p)
     print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};",
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 

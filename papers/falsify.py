@@ -11,8 +11,9 @@ import argparse
 import importlib
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 
 import numpy as np
 
@@ -28,25 +29,26 @@ class NotTouched(ValueError):
     """A wrong world that does not apply to a row: it changes nothing of what the row measures."""
 
 
-def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
+def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row of a section: the smallest world of each family that it catches, and if one is small.
 
     section(world) gives the rows in a world. A row that fails in the true world catches nothing.
     Raises NotTouched where a family that a row names leaves its measured value and bound alone, and
     where the row is missing from such a world: it was not measured there.
     """
-    true = section(World())
-    found = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true}
+    true = list(section(World()))
+    power = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows, smallest = [row for row in true if family in row.fails_if], {}
         wrong = {world: _measured(section, world, rows) for world in worlds([family])}
         _require_touched(rows, wrong, family)
         for world, ids in caught(rows, wrong).items():
-            smallest = dict.fromkeys(ids, world) | smallest
+            for id in ids:
+                smallest.setdefault(id, world)
         for id, world in smallest.items():
-            found[id]["catches"].append(str(world))
-            found[id]["small"] |= world.small
-    return found
+            power[id]["catches"].append(str(world))
+            power[id]["small"] |= world.small
+    return power
 
 
 def _measured(section, world, rows):
@@ -61,32 +63,24 @@ def _measured(section, world, rows):
 def _require_touched(rows, wrong, family):
     touched = {
         row.id
-        for there in wrong.values()
-        for row, other in zip(rows, there, strict=True)
+        for wrong_rows in wrong.values()
+        for row, other in zip(rows, wrong_rows, strict=True)
         if (other.measured, other.bound) != (row.measured, row.bound)
     }
     if untouched := [row.id for row in rows if row.holds and row.id not in touched]:
         raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
 
 
-def sections(paper: str) -> Mapping[str, Callable[[World], list[Claim]]]:
+def sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
     """The ledger's sections of a paper at small size, each a function of the world."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
-    return {
-        name: lambda world, section=section: section(module.SMALL, world)
-        for name, section in module.SECTIONS.items()
-    }
+    return {name: partial(section, module.SMALL) for name, section in module.SECTIONS.items()}
 
 
 def falsify(paper: str, name: str) -> tuple[str, str, dict[str, dict], float]:
     """`power` of one section of a paper's ledger: (paper, name, power, seconds)."""
     began = time.monotonic()
     return paper, name, power(sections(paper)[name]), time.monotonic() - began
-
-
-def keep(paper: str, found: Mapping[str, dict]) -> None:
-    """Write the power of all rows of a paper's ledger, in place of what its file held."""
-    write(ledger.power_path(LEDGERS[paper]), dumps(dict(sorted(found.items()))).encode())
 
 
 def write_failures() -> None:
@@ -101,16 +95,12 @@ def named(words: Sequence[str] | None = None) -> list[str]:
     """The papers that a command line names, each once; all of them where it names none."""
     parser = argparse.ArgumentParser(prog="python -m papers.falsify", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    said = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
-    parser.add_argument("papers", nargs="*", type=_paper, metavar="PAPER", help=said)
-    return list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
-
-
-def _paper(letter: str) -> str:
-    # argparse's own `choices` refuse that no paper is named.
-    if letter not in LEDGERS:
-        raise argparse.ArgumentTypeError(f"{letter!r}: choose from {', '.join(LEDGERS)}")
-    return letter
+    meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
+    papers = parser.parse_args(words).papers or LEDGERS
+    if unknown := [paper for paper in papers if paper not in LEDGERS]:
+        parser.error(f"{', '.join(map(repr, unknown))}: choose from {', '.join(LEDGERS)}")
+    return list(dict.fromkeys(papers))
 
 
 def main(papers: Sequence[str]) -> None:
@@ -118,25 +108,27 @@ def main(papers: Sequence[str]) -> None:
 
     A paper's file is written once all its sections are measured: an interrupted run leaves it.
     """
-    found, left = {paper: {} for paper in papers}, {paper: len(sections(paper)) for paper in papers}
+    measured = {paper: {} for paper in papers}
+    waiting = {paper: len(sections(paper)) for paper in papers}
     with ProcessPoolExecutor(2) as pool:
         tasks = [pool.submit(falsify, paper, name) for paper in papers for name in sections(paper)]
         for task in as_completed(tasks):
             paper, name, rows, seconds = task.result()
-            found[paper] |= rows
-            left[paper] -= 1
-            if not left[paper]:
-                keep(paper, found[paper])
-            strong = sum(row["small"] for row in rows.values())
-            print(f"{paper}, {name}: {strong} of {len(rows)} catch a small world, {seconds:.0f} s")
+            measured[paper] |= rows
+            waiting[paper] -= 1
+            if not waiting[paper]:
+                text = dumps(dict(sorted(measured[paper].items())))
+                write(ledger.power_path(LEDGERS[paper]), text.encode())
+            small = sum(row["small"] for row in rows.values())
+            print(f"{paper}, {name}: {small} of {len(rows)} catch a small world, {seconds:.0f} s")
     for paper in papers:
-        weak = {id: row for id, row in found[paper].items() if row["holds"] and not row["small"]}
-        for id, row in sorted(weak.items()):
-            print(f"  {paper}, {id}: {', '.join(row['catches']) or 'nothing'}")
+        for id, row in sorted(measured[paper].items()):
+            if row["holds"] and not row["small"]:
+                print(f"  {paper}, {id}: {', '.join(row['catches']) or 'nothing'}")
     write_failures()
-    counted = [row for rows in found.values() for row in rows.values()]
-    strong = sum(row["small"] for row in counted)
-    print(f"{strong} of {len(counted)} rows catch 5 %, 0.1 in an exponent, or one sample")
+    rows = [row for of_paper in measured.values() for row in of_paper.values()]
+    small = sum(row["small"] for row in rows)
+    print(f"{small} of {len(rows)} rows catch 5 %, 0.1 in an exponent, or one sample")
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ class Picture(NamedTuple):
     draw: Callable[[Curves], Figure]
 
 
-def _faster(name: str, observed: str = "") -> Picture:
+def _faster(name, observed=""):
     return Picture(
         f"fastrates_{name}",
-        lambda of: speed.table(of, name),
-        lambda of: speed_figure.draw(of, name, observed),
+        lambda curves: speed.table(curves, name),
+        lambda curves: speed_figure.draw(curves, name, observed),
     )
 
 
@@ -64,24 +64,24 @@ def family() -> dict[str, tuple[Claim, float]]:
     family with p = 1: no other claim gains by it. In rising order of adjusted p. OSError or
     ValueError where a study's curves are missing or damaged.
     """
-    judged = {
+    claims = {
         claim.id: claim
         for study, pictures in PICTURES.items()
         for picture in pictures
         for claim in picture.table(kept_curves.kept(study, needed=True))
         if claim.verdict
     }
-    own = {name: claim.p for name, claim in judged.items()}
-    adjusted = verdicts.holm(own | dict.fromkeys([*GIVEN_UP, *REMEASURED], 1.0))
-    return {name: (judged[name], p) for name, p in adjusted.items() if name in judged}
+    known = {name: claim.p for name, claim in claims.items()}
+    adjusted = verdicts.holm(known | dict.fromkeys([*GIVEN_UP, *REMEASURED], 1.0))
+    return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
-def told(found: dict[str, tuple[Claim, float]]) -> str:
-    """`family` as a table: verdict, own p, p within the family, claim."""
-    rows = [f"{'p':>8} {'Holm':>8}  {len(found) + len(GIVEN_UP)} claims of the studies"]
-    for name, (claim, p) in found.items():
-        rows.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
-    return "\n".join(rows)
+def family_table(claims: dict[str, tuple[Claim, float]]) -> str:
+    """`family` as a table: p, p within the family, claim and verdict."""
+    lines = [f"{'p':>8} {'Holm':>8}  {len(claims) + len(GIVEN_UP)} claims of the studies"]
+    for name, (claim, p) in claims.items():
+        lines.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
+    return "\n".join(lines)
 
 
 def redraw(study: str, out: Path) -> list[str]:
@@ -90,38 +90,34 @@ def redraw(study: str, out: Path) -> list[str]:
     Raises OSError or ValueError for a curve file that is missing, damaged or unfinished, and
     KeyError for an unknown study.
     """
-    kept, said = kept_curves.kept(study, needed=True), []
+    curves, lines = kept_curves.kept(study, needed=True), []
     for picture in PICTURES[study]:
-        picture.draw(kept).savefig(out / f"{picture.slug}.png")
-        said += [picture.slug, textwrap.indent(picture.table(kept).words(), "  ")]
-    return said
-
-
-def _study(name: str) -> str:
-    if name not in PICTURES:  # argparse's own `choices` refuse that no study is named
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(PICTURES)}")
-    return name
+        picture.draw(curves).savefig(out / f"{picture.slug}.png")
+        lines += [picture.slug, textwrap.indent(picture.table(curves).words(), "  ")]
+    return lines
 
 
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
     parser = argparse.ArgumentParser(prog="python -m papers.redraw", description=__doc__)
-    parser.add_argument("study", nargs="*", type=_study, help=", ".join(PICTURES))
+    parser.add_argument("study", nargs="*", help=", ".join(PICTURES))
     parser.add_argument("--out", type=Path, default=files.folder("runs") / "redrawn")
     asked = parser.parse_args(words)
+    if unknown := [study for study in asked.study if study not in PICTURES]:
+        parser.error(f"{', '.join(unknown)}: none of {', '.join(PICTURES)}")
     asked.out.mkdir(parents=True, exist_ok=True)
     plots.set_style()
-    began, missing = time.perf_counter(), 0
+    began, missing = time.perf_counter(), False
     for study in asked.study or PICTURES:
         try:
             print("\n".join(redraw(study, asked.out)), flush=True)
         except (OSError, ValueError) as error:
-            missing += 1
+            missing = True
             print(f"{study}: not redrawn: {error}", flush=True)
     if not (asked.study or missing):
-        print(told(family()))
+        print(family_table(family()))
     print(f"{time.perf_counter() - began:.1f} s; pictures in {asked.out}")
-    return int(missing > 0)
+    return int(missing)
 
 
 if __name__ == "__main__":

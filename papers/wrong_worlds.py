@@ -131,8 +131,8 @@ class World:
 
     def trained(self) -> "World":
         """The world as training meets it: the true one where only end points or curves are off."""
-        ours = ("step off", "label turned", "inner products raised")
-        return self if self.family in ours else World()
+        trains_otherwise = ("step off", "label turned", "inner products raised")
+        return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
         """The run as this world sees it, of one trained with the targets of `around`.
@@ -144,8 +144,8 @@ class World:
         measures = ("direction_error", "alignment", "descent")
         for name in (*measures, *(f"head_{name}" for name in measures[:2])):
             known = getattr(history, name)
-            own = {key: known.get(key + suffix, value) for key, value in known.items()}
-            history = replace(history, **{name: own})
+            named = {key: known.get(key + suffix, value) for key, value in known.items()}
+            history = replace(history, **{name: named})
         if not (off := self.of("exponent off")):
             return history
         t = history.iterations.clip(1) / history.iterations[-1]
@@ -168,8 +168,8 @@ def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
     Each in the shape of the solution's `value`, (runs, d, d_z) or (runs, d).
     """
     turned = [World("target rotated", size) for size in FAMILIES["target rotated"][1]]
-    found = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
-    return {name: solution.value} | found
+    rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
+    return {name: solution.value} | rotated
 
 
 def worlds(families: Sequence[str]) -> list[World]:

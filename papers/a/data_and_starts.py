@@ -36,12 +36,11 @@ def lemma4(
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
     share = logits / _union_bound(sizes, delta)
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
-    source = "paper A, Lemma 4 (our constant)"
-    text = f"largest |x^T W_0 z| of a start over c, quantile {1 - delta:g}"
-    most = np.quantile(share, 1 - delta)
+    logit = f"largest |x^T W_0 z| of a start over c, quantile {1 - delta:g}"
+    source, quantile = "paper A, Lemma 4 (our constant)", np.quantile(share, 1 - delta)
     norm, ratio = "largest ||W_0||_F over std d, any start", (size / (std * dimension)).max()
     return [
-        at_most("lemma4.logits", text, source, most, 1.0),
+        at_most("lemma4.logits", logit, source, quantile, 1.0),
         close("lemma4.norm", norm, "paper A, Lemma 4", ratio, 1.0, 0.03),
     ]
 
@@ -63,7 +62,7 @@ def start_size(tokens: TokenSet, delta: float = 0.1) -> float:
     return float(0.5 / (bound_on_tokens(tokens).max() ** 2 * tail))
 
 
-def assumption1(tokens: TokenSet) -> np.ndarray:
+def _assumption1(tokens: TokenSet) -> np.ndarray:
     """Near orthogonality as a margin, b^2 (a^2 - 3 mu) / (4 n C mu^2), (runs,): >= 1 suffices.
 
     mu the largest |<x, x'>| of two distinct tokens, a the smallest norm of an opt token and b of a
@@ -84,25 +83,29 @@ def assumption1(tokens: TokenSet) -> np.ndarray:
     return (tokens.z**2).sum(-1).min(1) * (a - 3 * mu) / (4 * n * C * mu**2)
 
 
-def imbalance(tokens: TokenSet) -> np.ndarray:
+def _imbalance(tokens: TokenSet) -> np.ndarray:
     """Spread of the other tokens' scores over the least gap to the opt token, (runs,); 0 by A2."""
-    scores = attention.scores(tokens, tokens.u)
-    best = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
-    rest = np.take_along_axis(scores, coordinates.others(tokens.opt, tokens.shape[2]), -1)
-    return np.ptp(rest, axis=-1).max(1) / (best - rest.max(-1)).min(1)
+    best, rest = _split_scores(tokens)
+    return np.ptp(rest, axis=-1).max(1) / (best - rest).min((1, 2))
 
 
 def definition1(tokens: TokenSet) -> Claim:
     """The opt token is the best by a gap: smallest gap of scores over the largest score."""
-    scores = attention.scores(tokens, tokens.u)
-    best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    rest = np.take_along_axis(scores, coordinates.others(tokens.opt, tokens.shape[2]), -1)
-    smallest = ((best - rest) / np.abs(scores).max((1, 2), keepdims=True)).min()
+    best, rest = _split_scores(tokens)
+    largest = np.abs(attention.scores(tokens, tokens.u)).max((1, 2), keepdims=True)
     text = "smallest score gap to the opt token, over the largest score"
+    smallest = ((best - rest) / largest).min()
     return at_least("definition1", text, "paper A, Definition 1", smallest, FLOAT)
 
 
-def probability_at_most(failed: np.ndarray) -> float:
+def _split_scores(tokens):
+    """Scores of the opt tokens, (runs, n, 1), and of the others, (runs, n, T-1)."""
+    scores = attention.scores(tokens, tokens.u)
+    rest = coordinates.others(tokens.opt, tokens.shape[2])
+    return (np.take_along_axis(scores, at, -1) for at in (tokens.opt[..., None], rest))
+
+
+def _probability_at_most(failed: np.ndarray) -> float:
     """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it occurred.
 
     Clopper and Pearson (1934): the p at which so few of the draws would fail in 5 % of the cases.
@@ -117,14 +120,14 @@ def lemma8(tokens: TokenSet, delta: float = 0.1) -> list[Claim]:
     Assumption 1 in our sufficient form, whose smallest margin is the third claim; and whether other
     tokens' scores differ by more than rounding.
     """
-    form, near = "paper A, Assumption 1 (our reading)", assumption1(tokens)
-    apart = probability_at_most(near < 1), probability_at_most(imbalance(tokens) > 1e-9)
-    texts = "probability of a draw without Assumption {}, upper end at 95 %".format
-    least = "smallest b^2 (a^2 - 3 mu) / (4 n C mu^2) of any draw"
+    margin, reading = _assumption1(tokens), "paper A, Assumption 1 (our reading)"
+    far, unequal = _probability_at_most(margin < 1), _probability_at_most(_imbalance(tokens) > 1e-9)
+    text = "probability of a draw without Assumption {}, upper end at 95 %".format
+    smallest = "smallest b^2 (a^2 - 3 mu) / (4 n C mu^2) of any draw"
     return [
-        at_most("assumption1", texts(1), form, apart[0], delta),
-        at_most("assumption2", texts(2), "paper A, Assumption 2", apart[1], delta),
-        at_least("assumption1.margin", least, form, near.min(), 1.0),
+        at_most("assumption1", text(1), reading, far, delta),
+        at_most("assumption2", text(2), "paper A, Assumption 2", unequal, delta),
+        at_least("assumption1.margin", smallest, reading, margin.min(), 1.0),
     ]
 
 
@@ -138,7 +141,7 @@ def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / delta)
-    norms, products = spreads(tokens, signal, noise)
+    norms, products = _spreads(tokens, signal, noise)
     text = f"{{}} over its bound, quantile {1 - delta:g}"
     source = "paper A, Lemma 11 (our constant)"
     norms = np.quantile(norms, 1 - delta) / (2 * np.sqrt(d * s) + 2 * s)
@@ -156,20 +159,20 @@ def lemma11_exponents(
 
     draw(seeds, d): tokens of noise 1/sqrt(d). off: by what the measured exponents are made wrong.
     """
-    sizes, found = (400, 1600, 6400), []
+    sizes, medians = (400, 1600, 6400), []
     for d in sizes:  # one draw at a time: all of them are large
-        each = [spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
-        found.append(np.median(each, axis=0)[:, 0])
-    slopes = log_slope(sizes, np.transpose(found)) + off
+        each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
+        medians.append(np.median(each, axis=0)[:, 0])
+    norms, products = log_slope(sizes, np.transpose(medians)) + off
     source, text = "paper A, Lemma 11 (our reading)", "exponent in d of the largest {}".format
-    texts = {"norms": "| |x|^2/r^2 - d |", "cross": "|<x, x'>| / (r r')"}
+    id, norm, product = "lemma11.exponent", text("| |x|^2/r^2 - d |"), text("|<x, x'>| / (r r')")
     return [
-        close(f"lemma11.exponent.{name}", text(what), source, slope, 0.5, 0.05)
-        for (name, what), slope in zip(texts.items(), slopes, strict=True)
+        close(f"{id}.norms", norm, source, norms, 0.5, 0.05),
+        close(f"{id}.cross", product, source, products, 0.5, 0.05),
     ]
 
 
-def spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def _spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw of (DM), (runs,) each."""
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]

@@ -1,11 +1,19 @@
-"""What Figure 3 of paper A (2402.05738) shows, as checked claims; an independent computation."""
+"""Paper A's Figure 3: head and attention trained together, drawn, judged and kept.
+
+It is held against an independent computation of the same training.
+"""
+
+from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
+from lib.companion import plots
 from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.record import Number
 from lib.dynamics.history import History
-from lib.svm.max_margin import MaxMargin
+from lib.svm import MaxMargin
 from papers.a.joint_training import head_margin, loss_ratio
 
 # One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
@@ -16,17 +24,15 @@ REFERENCE = {
     5000: (-16.2, 14.2, 14.6, 0.028, 0.024, 0.994, 1.27, 14.9),
 }
 SECTION = "paper A, Section 5.1"
+SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much further
 
 
 def at(history: History, t: int) -> int:
     """The index of the record at iteration t; ValueError where that iteration was not recorded."""
-    found = np.flatnonzero(history.iterations == t)
-    if found.size == 0:
-        raise ValueError(
-            f"iteration {t} was not recorded; there are {history.iterations[:3]} ... "
-            f"{history.iterations[-1]}"
-        )
-    return int(found[0])
+    if t not in history.iterations:
+        times = f"{history.iterations[:3]} ... {history.iterations[-1]}"
+        raise ValueError(f"iteration {t} was not recorded; there are {times}")
+    return int(np.searchsorted(history.iterations, t))
 
 
 def measured(
@@ -51,23 +57,20 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
 
     One claim a quantity; values: {iteration: measured(...)}, iterations as in REFERENCE.
     """
-    claims = []
+    claims, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
-        worst = max(max(ratio, 1 / ratio) for ratio in ratios)
-        times = ", ".join(map(str, REFERENCE))
-        statement = f"Eq. 13: {name} and the reference, factor between them at t = {times}"
-        source = "independent computation"
-        claims.append(at_most(f"reference.{name}", statement, source, worst, 1.5))
+        factor = max(max(ratio, 1 / ratio) for ratio in ratios)
+        text = f"Eq. 13: {name} and the reference, factor between them at t = {times}"
+        claims.append(at_most(f"reference.{name}", text, "independent computation", factor, 1.5))
     return claims
 
 
-def slower_than_others(histories: dict[str, History], rule: str, others) -> list[Claim]:
+def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
     """At the last record `rule` has the largest loss, the smallest opt weights and norms.
 
-    In every run; `others` are names in `histories`.
+    In every run; `rivals` are names in `histories`.
     """
-    own, rest = histories[rule], [histories[name] for name in others]
     series = {
         "-log L": lambda h: -h.log_gap[:, -1],
         "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
@@ -76,9 +79,10 @@ def slower_than_others(histories: dict[str, History], rule: str, others) -> list
     }
     claims = []
     for name, value in series.items():
-        over = (value(own) / np.min([value(h) for h in rest], axis=0)).max()
+        next_slowest = np.min([value(histories[rival]) for rival in rivals], axis=0)
+        ratio = (value(histories[rule]) / next_slowest).max()
         text = f"last {name} of {rule} over the next slowest rule's"
-        claims.append(at_most(f"slowest.{name}", text, SECTION, over, 1.0))
+        claims.append(at_most(f"slowest.{name}", text, SECTION, ratio, 1.0))
     return claims
 
 
@@ -101,7 +105,54 @@ def ahead(
     }
     claims = []
     for name, value in series.items():
-        over = (value(fast)[:, late] / value(slow)[:, late]).min()
+        ratio = (value(fast)[:, late] / value(slow)[:, late]).min()
         text = f"{name} of {names[0]} over that of {names[1]}, smallest"
-        claims.append(at_least(f"ahead.{name}", text, SECTION, over, 1.0))
+        claims.append(at_least(f"ahead.{name}", text, SECTION, ratio, 1.0))
     return claims
+
+
+def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:
+    """Figure 3: medians over runs, bands from the smallest to the largest; Lemma 12's bound."""
+    figure, axes = plots.panels(2, 3)
+    for name, history in histories.items():
+        for axis, (title, values) in zip(axes, _panels(history).items(), strict=True):
+            plots.band(axis, history.iterations[1:], values[:, 1:], name)
+            axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]))
+    axes[0].set_ylim(SMALLEST_LOG_LOSS, 1)
+    steps, at_ten = next(iter(histories.values())).iterations[-1], 3 * step_size * 10 ** (1 / 3)
+    for axis in axes[1:3]:
+        axis.set(yscale="log", ylim=(0.1, 1e4))
+        plots.power_law(axis, (10, steps), 1 / 3, at_ten, r"$3\eta t^{1/3}$ (Lemma 12)")
+    for axis in axes[4:]:
+        plots.toward_one(axis, 1e-8)
+    for axis in axes[3:]:
+        axis.set_xlabel("iteration $t$")
+    plots.legend(figure, axes[1])
+    plots.caption(figure, caption)
+    return figure
+
+
+def _panels(history):
+    """The six panels, {title: values (runs, k)}; of an alignment its distance from 1 is drawn."""
+    return {
+        "Train loss, $\\log_{10} L$": history.log_gap / np.log(10),
+        "Norm $\\|W_t\\|$": np.where(history.norm > 0, history.norm, np.nan),
+        "Norm $\\|u_t\\|$": history.head_norm,
+        "Mean softmax weight of opt token": history.opt_score,
+        "Alignment with $W_{mm}$": history.direction_error["W_mm"] ** 2 / 2,
+        "Alignment with $u_{mm}$": history.head_direction_error["u_mm"] ** 2 / 2,
+    }
+
+
+def numbers(
+    values: Mapping[int, Mapping[str, np.ndarray]], attention: MaxMargin, head: MaxMargin
+) -> dict[str, Number]:
+    """The record's numbers, of `values` {iteration: measured(...)}."""
+    known = {
+        f"{name.replace(' ', '_').replace('|', '')}_at_{t}": Number(np.median(value), 1e-5)
+        for t, quantities in values.items()
+        for name, value in quantities.items()
+    }
+    known["norm_of_W_mm"] = Number(np.median(attention.norm), 1e-6)
+    known["norm_of_u_mm"] = Number(np.median(head.norm), 1e-6)
+    return known

@@ -6,6 +6,8 @@ the largest norm of a token or query. Where several runs enter, a claim speaks o
 `solution` is an end point with `norm` and `W`, the history's target `target` its direction.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from lib import attention
@@ -16,6 +18,7 @@ from lib.svm import ACCURACY, MaxMargin
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 FLOAT = 1e-12  # rounding of a weight near 1
+THEOREM_7 = "derived from paper A, Theorem 7 (ours)"
 REGRESSION = "regression test: the bound was set beside the measured value"
 
 
@@ -36,20 +39,24 @@ def direction(
     history: History, rule: str, target: str, since: float, statement: str
 ) -> list[Claim]:
     """The direction error falls at least like t^-1/2, like 1/t (ours): exponents, t >= since."""
-    own, source = exponent(history, target, since), f"paper A, {statement}"
-    text, ends = f"{rule}: exponent of the direction error in t", interval(own)
+    slopes, source = exponent(history, target, since), f"paper A, {statement}"
+    text, ends = f"{rule}: exponent of the direction error in t", interval(slopes)
     return [
-        at_most(f"rate.{rule}", f"{text}, largest", source, own.max(), -0.5, interval=ends),
-        every_close(f"sharp.rate.{rule}", text, f"ours, beside {source}", own, -1.0, 0.05),
+        at_most(f"rate.{rule}", f"{text}, largest", source, slopes.max(), -0.5, interval=ends),
+        every_close(f"sharp.rate.{rule}", text, f"ours, beside {source}", slopes, -1.0, 0.05),
     ]
 
 
-def gradient_direction(history: History, rule: str, target: str, most: float = 0.03) -> Claim:
-    """The last -grad L itself points to W_mm: || -grad L/||grad L|| - W_mm/||W_mm|| ||."""
-    error = np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1))).max()
-    text = f"{rule}: direction error of the last gradient"
-    form = "paper A, Theorem 6 (our constant)"
-    return at_most(f"gradient.{rule}", text, form, error, most, remark=REGRESSION)
+def gradient_direction(history: History, target: str, bound: float = 0.03) -> Claim:
+    """GD's last -grad L itself points to W_mm, within a direction error of `bound`."""
+    error, source = _last_descent_error(history, target), "paper A, Theorem 6 (our constant)"
+    text = "GD: direction error of the last gradient"
+    return at_most("gradient.GD", text, source, error.max(), bound, remark=REGRESSION)
+
+
+def _last_descent_error(history, target):
+    """|| -grad L/||grad L|| - W_mm/||W_mm|| || at the last record, (runs,)."""
+    return np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1)))
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
@@ -58,15 +65,14 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     That is, from one record to the next.
     """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
-    least = (p_opt / p_opt[:, :1]).min()
-    small = p_opt[:, :-1] <= 0.5
-    growth = np.where(small, p_opt[:, 1:] / p_opt[:, :-1], np.inf).min()
-    source = "paper A, Lemma 5"
-    own = f"{rule}: smallest p_opt(t) / p_opt(0) of any sample"
+    smallest = (p_opt / p_opt[:, :1]).min()
+    factor = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf).min()
+    share = f"{rule}: smallest p_opt(t) / p_opt(0) of any sample"
     rises = f"{rule}: smallest growth factor of a p_opt that is at most 1/2"
+    constant, reading = "paper A, Lemma 5 (our constant)", "paper A, Lemma 5 (our reading)"
     return [
-        at_least(f"lemma5.{rule}", own, f"{source} (our constant)", least, 0.5),
-        at_least(f"lemma5.rises.{rule}", rises, f"{source} (our reading)", growth, 1 - FLOAT),
+        at_least(f"lemma5.{rule}", share, constant, smallest, 0.5),
+        at_least(f"lemma5.rises.{rule}", rises, reading, factor, 1 - FLOAT),
     ]
 
 
@@ -83,9 +89,9 @@ def lemma7(history: History, step_size: float) -> Claim:
 
 def growth(history: History, rule: str, since: float, statement: str) -> Claim:
     """||W_t|| = Theta(t): its exponent in t, t >= since."""
-    own = log_slope(history.iterations, history.norm, since)
+    slopes = log_slope(history.iterations, history.norm, since)
     text, source = f"{rule}: exponent of ||W_t|| in t", f"paper A, {statement}"
-    return every_close(f"growth.{rule}", text, source, own, 1.0, 0.05)
+    return every_close(f"growth.{rule}", text, source, slopes, 1.0, 0.05)
 
 
 def margin_growth(history: History, rule: str, predicted: np.ndarray, since: float) -> Claim:
@@ -102,27 +108,24 @@ def margin_growth(history: History, rule: str, predicted: np.ndarray, since: flo
 
 def saturation(history: History, since: float) -> Claim:
     """1 - p_opt <= T e^{-ct}: -log(1 - p_opt) of the worst sample grows like t; its exponent."""
-    own = log_slope(history.iterations, -history.log_miss.max(-1), since)
+    slopes = log_slope(history.iterations, -history.log_miss.max(-1), since)
     text = "NGD: exponent in t of -log(1 - p_opt)"
-    return every_close("lemma1", text, "paper A, Lemma 1", own, 1.0, 0.05)
+    return every_close("lemma1", text, "paper A, Lemma 1", slopes, 1.0, 0.05)
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     """The norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
-    ratio = step / (solution.norm / 2)
-    text = "Polyak: norm of the last step, over ||W_mm||/2"
-    source = "derived from paper A, Theorem 7 (ours)"
-    return every_close("sharp.polyak_step", text, source, ratio, 1.0, 0.01)
+    text, ratio = "Polyak: norm of the last step, over ||W_mm||/2", step / (solution.norm / 2)
+    return every_close("sharp.polyak_step", text, THEOREM_7, ratio, 1.0, 0.01)
 
 
 def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     """L - L* is of the order of ||grad L||: near saturation L - L* = ||grad L|| ||W_mm|| (ours)."""
     late = history.iterations >= since
     gap = (history.log_gap - history.log_gradient)[:, late] - np.log(solution.norm)[:, None]
-    worst = furthest(np.exp(gap.clip(max=700)), 1.0)
-    text = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late"
-    return close("theorem7.gap", text, "derived from paper A, Theorem 7 (ours)", worst, 1, 0.02)
+    text, ratio = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late", np.exp(gap.clip(max=700))
+    return close("theorem7.gap", text, THEOREM_7, furthest(ratio, 1.0), 1, 0.02)
 
 
 def fastest_at_first(
@@ -175,10 +178,10 @@ def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarra
     return selects & (history.direction_error[target][:, -1] <= error)
 
 
-def leaves(histories: list[History], others: tuple[str, ...], target: str) -> Claim:
-    """No run ends nearer to the direction of another selection (`others`) than to W_mm."""
-    ends = [{name: a[:, -1] for name, a in history.alignment.items()} for history in histories]
-    largest = max((end[other] - end[target]).max() for end in ends for other in others)
+def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -> Claim:
+    """No run ends nearer to the direction of another selection (`rivals`) than to W_mm."""
+    apart = [h.alignment[name] - h.alignment[target] for h in histories for name in rivals]
+    largest = max(difference[:, -1].max() for difference in apart)
     statement = "largest final alignment with another selection's direction less that with W_mm"
     return at_most("local", statement, "paper A, Section 3.1", largest, 0.0)
 
@@ -190,8 +193,8 @@ def remark1(history: History, target: str, rule: str, start: str) -> Claim:
     within 0.03.
     """
     if rule == "GD":
-        off = np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1)))
-        fraction = (reached(history, target, np.inf) & (off <= 0.03)).mean()
+        close_to_target = _last_descent_error(history, target) <= 0.03
+        fraction = (reached(history, target, np.inf) & close_to_target).mean()
     else:
         fraction = reached(history, target, 0.02).mean()
     statement = f"{rule} from {start}: fraction of seeds that reach W_mm"

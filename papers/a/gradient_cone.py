@@ -24,7 +24,7 @@ from papers.fits import log_slope
 
 
 @dataclass(frozen=True)
-class Pairs:
+class _Pairs:
     """The pairs m of one data set: rows A (m, d d_z), Gram matrix K, its inverse, scores (n, T)."""
 
     A: np.ndarray
@@ -46,14 +46,15 @@ NOT_ORTHOGONAL = (
 )
 
 
-def pairs(tokens: TokenSet, run: int) -> Pairs:
+def _pairs(tokens: TokenSet, run: int) -> _Pairs:
     """The pairs of one run of `tokens`, its opt token first in the scores."""
-    one = tokens.run(run)
-    A = coordinates.constraint_rows(coordinates.differences(one, one.opt)[0], one.z[0])
-    order = np.concatenate([one.opt[..., None], coordinates.others(one.opt, one.shape[2])], -1)
-    scores = np.take_along_axis(attention.scores(one, one.u), order, -1)[0]
+    tokens = tokens.run(run)
+    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
+    rest = coordinates.others(tokens.opt, tokens.shape[2])
+    order = np.concatenate([tokens.opt[..., None], rest], -1)
+    scores = np.take_along_axis(attention.scores(tokens, tokens.u), order, -1)[0]
     K = A @ A.T
-    return Pairs(A, K, np.linalg.pinv(K, rcond=1e-12, hermitian=True), scores)
+    return _Pairs(A, K, np.linalg.pinv(K, rcond=1e-12, hermitian=True), scores)
 
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
@@ -64,41 +65,41 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """
     smallest = np.inf
     for run in range(len(tokens.y)):
-        of = pairs(tokens, run)
-        toward = of.A @ solution.W[run].ravel()
-        for m in range(len(of.K)):
-            c = of.pulls(np.where(np.arange(len(of.K)) == m, 0.0, 40.0))
-            inner = c @ toward / np.sqrt(c @ of.K @ c)
-            smallest = min(smallest, inner * np.sqrt(np.diag(of.K).max()))
+        pulled = _pairs(tokens, run)
+        toward, K = pulled.A @ solution.W[run].ravel(), pulled.K
+        for m in range(len(K)):
+            c = pulled.pulls(np.where(np.arange(len(K)) == m, 0.0, 40.0))
+            inner = c @ toward / np.sqrt(c @ K @ c)
+            smallest = min(smallest, inner * np.sqrt(np.diag(K).max()))
     text = "smallest <-grad L/||grad L||, W_mm> over c, at the worst W"
     return at_least("lemma6", text, "paper A, Lemma 6 (our constant)", smallest, 1 - 1e-6)
 
 
-def needed(
-    of: Pairs, toward: np.ndarray, size: float, radius: float, starts: int, seed: int
-) -> float:
-    """The largest epsilon that Lemma 2 needs at ||W|| = radius: a maximum over W, found by L-BFGS.
+def _needed(tokens, solution, run, multiple, starts):
+    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||: a maximum over W.
 
-    toward (m,): <A_m, W_mm>; size ||W_mm||. Softmax weights of opt tokens are kept at least 1/(e T)
-    by a penalty, as Lemma 5 gives them along training.
+    Found by L-BFGS. Softmax weights of opt tokens are kept at least 1/(e T) by a penalty, as Lemma
+    5 gives them along training.
     """
-    n, T = of.scores.shape
-    draw = stream(seed, "draws")
+    pulled, size = _pairs(tokens, run), solution.norm[run]
+    toward, radius = pulled.A @ solution.W[run].ravel(), multiple * size
+    n, T = pulled.scores.shape
+    draw = stream(run, "draws")
 
-    def at(direction):
-        margins = direction * (radius / np.sqrt(direction @ of.inverse @ direction))
-        c = of.pulls(margins)
-        own, best = c @ margins / radius, c @ toward / size
+    def need(direction):
+        margins = direction * (radius / np.sqrt(direction @ pulled.inverse @ direction))
+        c = pulled.pulls(margins)
+        along_W, along_target = c @ margins / radius, c @ toward / size
         log_p = -np.logaddexp(0.0, np.logaddexp.reduce(-margins.reshape(n, -1), -1))
         short = np.maximum(-np.log(np.e * T) - log_p, 0).sum()
-        return (1 - best / own if own > 0 else -1.0) - short
+        return (1 - along_target / along_W if along_W > 0 else -1.0) - short
 
-    best = -np.inf
+    largest = -np.inf
     for start in range(starts):
         first = toward + (0.3 * draw.standard_normal(len(toward)) if start else 0.0)
-        found = minimize(lambda v: -at(v), first, method="L-BFGS-B", options={"maxiter": 60})
-        best = max(best, -found.fun)
-    return best
+        end = minimize(lambda v: -need(v), first, method="L-BFGS-B", options={"maxiter": 60})
+        largest = max(largest, -end.fun)
+    return largest
 
 
 def lemma2(
@@ -109,18 +110,12 @@ def lemma2(
     Two claims, over the first runs: eps r / log r does not grow with r (Lemma 2), and the exponent
     of eps / log r in r is at most -1 (Lemma 9; our readings of O~).
     """
-    rows = []
-    for run in range(runs):
-        of = pairs(tokens, run)
-        toward, size = of.A @ solution.W[run].ravel(), solution.norm[run]
-        rows.append([needed(of, toward, size, r * size, starts, run) for r in radii])
-    eps, source = np.maximum(rows, 1e-16), "paper A, {} (our reading)".format
+    needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
+    eps, source = np.maximum(needs, 1e-16), "paper A, {} (our reading)".format
     scaled = eps * np.array(radii) / np.log(radii)
-    grown = (scaled[:, 0] / scaled[:, -1]).min()
-    slopes = log_slope(radii, eps / np.log(radii))
-    fall = "exponent of eps / log R in R = ||W||, largest"
-    text = f"eps at ||W|| = {radii[0]} ||W_mm|| over that at {radii[-1]}, each times R/log R"
+    ratio = f"eps at ||W|| = {radii[0]} ||W_mm|| over that at {radii[-1]}, each times R/log R"
+    slopes, fall = log_slope(radii, eps / np.log(radii)), "exponent of eps / log R in R = ||W||"
     return [
-        at_least("lemma2", text, source("Lemma 2"), grown, 1.0),
-        at_most("lemma9", fall, source("Lemma 9"), slopes.max(), -1.0),
+        at_least("lemma2", ratio, source("Lemma 2"), (scaled[:, 0] / scaled[:, -1]).min(), 1.0),
+        at_most("lemma9", f"{fall}, largest", source("Lemma 9"), slopes.max(), -1.0),
     ]

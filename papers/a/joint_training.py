@@ -12,30 +12,31 @@ import numpy as np
 
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, every_close, interval
+from lib.companion.claims import Claim, at_least, at_most, close, every_close, furthest, interval
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
+from papers import joint_loss
 from papers.a.fixed_head import FLOAT, REGRESSION
 from papers.fits import fitted_slope, log_slope, path_sum
-from papers.joint_loss import opt_scores
 
 
-def log_losses(history: History, tokens: TokenSet) -> np.ndarray:
+def _log_losses(history: History, tokens: TokenSet) -> np.ndarray:
     """log l of each sample, (runs, k, n): -f_i = sum_t p_t (gamma_opt - gamma_t) - gamma_opt."""
     log_odds = -history.margins
     log_weights = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-    return (np.exp(log_weights) * history.score_gaps).sum(-1) - opt_scores(history, tokens)
+    short = (np.exp(log_weights) * history.score_gaps).sum(-1)
+    return short - joint_loss.opt_scores(history, tokens)
 
 
 def loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
     """max_{i,j} l_i / l_j over samples, (runs, k)."""
-    return np.exp(np.ptp(log_losses(history, tokens), axis=-1))
+    return np.exp(np.ptp(_log_losses(history, tokens), axis=-1))
 
 
 def head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
     """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
-    return opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
+    return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
 
 def path_exponent(
@@ -56,17 +57,18 @@ def growth(
 
     Over t >= since. W takes no part in the first step, at which the head is zero or random.
     """
-    sources = {"-log L": "Theorem 2", "||W||": "Theorem 9", "||u||": "Lemma 12"}
-    series = {"-log L": -history.log_gap, "||W||": history.norm, "||u||": history.head_norm}
-    found = []
-    for name, values in series.items():
-        first = int(name == "||W||")
-        own = path_exponent(history, values, decay, since, first)
-        id, steps = f"exponent.{name}.{rule}", "S_t - 1" if first else "S_t"
-        text = f"{rule}: exponent of {name} in {steps}"
-        source = f"paper A, {sources[name]} (our reading)"
-        found.append(every_close(id, text, source, own, 1.0, tolerance))
-    return found
+    series = [
+        ("-log L", -history.log_gap, 0, "Theorem 2"),
+        ("||W||", history.norm, 1, "Theorem 9"),
+        ("||u||", history.head_norm, 0, "Lemma 12"),
+    ]
+    claims = []
+    for name, values, skipped, statement in series:
+        slopes = path_exponent(history, values, decay, since, skipped)
+        text = f"{rule}: exponent of {name} in {'S_t - 1' if skipped else 'S_t'}"
+        id, source = f"exponent.{name}.{rule}", f"paper A, {statement} (our reading)"
+        claims.append(every_close(id, text, source, slopes, 1.0, tolerance))
+    return claims
 
 
 def theorem2(history: History, step_size: float, head: MaxMargin, since: float) -> list[Claim]:
@@ -75,11 +77,10 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     In the end log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma* ||u|| and
     ||u|| = eta S_t.
     """
-    later, unit = history.iterations > 1, 3 * step_size / head.norm
-    root = np.cbrt(history.iterations[later])
-    first = history.log_gap[:, history.iterations == 1]
-    smallest = ((first - history.log_gap[:, later]) / (unit[:, None] * (root - 1))).min()
-    late, path = history.iterations >= since, path_sum(history.iterations, 2 / 3)
+    t, later, unit = history.iterations, history.iterations > 1, 3 * step_size / head.norm
+    fall = history.log_gap[:, t == 1] - history.log_gap[:, later]
+    smallest = (fall / (unit[:, None] * (np.cbrt(t[later]) - 1))).min()
+    late, path = t >= since, path_sum(t, 2 / 3)
     slope = -fitted_slope(path[late], history.log_gap[:, late]) / (unit / 3)
     bound = "Eq. 13: smallest (log L_1 - log L_t) / (3 gamma* eta (t^1/3 - 1))"
     sharp, source = "Eq. 13: slope of log L in S_t, over -gamma* eta", "paper A, Theorem 2"
@@ -96,22 +97,21 @@ def theorem3(history: History, target: str, since: float) -> list[Claim]:
     """
     late, error = history.iterations >= since, history.direction_error[target]
     rate = log_slope(np.log(history.iterations[late]), error[:, late])
-    own, source = path_exponent(history, error, 2 / 3, since), "paper A, Theorem 3"
-    text, ends = "Eq. 13: exponent of W's direction error in {}".format, interval(rate)
-    largest, sharp = text("log t, largest"), f"ours, beside {source}"
+    slopes, source = path_exponent(history, error, 2 / 3, since), "paper A, Theorem 3"
+    text, sharp = "Eq. 13: exponent of W's direction error in {}".format, f"ours, beside {source}"
+    bound = {"bound": -1.0, "interval": interval(rate)}
+    turns = every_close("theorem3.sharp", text("S_t"), sharp, slopes, -1.0, 0.15)
     return [
-        at_most("theorem3.rate", largest, source, rate.max(), -1.0, interval=ends),
-        replace(
-            every_close("theorem3.sharp", text("S_t"), sharp, own, -1.0, 0.15), remark=REGRESSION
-        ),
+        at_most("theorem3.rate", text("log t, largest"), source, rate.max(), **bound),
+        replace(turns, remark=REGRESSION),
     ]
 
 
 def head_direction(history: History, target: str, since: float) -> Claim:
     """u_t turns towards u_mm, its direction error falling like 1/S_t (ours): exponent in S_t."""
-    own = path_exponent(history, history.head_direction_error[target], 2 / 3, since)
+    slopes = path_exponent(history, history.head_direction_error[target], 2 / 3, since)
     text = "Eq. 13: exponent of u's direction error in S_t"
-    return every_close("head", text, "ours, beside paper A, Theorem 4", own, -1.0, 0.02)
+    return every_close("head", text, "ours, beside paper A, Theorem 4", slopes, -1.0, 0.02)
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
@@ -119,15 +119,13 @@ def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) 
 
     At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
     """
-    ratio, source = head_margin(history, tokens, head), "paper A, Theorem 10"
-    least, last = ratio[:, history.iterations >= since].min(), ratio[:, -1]
-    text = "Eq. 13: {} margin of u_t over gamma*".format
+    ratio, source = head_margin(history, tokens, head), "ours, beside paper A, Theorem 10"
+    smallest = ratio[:, history.iterations >= since].min()
+    form, text = "paper A, Theorem 4 (our constant)", "Eq. 13: {} margin of u_t over gamma*".format
+    last = every_close("theorem10", text("last"), source, ratio[:, -1], 1.0, 0.03)
     return [
-        at_least("theorem4", text("smallest"), "paper A, Theorem 4 (our constant)", least, 0.25),
-        replace(
-            every_close("theorem10", text("last"), f"ours, beside {source}", last, 1.0, 0.03),
-            remark=REGRESSION,
-        ),
+        at_least("theorem4", text("smallest"), form, smallest, 0.25),
+        replace(last, remark=REGRESSION),
     ]
 
 
@@ -136,10 +134,10 @@ def remark3(history: History, name: str, decay: float, since: float) -> Claim:
 
     Its exponent in S_t, over t >= since.
     """
-    own = path_exponent(history, -history.log_gap, decay, since)
-    statement = f"{name}: exponent in S_t of -log L, steps (t+1)^-{decay:.3g}"
-    id = f"remark3.{name}.{decay:.3g}"
-    return every_close(id, statement, "paper A, Remark 3 (our reading)", own, 1.0, 0.02)
+    slopes = path_exponent(history, -history.log_gap, decay, since)
+    text = f"{name}: exponent in S_t of -log L, steps (t+1)^-{decay:.3g}"
+    id, source = f"remark3.{name}.{decay:.3g}", "paper A, Remark 3 (our reading)"
+    return every_close(id, text, source, slopes, 1.0, 0.02)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
@@ -158,7 +156,7 @@ def lemma12(history: History, step_size: float) -> Claim:
     return at_most("lemma12", text, "paper A, Lemma 12", largest, 1.0)
 
 
-def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 13") -> list[Claim]:
+def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
     """Score gaps grow at least like S_t, losses stay of one size, p_opt does not fall (t >= 1).
 
     The largest ratio of two samples' losses is at most 4 (our constant). Eq. 14, p_opt >= 1/2, is
@@ -166,13 +164,54 @@ def lemma13(history: History, tokens: TokenSet, since: float, rule: str = "Eq. 1
     """
     p_opt = -np.expm1(history.log_miss[:, history.iterations >= 1])
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
-        own = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
-    text, source = f"{rule}: exponent of the smallest score gap in S_t", "paper A, Lemma 13"
-    ratio = f"{rule}: largest ratio of two samples' losses"
-    falls, growth = f"{rule}: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]
-    largest, form = loss_ratio(history, tokens).max(), f"{source} (our reading)"
+        slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
+    gap = "Eq. 13: exponent of the smallest score gap in S_t"
+    ratio, largest = "Eq. 13: largest ratio of two samples' losses", loss_ratio(history, tokens)
+    falls, factor = "Eq. 13: smallest growth factor of any p_opt", p_opt[:, 1:] / p_opt[:, :-1]
+    source, ends = "paper A, Lemma 13", interval(slopes)
+    reading, constant = f"{source} (our reading)", f"{source} (our constant)"
     return [
-        at_least("lemma13.gap", text, form, own.min(), 0.98, interval=interval(own)),
-        at_most("lemma13.ratio", ratio, f"{source} (our constant)", largest, 4.0),
-        at_least("lemma13.monotone", falls, source, growth.min(), 1.0 - FLOAT),
+        at_least("lemma13.gap", gap, reading, slopes.min(), 0.98, interval=ends),
+        at_most("lemma13.ratio", ratio, constant, largest.max(), 4.0),
+        at_least("lemma13.monotone", falls, source, factor.min(), 1.0 - FLOAT),
     ]
+
+
+def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:
+    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L before it.
+
+    c = 1/2 and C = 1 + 1e-9 (our constants: the loss does not rise). The third bound, on the
+    curvature, has so much room that no row of it could fail.
+    """
+    smallest = _gradient_over_loss(history, head).min()
+    largest = _on_segments(history, tokens)[:, 1:].max()
+    gradient, segment = "smallest ||grad_u L|| / (gamma* L)", "largest L on a step over L before it"
+    form, more = "paper A, Lemma 3 (our constant)", {"remark": REGRESSION}
+    return [
+        at_least("lemma3.gradient", f"Eq. 13: {gradient}", form, smallest, 0.5, **more),
+        at_most("lemma3.segment", f"Eq. 13: {segment}", form, largest, 1 + 1e-9),
+    ]
+
+
+def remark4(history: History, head: MaxMargin, since: float) -> Claim:
+    """||grad_u L|| is of the order of L, and tends to gamma* L (ours)."""
+    ratio = _gradient_over_loss(history, head)[:, history.iterations >= since]
+    text, source = "Eq. 13: ||grad_u L|| / (gamma* L), late", "ours, beside paper A, Remark 4"
+    return close("remark4", text, source, furthest(ratio, 1.0), 1.0, 0.04)
+
+
+def _gradient_over_loss(history, head):
+    """||grad_u L|| / (gamma* L) at every record, (runs, k)."""
+    return np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
+
+
+def _on_segments(history, tokens):
+    """max L(theta')/L(theta_t) over 9 places of each recorded step from theta_t, (runs, steps)."""
+    margins, scores = joint_loss.opt_first(history, tokens)
+    begin = np.flatnonzero(np.diff(history.iterations) == 1)
+    largest = np.full((len(margins), begin.size), -np.inf)
+    at_begin = joint_loss.log_loss_parts(margins[:, begin], scores[:, begin])[0]
+    for s in np.linspace(0, 1, 9)[1:]:
+        between = [(1 - s) * a[:, begin] + s * a[:, begin + 1] for a in (margins, scores)]
+        largest = np.maximum(largest, joint_loss.log_loss_parts(*between)[0] - at_begin)
+    return np.exp(largest)

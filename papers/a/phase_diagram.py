@@ -35,15 +35,15 @@ def assumption1_needed(
     From W_0 = 0: alignment with the direction for sample 1's other token less that with W_mm.
     """
     problem = coordinates.minimal(tokens)
-    of = {"W_mm": tokens.opt, "other": tokens.opt - [[1, 0]]}
-    goals = {name: svm.token_svm(problem.tokens, selected).W for name, selected in of.items()}
+    rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
+    goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    text = "{}: final alignment with another selection's direction less that with W_mm".format
-    source, found = "ours, beside paper A, Assumption 1", []
+    source, claims = "ours, beside paper A, Assumption 1", []
     for name, history in histories.items():
-        apart = float((history.alignment["other"] - history.alignment["W_mm"])[0, -1])
-        found.append(at_least(f"assumption1.needed.{name}", text(name), source, apart, 0.0))
-    return found
+        apart = (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
+        text = f"{name}: final alignment with another selection's direction less that with W_mm"
+        claims.append(at_least(f"assumption1.needed.{name}", text, source, apart, 0.0))
+    return claims
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
@@ -90,8 +90,8 @@ def fraction_reached(
     reach = which_reach(tokens, rules, steps)
     if not reach:
         return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
-    found = {name: float(runs.mean()) for name, runs in reach.items()}
-    return {"feasible": len(reach[next(iter(rules))]) / len(tokens.y)} | found
+    fractions = {name: float(runs.mean()) for name, runs in reach.items()}
+    return {"feasible": len(reach[next(iter(rules))]) / len(tokens.y)} | fractions
 
 
 def which_reach(
@@ -118,9 +118,9 @@ def phase_diagram(
     for column, (d, ratio) in enumerate(cells):
         tokens = bounded_tokens(seeds, n, T, d, ratio)
         for row, spread in enumerate(spreads):
-            found = fraction_reached(skewed(tokens, spread, seeds), rules, steps)
-            for name, value in found.items():
-                fractions[name][row, column] = value
+            reach = fraction_reached(skewed(tokens, spread, seeds), rules, steps)
+            for name, fraction in reach.items():
+                fractions[name][row, column] = fraction
     return fractions
 
 
@@ -131,10 +131,10 @@ def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -
     no run has a token SVM. Source: paper A, Theorem 1.
     """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
-    least = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     nearly = "assumptions nearly hold: smallest fraction that reaches W_mm"
     claims = [at_least("phase.intact", nearly, "paper A, Theorem 1", intact, 1.0)]
-    for rule, value in least.items():
+    for rule in rules:
+        smallest = min(np.nanmin(diagram[rule]) for diagram in diagrams)
         text = f"{rule}: smallest fraction once they are broken"
-        claims.append(at_most(f"phase.{rule}", text, "ours", value, 0.9))
+        claims.append(at_most(f"phase.{rule}", text, "ours", smallest, 0.9))
     return claims

@@ -22,12 +22,12 @@ LIMITS = (-2.6, 2.6)
 def path(steps: int) -> np.ndarray:
     """W_0 to W_steps (steps + 1, 2, 2) of NGD (paper A, Eq. 4) on `attention.two_examples()`."""
     tokens, W = attention.two_examples(), START
-    found = [W]
+    walked = [W]
     for _ in range(steps):
         _, gradient, _ = attention.gradients(tokens, W[None], tokens.u)
         W = W - STEP * gradient[0] / np.linalg.norm(gradient[0])
-        found.append(W)
-    return np.array(found)
+        walked.append(W)
+    return np.array(walked)
 
 
 def directions(W: np.ndarray) -> np.ndarray:

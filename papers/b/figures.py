@@ -1,87 +1,160 @@
-"""What Figures 1 and 2 of paper B (2603.01514) and our ablation of them show, as claims.
+"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
 
-`excess`: (L - L*) / L* of each run by its name, (seeds, records).
+`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import seaborn
+from matplotlib.figure import Figure
 
-from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.companion import plots
+from papers.b.scaling import Floors
+from papers.fits import first_below
 
-SGD_END = "SGD: (L - L*)/L* at the end, smallest of seeds"
-
-
-def figure_1(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """The spectral start is near-optimal at once, SGD far and slow (paper B, Figure 1)."""
-    source, start, end = "paper B, Figure 1", excess[sgd][:, 0].min(), excess[sgd][:, -1].min()
-    first = excess[ours][:, 0].max()
-    spectral = "spectral start: (L - L*)/L* at iteration 0, worst seed"
-    at_first = "SGD: L/L* at iteration 0, smallest of seeds"
-    return [
-        at_most("fig1.start", spectral, source, first, 0.01),
-        at_least("fig1.sgd_start", at_first, source, 1 + start, 1000),
-        at_least("fig1.sgd_end", SGD_END, source, end, 0.05),
-    ]
-
-
-def figure_2(excess: dict[str, np.ndarray], ours: str, sgd: str) -> list[Claim]:
-    """From one random start Algorithm 1 reaches the optimum, SGD does not (paper B, Figure 2)."""
-    source, last, end = "paper B, Figure 2", excess[ours][:, -1].max(), excess[sgd][:, -1].min()
-    own = "Algorithm 1, random start: (L - L*)/L* at the end, worst seed"
-    return [
-        at_most("fig2.end", own, source, last, 0.05),
-        at_least("fig2.sgd_end", SGD_END, source, end, 0.05),
-    ]
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+OPTIMISERS = {
+    "Algorithm 1": BLUE,
+    "two-sided": PINK,
+    "SGD": "black",
+    "Adam": GREEN,
+    "Muon": ORANGE,
+    "SOAP": "#56B4E9",
+    "Shampoo": "#E69F00",
+}
+Excess = Mapping[str, np.ndarray]
 
 
-# Why the preconditioner's claim can fail in the ablation.
-WELL_CONDITIONED = (
-    "the ablation's covariance is well conditioned, so the preconditioner changes nothing that"
-    " could be measured, and the claim holds or fails by chance; where the condition number is"
-    " large it works (the figure's right panel)"
-)
+def _time_axis(axis, title: str, steps: int) -> None:
+    """Iterations from 0, linear up to 10 and then logarithmic."""
+    axis.set(title=title, yscale="log", xlabel="iteration $t$", xlim=(0, steps))
+    axis.set_xscale("symlog", linthresh=10, linscale=0.6)
+    axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
+
+
+def against_sgd(
+    recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
+) -> Figure:
+    """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
+    figure, (loss, relative) = plots.panels(1, 2, height=2.6)
+    lines = ((ours, label, BLUE, 3), ("random", "SGD, random start", "black", 1.4))
+    for name, text, colour, width in lines:  # a wide line shows on both sides of the optimum's
+        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour, linewidth=width)
+        plots.band(relative, recorded, excess[name], text, colour)
+    dashed = {"linestyle": "--", "color": "black", "linewidth": 0.8, "zorder": 3}
+    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", **dashed)
+    loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
+    loss.set_ylim(optimum / 2, None)
+    _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
+    plots.legend(figure, loss)
+    return figure
 
 
 def ablation(
-    excess: Mapping[str, np.ndarray], effect_P: np.ndarray, effect_R: np.ndarray
-) -> list[Claim]:
-    """What each part does (paper B, Appendix A): the start at once, the other two by the end.
+    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
+) -> Figure:
+    """Every combination of the parts from both starts; iterations against the condition number.
 
-    `effect_P`, `effect_R` (seeds,): last excess with that part over without, from the random start
-    (`experiments.factor_effect`).
+    `conditions` and, by rule, `times` (floors, seeds) are those of `experiments.conditioning`.
     """
-    source = "paper B, Appendix A"
-    ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
-    text = "{}: last excess with it over without, from the random start, median of seeds"
-    start = "excess at iteration 0, spectral over random start, median"
-    with_P, with_R = text.format("preconditioner"), text.format("regulariser")
-    P = at_most("ablation.preconditioner", with_P, source, np.median(effect_P), 1.0)
-    return [
-        at_most("ablation.start", start, source, ratio, 1e-3),
-        remarked(P, WELL_CONDITIONED),
-        at_most("ablation.regulariser", with_R, source, np.median(effect_R), 1.0),
-    ]
+    steps = recorded[-1]
+    figure, axes = plots.panels(1, 3, height=2.7)
+    parts = (
+        ("", "neither", "black", "-"),
+        (", P", "P only", ORANGE, "-"),
+        (", R", "R only", GREEN, "-"),
+        (", P, R", "P and R", BLUE, "--"),
+    )
+    for axis, start in zip(axes, ("spectral", "random"), strict=False):
+        for part, text, colour, line in parts:
+            plots.band(axis, recorded, excess[start + part], text, colour, linestyle=line)
+        _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
+    numbers = conditions.mean(1)
+    for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
+        values = np.minimum(times[name], steps).T
+        plots.band(axes[2], numbers, values, name, colour, marker="o", markersize=3)
+    axes[2].axhline(steps, linestyle=":", color="0.4")
+    axes[2].set(title="Iterations to 15 % above $L^*$", xscale="log", ylim=(0, 1.15 * steps))
+    axes[2].set_xlabel("condition number of $\\Sigma$")
+    axes[2].minorticks_off()
+    axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
+    axes[0].set_ylim(1e-4, 1e-1)
+    unreached = {"fontsize": "small", "color": "0.4"}
+    axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
+    axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
+    plots.legend(figure, axes[1])
+    return figure
 
 
-def conditioning(times: Mapping[str, np.ndarray], steps: int) -> Claim:
-    """The preconditioner pays where Sigma is ill-conditioned (paper B, Section 5).
+def scaling(
+    sizes: Sequence[int],
+    floors: Floors,
+    start: tuple[Sequence[int], np.ndarray],
+    bias: np.ndarray,
+    exponents: Mapping[str, tuple[float, float]],
+) -> Figure:
+    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
 
-    Iterations with P and R over those with R only, medians over seeds in the last row of `times`
-    (floors, seeds). A run that does not get there counts as `steps`, which favours the rule without
-    preconditioner.
+    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
+    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
+    and "bias".
     """
-    with_P, without = (
-        np.median(np.minimum(times[name][-1], steps)) for name in ("P and R", "R only")
-    )
-    statement = (
-        "iterations to within 15 % of L*, worst-conditioned Sigma: P and R over R only, medians"
-    )
-    return at_most("conditioning", statement, "paper B, Section 5", with_P / without, 1.0)
+    figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
+    for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
+        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", colour)
+    path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
+    theory = floors.exact[0] * floors.factor**floors.iterations
+    line = {"color": ORANGE, "linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
+    path.plot(floors.iterations, theory, ":", **line)
+    path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
+    path.set_ylim(floors.floor.min() / 30, None)
+    plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
+    first = np.median(floors.floor[0])
+    for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
+        plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
+        below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
+        bottom.text(n, below, f"$n^{{{power}}}$", color="0.3", ha="right", va="top")
+    plots.band(powers, *start, "start", GREEN, marker="o", markersize=3)
+    plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
+    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
+    for axis, title in titles:
+        axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
+    powers.set_ylim(bias.min() / 6, 8 * start[1].max())
+    plots.legend(figure, path)
+    for axis, name, words, place, colour in (
+        (bottom, "floor", "measured", (0.05, 0.06), BLUE),
+        (powers, "start", "distance of start", (0.05, 0.92), GREEN),
+        (powers, "bias", "gradient bias", (0.05, 0.06), PINK),
+    ):
+        value, error = exponents[name]
+        text = f"{words}: $n^{{{value:.2f} \\pm {error:.1g}}}$"
+        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=colour)
+    return figure
 
 
-def against_best_sgd(excess: Mapping[str, np.ndarray]) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median over seeds (ours)."""
-    ratio = np.median(excess["Algorithm 1"][:, -1] / excess["SGD"][:, -1])
-    text = "Algorithm 1: last excess over that of SGD, each with its best step, median"
-    return at_most("other.sgd", text, "ours", ratio, 1.0)
+def optimisers(
+    recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
+) -> Figure:
+    """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
+
+    A rule that is not in `step_sizes` has the step `step_size`.
+    """
+    steps = recorded[-1]
+    figure, (path, reached) = plots.panels(1, 2, height=2.9)
+    for row, (name, colour) in enumerate(OPTIMISERS.items()):
+        values = excess[name]
+        needed = np.minimum(first_below(recorded, values, 0.1), 1.2 * steps)
+        plots.band(path, recorded, values, name, colour)
+        rows = np.full(len(needed), row)
+        reached.plot(needed, rows, "o", color=colour, markersize=4, alpha=0.7)
+    _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
+    path.set_ylim(2e-3, 3e4)
+    reached.axvline(steps, linestyle=":", color="0.4")
+    reached.set(title="Iterations to within 10 % of $L^*$", xlim=(0, 1.3 * steps))
+    reached.set_xlabel("iteration $t$ (beyond the line: not reached)")
+    labels = [f"{name}, {step_sizes.get(name, step_size):g}" for name in OPTIMISERS]
+    reached.set_yticks(range(len(OPTIMISERS)), labels)
+    reached.invert_yaxis()
+    plots.legend(figure, path)
+    return figure

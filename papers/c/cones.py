@@ -1,4 +1,4 @@
-"""Cones around locally optimal selections (paper C, Eqs. 4-8), and lemmas inside them.
+"""Cones around locally optimal selections (paper C, Eqs. 4-8), and Lemmas 19-21, 27, 28 in them.
 
 A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with margin 1.
 Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C = S with ||W||_{p,p}
@@ -12,12 +12,15 @@ import numpy as np
 from lib import attention, svm
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import MaxMargin
-from papers.c.step_lemmas import spread
+from papers.c.step_lemmas import CONSTANT, READING, Steps, on_lemma, spread
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
+RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
+MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 
 
 @dataclass(frozen=True)
@@ -34,83 +37,229 @@ class Selection:
         return self.solution.W.reshape(len(self.solution.W), -1) / self.solution.norm[:, None]
 
 
-def selection(tokens: TokenSet, selected: np.ndarray, p: float) -> Selection:
-    """The Selection of the tokens `selected` (runs, n); svm.Infeasible where no W can make it."""
-    chosen = replace(tokens, opt=selected)
+def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
+    """The Selection of the tokens `opt` (runs, n); svm.Infeasible where no W can make it."""
+    chosen = replace(tokens, opt=opt)
     return Selection(chosen, svm.token_svm(chosen, norm=p), p)
 
 
-def locally_optimal(of: Selection) -> np.ndarray:
-    """Whether every selected token's score is above its support tokens', (runs,) (Definition 3)."""
-    scores = attention.scores(of.tokens, of.tokens.u)
-    best = np.take_along_axis(scores, of.tokens.opt[..., None], -1)
-    rest = np.take_along_axis(scores, coordinates.others(of.tokens.opt, scores.shape[-1]), -1)
-    return ((rest < best) | (of.solution.margins > 1 + SUPPORT)).all((1, 2))
+def locally_optimal(selection: Selection) -> np.ndarray:
+    """True where all selected tokens' scores are above their support tokens' (Definition 3)."""
+    tokens = selection.tokens
+    scores = attention.scores(tokens, tokens.u)
+    best = np.take_along_axis(scores, tokens.opt[..., None], -1)
+    rest = np.take_along_axis(scores, coordinates.others(tokens.opt, scores.shape[-1]), -1)
+    return ((rest < best) | (selection.solution.margins > 1 + SUPPORT)).all((1, 2))
 
 
-def delta(of: Selection) -> np.ndarray:
+def _delta(selection: Selection) -> np.ndarray:
     """Half the smallest excess over 1 of the margins of other than support tokens, (runs,).
 
     Infinite without one. Source: paper C, Eq. 4.
     """
-    beyond = np.where(of.solution.margins > 1 + SUPPORT, of.solution.margins - 1, np.inf)
-    return beyond.min((1, 2)) / 2
+    margins = selection.solution.margins
+    return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
-def radius(of: Selection) -> np.ndarray:
+def _nearness(selection: Selection) -> np.ndarray:
+    """min(delta, 1/2), (runs,): the least excess of a margin that softmax must tell apart.
+
+    Below ||W_mm|| / nearness it hardly tells support tokens from others.
+    """
+    return np.minimum(_delta(selection), 0.5)
+
+
+def radius(selection: Selection) -> np.ndarray:
     """mu_0 of paper C's Eq. 4, (runs,) (our constant): Lemma 19 follows by Lemmas 12 and 13.
 
     rho^p / (p 2^p) for p >= 2 and (p-1)/2 (rho d^{1-2/p})^2 for p < 2, with rho = min(delta, 1/2) /
     (A ||W_mm||) and A the largest `spread`.
     """
-    p, entries = of.p, of.direction.shape[-1]
-    A = spread(of.tokens, p / (p - 1)).max(-1)
-    rho = nearness(of) / (A * of.solution.norm)
+    p, entries = selection.p, selection.direction.shape[-1]
+    A = spread(selection.tokens, p / (p - 1)).max(-1)
+    rho = _nearness(selection) / (A * selection.solution.norm)
     return rho**p / (p * 2**p) if p >= 2 else (p - 1) / 2 * (rho * entries ** (0.5 - 1 / p)) ** 2
 
 
-def on_the_edge(of: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
-    """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D).
+def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0) -> np.ndarray:
+    """Random unit directions with D = mu (runs,) from the selection's, (draws, runs, D)."""
+    E = stream(seed, "draws").standard_normal((draws, *selection.direction.shape))
+    return _edge_along(selection, mu, E)
 
-    W_mm/||W_mm|| + s E for Gaussian E, with the first s that has D = mu, by bisection in log s.
+
+def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """The first W_mm/||W_mm|| + s E with D = mu (runs,), of unit norm, for E (draws, runs, D).
+
+    By bisection in log s.
     """
-    return edge_along(of, mu, stream(seed, "draws").standard_normal((draws, *of.direction.shape)))
-
-
-def edge_along(of: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarray:
-    """As `on_the_edge`, along given directions E (draws, runs, D)."""
+    direction, p = selection.direction, selection.p
 
     def moved(log_s):
-        return of.direction + np.exp(log_s)[..., None] * E
+        return direction + np.exp(log_s)[..., None] * E
 
     low, high = np.full(E.shape[:2], -25.0), np.full(E.shape[:2], -25.0)
     while (
-        outside := directional_bregman(moved(high), of.direction, of.p) < mu
+        outside := directional_bregman(moved(high), direction, p) < mu
     ).any() and high.max() < 10:
         low, high = np.where(outside, high, low), high + np.where(outside, 0.5, 0.0)
     for _ in range(40):
         middle = (low + high) / 2
-        below = directional_bregman(moved(middle), of.direction, of.p) <= mu
+        below = directional_bregman(moved(middle), direction, p) <= mu
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     W = moved(low)
-    return W / norm(W, of.p)[..., None]
+    return W / norm(W, p)[..., None]
 
 
-def worst_edges(of: Selection) -> np.ndarray:
+def _worst_edges(selection: Selection) -> np.ndarray:
     """Directions E (2 n (T-1), runs, D) in which a margin changes most for the size of E.
 
     sgn(A) |A|^{q-1} for every constraint A = (x_{i,alpha} - x_{i,t}) z_i^T, where Hoelder's
     inequality is an equality, and its negative.
     """
-    apart = coordinates.differences(of.tokens, of.tokens.opt)
-    A = np.swapaxes(coordinates.constraint_rows(apart, of.tokens.z), 0, 1)  # (n (T-1), runs, D)
-    E = to_mirror(A, of.p / (of.p - 1))
+    tokens = selection.tokens
+    rows = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
+    E = to_mirror(np.swapaxes(rows, 0, 1), selection.p / (selection.p - 1))
     return np.concatenate([E, -E])
 
 
-def nearness(of: Selection) -> np.ndarray:
-    """min(delta, 1/2), (runs,): the least excess of a margin that softmax must tell apart.
+def _matrices(flat, selection):
+    return flat.reshape(*flat.shape[:-1], *selection.solution.W.shape[1:])
 
-    Below ||W_mm|| / nearness it hardly tells support tokens from others.
+
+def _slacks(selection, mu):
+    """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), that must be 1 or more.
+
+    V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
+    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and over
+    the `_worst_edges`, where some margin moves as far as the cone lets it.
     """
-    return np.minimum(delta(of), 0.5)
+    tokens, solution = selection.tokens, selection.solution
+    d, support = _delta(selection)[:, None, None], solution.margins <= 1 + SUPPORT
+    apart, slacks = coordinates.differences(tokens, tokens.opt), []
+    for V in _edge_along(selection, mu, _worst_edges(selection)):
+        W = _matrices(V * solution.norm[:, None], selection)
+        m = np.einsum("rntd,rde,rne->rnt", apart, W, tokens.z)
+        rest, high = np.where(support, np.inf, m), np.where(support, m, -np.inf).max(-1)
+        low = np.where(support, m, np.inf).min()
+        a, b = ((rest.min(-1) - high) / d[..., 0]).min(), ((rest - 1) / d).min()
+        slacks.append([a, b, 2 * low, 1.5 / high.max()])
+    return np.min(slacks, 0)
+
+
+def lemma19(selection: Selection) -> Claim:
+    """Eqs. 12a-c in the cone of mu_0 (our constant).
+
+    Its words tell how much of the constant is ours alone: the largest power of 10 times mu_0, up to
+    10 000, at whose edge all four still hold.
+    """
+    mu, room = radius(selection), 0
+    slack = _slacks(selection, mu).min()
+    while room < 5 and _slacks(selection, mu * 10.0**room).min() >= 1:
+        room += 1
+    text = "smallest slack of Eqs. 12a-c"
+    text += f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
+    return on_lemma(at_least, "19", selection.p, text, CONSTANT, slack, 1.0)
+
+
+def _descent(selection, W, toward):
+    """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
+    tokens = selection.tokens
+    logits = attention.logits(tokens, _matrices(W, selection))
+    slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
+    logits = attention.logits(tokens, _matrices(toward, selection))
+    below = logits - logits.max(-1, keepdims=True)
+    return (slopes.pull * below).sum((1, 2)), slopes.log_scale
+
+
+def _radii(selection, multiples):
+    return np.asarray(multiples, float)[:, None] / _nearness(selection)
+
+
+def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> list[Claim]:
+    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
+
+    c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
+    `_nearness` is at least that of the first. multiples (m,) ascend; `draws` pairs a run. Source:
+    paper C, Lemma 20; mu_0 is our constant, the exponent our reading.
+    """
+    W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
+    positive, constants = np.inf, []
+    for r in _radii(selection, multiples):
+        sizes = (r * selection.solution.norm)[:, None]
+        values = [_descent(selection, w * sizes, v) for w, v in zip(W, V, strict=True)]
+        positive = min(positive, min(value.min() for value, _ in values))
+        fall = r * (1 + _nearness(selection) / 2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
+    grown = (np.array(constants[1:]) - constants[0]).min()
+    p, sign = selection.p, "smallest <-grad L(W), V>, scaled"
+    rate = "smallest log of c(||W||) over c at the smallest ||W||"
+    return [
+        on_lemma(at_least, "20.positive", p, sign, CONSTANT, positive, 0.0),
+        on_lemma(at_least, "20.rate", p, rate, READING, grown, 0.0),
+    ]
+
+
+def _excess(selection, W):
+    """Lemma 21's pi: <-grad L, W/||W||> = (1 + pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
+    along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
+    best, _ = _descent(selection, W, selection.direction)
+    return along / best - 1
+
+
+def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
+    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like log R / R.
+
+    The largest over draws, measured on the edges of cones within S with mu_0, from mu_0 to 10^-10
+    mu_0: at a large R what favours W most is near to W_mm. Radii are those of `lemma20`, multiples
+    (m,); pi R / log R is largest before the last one, in every run. Source: paper C, Lemma 21 (our
+    reading).
+    """
+    inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
+    radii, size = _radii(selection, multiples), selection.solution.norm
+    W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
+    largest = [np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0) for r in radii]
+    scaled = np.array(largest) * radii / np.log(radii)
+    text = "pi R / log R at the last radius less its largest before, any run"
+    growth = (scaled[-1] - scaled[:-1].max(0)).max()
+    return on_lemma(at_most, "21", selection.p, text, READING, growth, 0.0)
+
+
+def lemma27(selection: Selection, steps: Steps) -> Claim:
+    """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
+
+    <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
+    - L) / ((1+pi) ||W||): the line before the paper's, which lacks the last 1/(1+pi) and is weaker,
+    as L falls. The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive
+    (Lemma 20) and pi <= 1/2; a run with too small a ||W|| for its cone can leave them.
+    """
+    p, eta = selection.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
+    pi = [_excess(selection, steps.W[:, k]) for k in range(steps.W.shape[1])]
+    pi = np.maximum(np.stack(pi, 1), 0.0)
+    left = -eta * (steps.gradient * selection.direction[:, None]).sum(-1)
+    sizes = norm(steps.W, p), norm(steps.later, p)
+    grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
+    right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
+    inside = (left > 0) & (pi <= 0.5)
+    share = f"at {100 * inside.mean():.0f} % of the steps"
+    text = f"smallest slack of Eq. 25 over its left side, {share}"
+    slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
+    return on_lemma(at_least, "27", p, text, f", Eq. 25{READING}", slack, -1e-9)
+
+
+def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
+    """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
+
+    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
+    if none is, and if the median run's D hardly moves: runs that rest cannot leave. Its remark
+    tells the last D over the first, of which the lemma says nothing.
+    """
+    wide = mu > RESOLVED
+    course, largest = D[wide, -1] / D[wide, 0], np.nan
+    if wide.any() and np.median(np.abs(course - 1)) > MOVED:
+        largest = (D[wide] / mu[wide, None]).max()
+    runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
+    text = f"largest D along the path over mu_0, {runs}"
+    ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
+    remark = f"last D over first, no part of the lemma: {ends}"
+    return on_lemma(at_most, "28", selection.p, text, CONSTANT, largest, 1.0, remark=remark)

@@ -12,10 +12,10 @@ def lemma4(W, later, gradient, eta, p):
 
     By ||nabla psi(W)||_q = ||W||_p^{p-1} and the triangle inequality.
     """
-    return growth(W, later, p), eta * norm(gradient, dual_exponent(p))
+    return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
-def growth(W, later, p):
+def _growth(W, later, p):
     """||W+||^{p-1} - ||W||^{p-1}: what one step adds to the norm of the mirror image."""
     return norm(later, p) ** (p - 1) - norm(W, p) ** (p - 1)
 
@@ -37,8 +37,8 @@ def lemma13(first, second, p):
     constant).
     """
     apart = first - second
-    least = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
-    return least, bregman(first, second, p)
+    bound = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
+    return bound, bregman(first, second, p)
 
 
 def lemma14(x, y, p):
@@ -60,7 +60,7 @@ def lemma15(x, y, p):
 
 def lemma22(W, later, gradient, eta, p):
     """eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1}."""
-    return -eta * (gradient * W).sum(-1) / norm(W, p), growth(W, later, p)
+    return -eta * (gradient * W).sum(-1) / norm(W, p), _growth(W, later, p)
 
 
 def lemma24(W, later, gradient, losses, eta, p):

@@ -1,4 +1,4 @@
-"""What paper C generalises (2308.16898): keys and queries, several tokens, the path.
+"""The paper that C generalises (2308.16898): keys and queries, several tokens, the path.
 
 Settings follow that paper's code where it is known; what is reduced or ours is said where it is
 used.
@@ -9,15 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import svm
+from lib import attention, svm
+from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.attention.tokens import unit_tokens
 from lib.companion.claims import Claim, at_least, at_most
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
 from lib.seeds import stream
-from papers.c import key_query, multi_token, regularisation_path
-from papers.c.cones import selection
+from lib.svm import frobenius
+from papers.c import paths
+from papers.c.cones import select
 
 RANK = 1e-6  # singular values below this share of the largest are zero
 PREDECESSOR = "2308.16898"
@@ -32,6 +34,46 @@ def alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
         return (W * V).sum((-1, -2)) / sizes
 
 
+def ranks(W: np.ndarray) -> np.ndarray:
+    """The number of singular values above RANK times the largest, (runs,)."""
+    return np.linalg.matrix_rank(W, rtol=RANK)
+
+
+def _unit(a):
+    size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
+    return a / np.where(size > 0, size, 1.0)
+
+
+def train_key_query(
+    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+) -> np.ndarray:
+    """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
+
+    Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q likewise,
+    each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G = grad_W L; logistic loss. K
+    (runs, d, m), Q (runs, d_z, m). A zero gradient makes no step. Raises ValueError where K and Q
+    do not fit the tokens or each other.
+    """
+    runs, _, _, d = tokens.shape
+    for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
+        needed = runs, width, K.shape[-1]
+        if value.shape != needed:
+            raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
+    K, Q, kept, wanted = K.copy(), Q.copy(), [], set(map(int, record))
+    scores = attention.scores(tokens, tokens.u)
+    Xt, zt = np.swapaxes(tokens.X, -1, -2), np.swapaxes(tokens.z, -1, -2)
+    for t in range(max(wanted) + 1):
+        if t in wanted:
+            kept.append(K @ np.swapaxes(Q, 1, 2))
+        keys = (tokens.z @ Q) @ np.swapaxes(K, 1, 2)  # (runs, n, d), W z_i
+        pull = attention.slopes((tokens.X @ keys[..., None])[..., 0], scores, "logistic").pull
+        down = zt @ (Xt @ pull[..., None])[..., 0]  # (runs, d_z, d), -G^T up to a factor
+        move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ K
+        K += step_size * _unit(move_K)
+        Q += step_size * _unit(move_Q)
+    return np.stack(kept, 1)
+
+
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> dict:
@@ -41,29 +83,23 @@ def keys_against_weights(
     Besides "rank": (runs,) that of the nuclear-norm solution, and "share": how much of the sum of
     singular values of K Q^T its largest `rank` ones hold at the end.
     """
-    d = tokens.shape[-1]
-    K, Q, W_0 = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
-    paths = {
-        "K, Q": key_query.train_key_query(tokens, K / d**0.5, Q / d**0.5, step_size, record),
-        "W": train(tokens, MirrorRule(2, step_size), max(record), W_0 / d**0.5, record=record).W,
+    d, aligned = tokens.shape[-1], {}
+    starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
+    K, Q, W_0 = starts / d**0.5
+    trained = {
+        "K, Q": train_key_query(tokens, K, Q, step_size, record),
+        "W": train(tokens, MirrorRule(2, step_size), max(record), W_0, record=record).W,
     }
-    found = {}
-    for what, W in paths.items():
+    for name, W in trained.items():
         chosen = replace(tokens, opt=selected_tokens(tokens, W[:, -1]))
         for norm in ("nuclear", "frobenius"):
             target = svm.token_svm(chosen, norm=norm).W
-            found[what, norm] = alignment(W, target[:, None])
-            if (what, norm) == ("K, Q", "nuclear"):
-                found["rank"] = ranks(target)
+            aligned[name, norm] = alignment(W, target[:, None])
+            if (name, norm) == ("K, Q", "nuclear"):
+                rank = ranks(target)
                 sizes = np.linalg.svd(W[:, -1], compute_uv=False)
-                top = np.arange(d) < found["rank"][:, None]
-                found["share"] = (sizes * top).sum(1) / sizes.sum(1)
-    return found
-
-
-def ranks(W: np.ndarray) -> np.ndarray:
-    """The number of singular values above RANK times the largest, (runs,)."""
-    return np.linalg.matrix_rank(W, rtol=RANK)
+                share = (sizes * (np.arange(d) < rank[:, None])).sum(1) / sizes.sum(1)
+    return aligned | {"rank": rank, "share": share}
 
 
 def rank_by_dimension(
@@ -74,12 +110,66 @@ def rank_by_dimension(
     The mean is over the draws of `unit_tokens` that have a solution. NaN where none has: selections
     are random, and low dimensions cannot make them all.
     """
-    found = []
+    means = []
     for d in dimensions:
         kept = svm.feasible(unit_tokens(seeds, n, T, d))
-        of_draws = [np.nan] if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W)
-        found.append(np.mean(of_draws))
-    return np.array(found)
+        means.append(
+            np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+        )
+    return np.array(means)
+
+
+def train_relu_head(
+    tokens: TokenSet, step_size: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax weights.
+
+    f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so that no single
+    token is the best mixture; logistic loss. h is linear around a mixture x, with u = 1[x > 0], and
+    loss and gradient are those of `lib.attention.slopes` with one head per sample.
+    """
+    W = np.zeros((len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]))
+    for _ in range(steps):
+        mixture = np.einsum("rnt,rntd->rnd", attention.weights(tokens, W), tokens.X)
+        head = (mixture > 0).astype(float)
+        scores = tokens.y[..., None] * np.einsum("rntd,rnd->rnt", tokens.X, head)
+        pull = attention.slopes(attention.logits(tokens, W), scores, "logistic").pull
+        down = np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, tokens.X), tokens.z)
+        size = np.linalg.norm(down, axis=(1, 2), keepdims=True)
+        W = W + step_size * down / np.where(size > 0, size, 1.0)
+    return W, attention.weights(tokens, W)
+
+
+def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per sample.
+
+    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t
+    and other s. The orthonormal rows E (e, d d_z) span the equations; the part of training that
+    stays finite lives there. Raises svm.Infeasible where there is no W; ValueError if a sample has
+    no chosen token or no sample another.
+    """
+    if not chosen.any(1).all() or chosen.all():
+        raise ValueError(
+            "every sample needs a chosen token, and some sample one that is not chosen"
+        )
+    X, z, first = tokens.X[0], tokens.z[0], chosen.argmax(1)
+    apart = X[np.arange(len(X)), first][:, None] - X  # chosen first minus every token
+    rows = coordinates.constraint_rows(apart, z).reshape(*chosen.shape, -1)
+    same = chosen & (np.arange(chosen.shape[1]) != first[:, None])
+    _, sizes, E = np.linalg.svd(rows[same], full_matrices=False)
+    E = E[sizes > 1e-10 * sizes.max(initial=0)]
+    A = rows[~chosen] - rows[~chosen] @ E.T @ E
+    ones = np.ones((len(A), 1))
+    constraints = frobenius.Constraints(
+        problem="multi-token SVM",
+        run=0,
+        shape=ones.shape,
+        delta=A[:, None],
+        z=ones,
+        stretch=ones[:, 0],
+    )
+    beta, *_ = frobenius.solve(A @ A.T, constraints)
+    return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
@@ -89,16 +179,16 @@ def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: floa
     run whose selection no W can make, or in which every sample selects every token.
     """
     tokens = unit_tokens(seeds, n, T, d)
-    W, weights = multi_token.train_relu_head(tokens, step_size, steps)
-    chosen, found = weights > SELECTED, np.full(len(W), np.nan)
+    W, weights = train_relu_head(tokens, step_size, steps)
+    chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
     for run in range(len(W)):
         try:
-            V, equations = multi_token.max_margin(tokens.run(run), chosen[run])
+            V, equations = _max_margin(tokens.run(run), chosen[run])
         except ValueError:  # svm.Infeasible is one
             continue
         flat = W[run].ravel()
-        found[run] = alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
-    return chosen.sum(-1), found
+        aligned[run] = alignment((flat - equations.T @ (equations @ flat)).reshape(d, d), V)
+    return chosen.sum(-1), aligned
 
 
 def path_against_descent(
@@ -115,82 +205,60 @@ def path_against_descent(
     multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm|| (runs,); "gap": log(L -
     L*) of the path (runs, multiples); "optimal": whether descent selects the opt tokens (runs,).
     """
-    of, multiples = selection(tokens, tokens.opt, p), np.asarray(multiples, float)
-    history = train(tokens, MirrorRule(p), steps)
-    towards = named(of.solution).W.reshape(of.direction.shape)
-    path, gaps = [], []
+    selection, history = select(tokens, tokens.opt, p), train(tokens, MirrorRule(p), steps)
+    solution, divergences, gaps = selection.solution, [], []
+    towards = named(solution).W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
-        random = stream(run, "draws").standard_normal((random_starts, *of.solution.W.shape[1:]))
-        starts = np.stack([of.solution.W[run], history.W[run, -1], *random])
-        W, gap = regularisation_path.solve(
-            tokens.run(run), p, multiples * of.solution.norm[run], starts
-        )
-        path.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
+        random = stream(run, "draws").standard_normal((random_starts, *solution.W.shape[1:]))
+        starts = np.stack([solution.W[run], history.W[run, -1], *random])
+        radii = np.asarray(multiples, float) * solution.norm[run]
+        W, gap = paths.solve(tokens.run(run), p, radii, starts)
+        divergences.append(directional_bregman(W.reshape(len(W), -1), towards[run], p))
         gaps.append(gap)
-    optimal = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
     return {
-        "path": np.array(path),
+        "path": np.array(divergences),
         "gap": np.array(gaps),
-        "optimal": optimal,
-        "descent": history.divergence(of.solution.W)[:, -1],
-        "multiple": history.norm[:, -1] / of.solution.norm,
+        "optimal": (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1),
+        "descent": history.divergence(solution.W)[:, -1],
+        "multiple": history.norm[:, -1] / solution.norm,
     }
 
 
-def claims_on_parents(pairs: Mapping, several: Mapping, paths: Mapping) -> list[Claim]:
-    """What 2308.16898 says of three of the experiments, in the order of this module's functions.
+def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> list[Claim]:
+    """The claims of 2308.16898 on keys and queries, on several tokens and on the path.
 
-    That a nuclear-norm solution has a rank of at most min(n, d) is an identity, which is tested.
+    Of `keys_against_weights`, `several_tokens` by dimension, `path_against_descent` by p. That a
+    nuclear-norm solution has a rank of at most min(n, d) is an identity, which is tested.
     """
-    return [
-        *_on_key_and_query(pairs),
-        _on_the_rank(pairs),
-        *_on_several_tokens(several),
-        *_on_the_path(paths),
-    ]
-
-
-def _on_key_and_query(pairs):
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
-    found = []
-    for trained, own, other, name in (
-        ("K, Q", "nuclear", "frobenius", "parents.kq"),
-        ("W", "frobenius", "nuclear", "parents.w"),
+    aligned = "{}: median alignment with the {} SVM".format
+    better = "{}: that over the median alignment with the {} SVM".format
+    words, claims = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}, []
+    for id, trained, norm, other in (
+        ("parents.kq", "K, Q", "nuclear", "frobenius"),
+        ("parents.w", "W", "frobenius", "nuclear"),
     ):
-        words = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}
-        at_own, at_other = last[trained, own], last[trained, other]
-        aligned = f"{trained}: median alignment with the {words[own]} SVM"
-        better = f"{trained}: that over the median alignment with the {words[other]} SVM"
-        found += [
-            at_least(name, aligned, BOUND, at_own, 0.99),
-            at_least(f"{name}.other", better, PREDECESSOR, at_own / at_other, 1.0),
+        value, ratio = last[trained, norm], last[trained, norm] / last[trained, other]
+        text = better(trained, words[other])
+        claims += [
+            at_least(id, aligned(trained, words[norm]), BOUND, value, 0.99),
+            at_least(f"{id}.other", text, PREDECESSOR, ratio, 1.0),
         ]
-    return found
-
-
-def _on_the_rank(pairs):
-    inside = "K Q^T: share of its singular values in as many as W_mm has, median"
-    return at_least("parents.rank", inside, BOUND, np.median(pairs["share"]), 0.95)
-
-
-def _on_several_tokens(several):
-    lowest, highest = (np.nanmedian(several[d][1]) for d in (min(several), max(several)))
-    own = f"several tokens, d = {max(several)}: median alignment with their SVM"
-    ratio = f"that over the one at d = {min(several)}"
-    return [
-        at_least("parents.several", own, BOUND, highest, 0.95),
-        at_least("parents.several.d", ratio, PREDECESSOR, highest / lowest, 1.0),
-    ]
-
-
-def _on_the_path(paths):
-    divergences = [found["path"] for found in paths.values()]
+    d = min(several), max(several)
+    low, high = (np.nanmedian(several[k][1]) for k in d)
+    divergences = [ends["path"] for ends in followed.values()]
     ends = max(path[:, -1].max() for path in divergences)
     falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in divergences)
-    theorem = "paper C, Theorem, path (our {})".format
-    last = "regularisation path: largest divergence from the opt tokens' SVM at the last R"
+    inside = "K Q^T: share of its singular values in as many as W_mm has, median"
+    largest, ratio = f"several tokens, d = {d[1]}: median alignment with their SVM", high / low
+    path = "regularisation path: largest divergence from the opt tokens' SVM at the last R"
     successive = "largest ratio of successive divergences, from the second R on"
+    theorem = "paper C, Theorem, path (our {})".format
     return [
-        at_most("parents.path", last, theorem("constant"), ends, 1e-2),
+        *claims,
+        at_least("parents.rank", inside, BOUND, np.median(pairs["share"]), 0.95),
+        at_least("parents.several", largest, BOUND, high, 0.95),
+        at_least("parents.several.d", f"that over the one at d = {d[0]}", PREDECESSOR, ratio, 1.0),
+        at_most("parents.path", path, theorem("constant"), ends, 1e-2),
         at_most("parents.path.falls", successive, theorem("reading"), falls, 1.0),
     ]

@@ -1,14 +1,15 @@
-"""How fast lp-AttGD finds its direction (paper C, Lemma 29), how wide basins are (28)."""
+"""The rate at which lp-AttGD finds its direction (paper C, Lemma 29), the width of basins (28)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most, close, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
-from papers.c.cones import Selection, locally_optimal, on_the_edge, selection
+from papers.c.cones import Selection, locally_optimal, on_the_edge, select
+from papers.c.step_lemmas import READING, on_lemma
 from papers.fits import fitted_slope
 
 
@@ -22,9 +23,9 @@ def found_selections(
     """
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
-    of = selection(tokens, selected_tokens(tokens, history.W[:, -1]), p)
-    kept = np.flatnonzero(locally_optimal(of))
-    return selection(part(of.tokens, kept), of.tokens.opt[kept], p)
+    opt = selected_tokens(tokens, history.W[:, -1])
+    kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
+    return select(part(tokens, kept), opt[kept], p)
 
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
@@ -44,34 +45,28 @@ def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRu
     return MirrorRule(p, relative_step * size)
 
 
-@dataclass(frozen=True)
-class Edge:
-    """Random starts on the edge of the cone D = mu with ||W_0|| = multiple ||W_mm||."""
-
-    mu: float
-    multiple: float
-    draws: int = 1
-    seed: int = 0
-
-
 def from_cone(
-    of: Selection,
-    edge: Edge,
+    selection: Selection,
+    mu: float,
+    multiple: float,
     steps: int,
     relative_step: float = 0.02,
+    draws: int = 1,
+    seed: int = 0,
     change: Callable[[MirrorRule], MirrorRule] = lambda rule: rule,
 ) -> tuple[MirrorHistory, TokenSet]:
-    """Train from the edge of a cone; `change` makes another rule of the one that is used.
+    """Train from random starts with D = mu and ||W_0|| = multiple ||W_mm||, `draws` a run.
 
-    Returns the history of the draws x runs, run after run within a draw, and the runs' data
-    repeated likewise.
+    `change` makes another rule of the one that is used. Returns the history of the draws x runs,
+    run after run within a draw, and the runs' data repeated likewise.
     """
-    runs, draws = len(of.direction), edge.draws
-    on_it = on_the_edge(of, np.full(runs, edge.mu), draws, edge.seed)
-    W = on_it * (edge.multiple * of.solution.norm)[:, None]
-    start = W.reshape(draws * runs, *of.solution.W.shape[1:])
-    tokens = part(of.tokens, np.tile(np.arange(runs), draws))
-    return train(tokens, change(relative_rule(start, of.p, relative_step)), steps, start), tokens
+    solution, runs = selection.solution, len(selection.direction)
+    directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
+    W = directions * (multiple * solution.norm)[:, None]
+    start = W.reshape(draws * runs, *solution.W.shape[1:])
+    tokens = part(selection.tokens, np.tile(np.arange(runs), draws))
+    rule = relative_rule(start, selection.p, relative_step)
+    return train(tokens, change(rule), steps, start), tokens
 
 
 def theory(p: float) -> tuple[float, float, str]:
@@ -79,16 +74,6 @@ def theory(p: float) -> tuple[float, float, str]:
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
     return (-1.0, 2.0, r"$(\log r)^2 / r$") if p == 2 else (1 - p, 0.0, rf"$r^{{{1 - p:.3g}}}$")
-
-
-def sharp(p: float) -> float:
-    """The exponent of D in r that we expect: -2 min(p - 1, 1).
-
-    It is the square of Lemma 29's rate up to logarithms. D is quadratic in the error of the
-    direction. The part of the mirror image of W_0 that no constraint sees stays, an error of order
-    1/||W||^{p-1}. The minimiser of the loss on a sphere is off by 1/||W||, more for p > 2.
-    """
-    return -2 * min(p - 1, 1.0)
 
 
 def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
@@ -103,58 +88,57 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     """D falls at least like Lemma 29's bound over the last half of the path in log r.
 
-    And how fast it really falls. `divergence` (runs, records): D_psi from the direction of W_mm, at
-    the records of `history`. Source: paper C, Lemma 29, Eq. 28; the sharper exponent is ours.
+    And how fast it really falls, by r^{-2 min(p - 1, 1)} (ours), the square of Lemma 29's rate up
+    to logarithms: D is quadratic in the error of the direction. The part of the mirror image of W_0
+    that no constraint sees stays, an error of order 1/||W||^{p-1}. The minimiser of the loss on a
+    sphere is off by 1/||W||, more for p > 2. `divergence` (runs, records): D_psi from the direction
+    of W_mm, at the records of `history`. Source: paper C, Lemma 29, Eq. 28.
     """
     p = history.rule.p
     a, b, _ = theory(p)
     log_r = np.log(history.norm)
     over = np.log(np.maximum(divergence, 1e-16)) - a * log_r - b * np.log(np.maximum(log_r, 1e-9))
     middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
-    growth = over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]
-    found = slopes(history, divergence)
-    text = f"p = {p:g}: D over Lemma 29's bound, last over middle of the path, worst run"
-    source = "paper C, Lemma 29, Eq. 28 (our reading)"
-    sharper, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
-    worst, middle, ends = np.exp(growth).max(), np.median(found), interval(found)
+    growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
+    exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
+    median, ends = np.median(exponents), interval(exponents)
+    text = "D over Lemma 29's bound, last over middle of the path, worst run"
+    power, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
     return [
-        at_most(f"lemma29.{p:g}", text, source, worst, 1.0),
-        close(f"lemma29.sharp.{p:g}", sharper, ours, middle, sharp(p), 0.1, interval=ends),
+        on_lemma(at_most, "29", p, text, f", Eq. 28{READING}", growth, 1.0),
+        close(f"lemma29.sharp.{p:g}", power, ours, median, sharp, 0.1, interval=ends),
     ]
 
 
 def captured(
-    of: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
+    selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
     """Per mu, the fraction of starts on the edge of the cone D = mu that keep its tokens, (mus,).
 
     Kept: what W selects after `steps` steps. `draws` starts a run, each of norm `multiple`
     ||W_mm||.
     """
-    found = []
+    fractions = []
     for k, mu in enumerate(mus):
-        history, tokens = from_cone(of, Edge(mu, multiple, draws, k), steps)
-        found.append((selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1).mean())
-    return np.array(found)
+        history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
+        kept = (selected_tokens(tokens, history.W[:, -1]) == tokens.opt).all(1)
+        fractions.append(kept.mean())
+    return np.array(fractions)
 
 
 def local_claims(
-    found: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
+    fractions: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
 ) -> list[Claim]:
     """Starts in the thinnest cone all keep their tokens, those in the widest need not.
 
-    `found`: the fractions of `captured`, (mus,) for each p. Source: paper C, theorem on local
-    convergence, in a cone of ours; that the widest loses some is ours.
+    `fractions` of `captured`, (mus,) for each p. Source: paper C, theorem on local convergence, in
+    a cone of ours; that the widest loses some is ours.
     """
-    source = "paper C, Theorem, convergence (our constant)"
-    far = f"‖W_0‖ = {multiple:g} ‖W_mm‖"
-    stays = f"p = {{:g}}, {far}: fraction that keeps its tokens from D = {{:.1g}}".format
-    thin = [
-        at_least(f"local.thin.{p:g}.{multiple:g}", stays(p, mus[0]), source, part[0], 1.0)
-        for p, part in found.items()
-    ]
-    wide = [
-        at_most(f"local.wide.{p:g}.{multiple:g}", stays(p, mus[-1]), "ours", part[-1], 0.9)
-        for p, part in found.items()
-    ]
+    thin, wide, source = [], [], "paper C, Theorem, convergence (our constant)"
+    for p, kept in fractions.items():
+        text = f"p = {p:g}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that keeps its tokens from D = "
+        about = f"{p:g}.{multiple:g}"
+        thinnest, widest = (f"{text}{mus[k]:.1g}" for k in (0, -1))
+        thin.append(at_least(f"local.thin.{about}", thinnest, source, kept[0], 1.0))
+        wide.append(at_most(f"local.wide.{about}", widest, "ours", kept[-1], 0.9))
     return thin + wide

@@ -45,10 +45,19 @@ def test_verdicts(claim, holds):
 
 
 @pytest.mark.parametrize(
-    ("claim", "margin"), [(most(0.5), 2.0), (least(3.0), 3.0), (most(-1.0, -0.5), 2.0)]
+    ("claim", "margin"),
+    [
+        (most(0.5), 2.0),
+        (least(3.0), 3.0),
+        (most(-1.0, -0.5), 2.0),
+        (most(-1.0, 0.5), np.inf),
+        (least(-3.0), 0.0),
+        (claims.close("a", "s", "p", 1.5, 1.0, 0.1), 0.2),
+        (least(np.nan), np.nan),
+    ],
 )
 def test_a_margin_is_how_often_the_bound_is_met(claim, margin):
-    assert claim.margin == pytest.approx(margin)
+    assert claim.margin == pytest.approx(margin, nan_ok=True)
 
 
 def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():

@@ -692,8 +692,8 @@ PAPERS = [
         "papers/c/inequalities",
         "papers/test_paper_c_inequalities",
         (
-            "growth(W, later, p), eta * norm(gradient, dual_exponent(p))",
-            "growth(W, later, p), -eta * norm(gradient, dual_exponent(p))",
+            "_growth(W, later, p), eta * norm(gradient, dual_exponent(p))",
+            "_growth(W, later, p), -eta * norm(gradient, dual_exponent(p))",
         ),
         (
             "ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))",
@@ -706,13 +706,13 @@ PAPERS = [
         ("grown = (p - 1) / p * (norm(later, p) ** p", "grown = 1 / p * (norm(later, p) ** p"),
     ),
     *_of(
-        "papers/c/regularisation_path",
+        "papers/c/paths",
         "papers/test_predecessor",
-        ("- at.log_gap[0])\n", ")\n"),
-        ("gradient = gradient.ravel()\n", "gradient = -gradient.ravel()\n"),
+        ("- slopes.log_gap[0])\n", ")\n"),
+        ("return value, gradient.ravel()", "return value, -gradient.ravel()"),
     ),
     *_of(
-        "papers/c/key_query",
+        "papers/c/predecessor",
         "papers/test_predecessor",
         (
             "move_K, move_Q = np.swapaxes(down, 1, 2) @ Q, down @ K",

@@ -1,27 +1,23 @@
-"""Every claim of paper A holds on a problem that satisfies it and fails on one that does not."""
+"""Paper A's claims hold where its statements do, fail where not, and measure what is known.
+
+A run, data or a world in which a claim holds stands beside a wrong one in which it fails. Invented
+runs and data have numbers that are known beforehand.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
-from papers import joint_loss
-from papers.a import (
-    curvature,
-    data_and_starts,
-    figure3,
-    fixed_head,
-    gradient_cone,
-    joint_training,
-    phase_diagram,
-)
+from papers import fits, joint_loss
+from papers.a import data_and_starts, figure3, fixed_head, gradient_cone, joint_training
+from papers.a import phase_diagram as phase
 from papers.wrong_worlds import World
-
-STEPS = 3000
 
 
 class Fixed:
@@ -29,8 +25,7 @@ class Fixed:
     tokens = space.tokens
     svm = svm.token_svm(tokens)
     rules = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.5), "Polyak": rules.polyak()}
-    histories = dynamics.train(space, rules, STEPS, targets={"V": svm.W})
-    ngd, gd, polyak = histories.values()
+    ngd, gd, polyak = dynamics.train(space, rules, 3000, targets={"V": svm.W}).values()
 
 
 class Joint:
@@ -44,8 +39,7 @@ class Joint:
     )  # fmt: skip
 
 
-def listed(found):
-    return [found] if isinstance(found, claims.Claim) else list(found)
+F, J, RUN = Fixed, Joint, Joint.history
 
 
 def backwards(history):
@@ -64,81 +58,6 @@ def backwards(history):
     )
 
 
-F, J = Fixed, Joint
-SHARP = {  # each claim, the history it holds on, and what must turn it red besides `backwards`
-    "saturation": (lambda h: fixed_head.saturation(h, 300), F.ngd),
-    "gradient": (lambda h: fixed_head.gradient_direction(h, "GD", "V", 0.1), F.gd),
-    "lemma5": (lambda h: fixed_head.lemma5(h, "NGD"), F.ngd),
-    "lemma7 lower": (lambda h: fixed_head.lemma7(h, 0.05), F.ngd),
-    "direction": (lambda h: fixed_head.direction(h, "NGD", "V", 1000, "Theorem 1"), F.ngd),
-    "theorem5": (lambda h: fixed_head.theorem5(h, "V", 0.05, F.tokens, F.svm), F.ngd),
-    "polyak gap": (lambda h: fixed_head.polyak_gap(h, F.svm, 300), F.polyak),
-    "remark1": (lambda h: fixed_head.remark1(h, "V", "NGD", "zero"), F.ngd),
-    "margin_growth": (lambda h: fixed_head.margin_growth(h, "NGD", 0.05 / F.svm.norm, 1000), F.ngd),
-}
-ON_JOINT = {
-    "theorem2": lambda h: joint_training.theorem2(h, 0.3, J.head, 200),
-    "theorem3": lambda h: joint_training.theorem3(h, "V", 100),
-    "lemma13 opt weight": lambda h: joint_training.lemma13(h, J.tokens, 200)[2],
-}
-
-
-@pytest.mark.parametrize("name", SHARP)
-def test_fixed_head_claims_hold_and_can_fail(name):
-    claim, history = SHARP[name]
-    assert [c.id for c in listed(claim(history)) if not c.holds] == []
-    assert not any(c.holds for c in listed(claim(backwards(history))))
-
-
-@pytest.mark.parametrize("name", ON_JOINT)
-def test_joint_claims_hold_and_can_fail(name):
-    claim = ON_JOINT[name]
-    assert all(c.holds for c in listed(claim(J.history)))
-    assert not any(c.holds for c in listed(claim(backwards(J.history))))
-
-
-def test_growth_with_another_power_fails():
-    assert all(c.holds for c in joint_training.growth(J.history, "Eq. 13", 2 / 3, 200))
-    for decay in (0.6, 0.7):
-        assert not any(c.holds for c in joint_training.growth(J.history, "Eq. 13", decay, 200))
-    assert joint_training.remark3(J.history, "attention", 2 / 3, 200).holds
-    assert not joint_training.remark3(J.history, "attention", 0.6, 200).holds
-
-
-def test_norm_that_is_not_linear_fails():
-    assert fixed_head.growth(F.ngd, "NGD", 300, "Eq. 12").holds
-    bent = replace(F.ngd, norm=F.ngd.norm**1.1)
-    assert not fixed_head.growth(bent, "NGD", 300, "Eq. 12").holds
-    assert fixed_head.lemma7(F.ngd, 0.05).holds
-    assert not fixed_head.lemma7(replace(F.ngd, norm=F.ngd.norm * 1.003), 0.05).holds
-    walked = 0.05 * F.ngd.iterations + F.ngd.norm[:, :1]
-    assert (F.ngd.norm <= walked * (1 + 1e-12)).all()  # Lemma 7's upper bound
-
-
-def test_the_gradient_is_zero_only_where_softmax_is_saturated():
-    """Section 3.1: under Assumption 2 every pair pulls, at every W."""
-    normal = np.random.default_rng(0).standard_normal((50, *F.svm.W.shape[1:]))
-    for W in 3 * normal:
-        logits = attention.logits(F.tokens, W[None])
-        pull = attention.slopes(logits, attention.scores(F.tokens, F.tokens.u)).pull
-        own = np.take_along_axis(pull, F.tokens.opt[..., None], -1)
-        assert (own > 0).all() and ((pull < 0).sum(-1) == 2).all()
-    far = np.where(np.arange(3) == F.tokens.opt[..., None], 1e4, 0.0)
-    saturated = attention.slopes(far, attention.scores(F.tokens, F.tokens.u))
-    assert (np.exp(saturated.log_scale)[..., None, None] * saturated.pull == 0).all()
-
-
-def test_smoothness_bounds_the_curvature():
-    rng, data = np.random.default_rng(0), F.tokens
-    for size in (0.1, 1.0, 3.0):
-        W, V = rng.standard_normal((2, *F.svm.W.shape))
-        W, V = size * W, V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
-        ahead, behind = (attention.gradients(data, W + e * V, data.u)[1] for e in (1e-5, -1e-5))
-        assert (
-            np.linalg.norm(ahead - behind, axis=(1, 2)) / 2e-5 <= fixed_head.smoothness(data)
-        ).all()
-
-
 def with_head(history, factor):
     """The run with head u_t times factor[k] at record k, scores and norm accordingly."""
     return replace(
@@ -149,157 +68,202 @@ def with_head(history, factor):
     )
 
 
-def test_margin_of_the_head_can_fail():
-    fixed = replace(
-        J.history,
-        _head=lambda part: J.history._head(slice(20, 21)),
-        head_norm=J.history.head_norm[:, 20:21] + 0 * J.history.head_norm,
-    )
-    assert all(c.holds for c in joint_training.theorem4(J.history, J.tokens, J.head, 1))
-    turned = with_head(J.history, -np.ones(J.record.size))
-    assert not any(c.holds for c in joint_training.theorem4(turned, J.tokens, J.head, 1))
-    assert not joint_training.theorem4(fixed, J.tokens, J.head, 1)[1].holds
-    assert joint_training.head_direction(J.history, "v", 200).holds
-    still = {"v": 0 * J.history.norm + 0.1}
-    assert not joint_training.head_direction(
-        replace(J.history, head_direction_error=still), "v", 200
-    ).holds
+def head_that_stays():
+    norm = RUN.head_norm[:, 20:21] + 0 * RUN.head_norm
+    return replace(RUN, _head=lambda part: RUN._head(slice(20, 21)), head_norm=norm)
 
 
-def test_lemmas_12_and_13_can_fail():
-    larger = with_head(J.history, np.full(J.record.size, 10.0))
-    wrong = with_head(J.history, -np.ones(J.record.size))
-    assert (
-        joint_training.lemma12(J.history, 0.3).holds
-        and not joint_training.lemma12(larger, 0.3).holds
-    )
-    good, bad = (joint_training.lemma13(h, J.tokens, 200) for h in (J.history, wrong))
-    assert all(c.holds for c in good) and not bad[0].holds
-    assert not joint_training.lemma13(larger, J.tokens, 200)[1].holds
+def reference(factor):
+    """The quantities of the independent computation, all off by a factor."""
+    names = figure3.measured(RUN, "V", "v", J.tokens, J.head, 100)
+    rows = figure3.REFERENCE.items()
+    return {t: dict(zip(names, factor * np.array(row)[:, None], strict=True)) for t, row in rows}
 
 
-def test_lemma3_and_remark4_can_fail():
-    h, t = J.history, J.record
-    assert all(c.holds for c in curvature.lemma3(h, J.tokens, J.head))
-    assert curvature.remark4(h, J.head, 1000).holds
-    small, large = replace(h, log_gap=h.log_gap + 9), replace(h, log_gap=h.log_gap - 9)
-    assert not curvature.lemma3(small, J.tokens, J.head)[0].holds
-    assert not curvature.remark4(large, J.head, 1000).holds
-    jump = with_head(h, np.where(t == 2, -9.0, 1.0))
-    assert not curvature.lemma3(jump, J.tokens, J.head)[1].holds
+def worst_weights(world):
+    target = world.target(F.svm)
+    found = gradient_cone.lemma2(F.tokens, target, 1, (10, 100), 1)
+    return [*found, gradient_cone.lemma6(F.tokens, target)]
+
+
+def starts(factor):
+    std = data_and_starts.start_size(F.tokens)
+    start = dynamics.gaussian_start(F.space, std, [5, 6])
+    start = dynamics.Start(factor * start.inside, factor * start.outside)
+    return data_and_starts.lemma4(F.tokens, start, std, 60)
+
+
+def drawn_in(d):
+    if d == 4000:
+        return tokens.gaussian_tokens(range(29), n=2, T=3, d=d)
+    return phase.skewed(tokens.class_mean_tokens([0, 1], n=4, T=3, d=d), 0.5, [0, 1])
+
+
+def other_tokens(factor):
+    """Lemma 14 where every other token is the opt token times a factor, or as drawn."""
+    X = J.tokens.X.copy()
+    X[:, :, 0] = factor * X[:, :, 1] if factor else X[:, :, 0]
+    return data_and_starts.lemma14(replace(J.tokens, X=X), J.head)[1]
+
+
+def lemma11_exponents(off):
+    draw = lambda seeds, d: tokens.two_token_gaussian(seeds, n=4, d=d)
+    return data_and_starts.lemma11_exponents(draw, 40, 3.0, off)
+
+
+LARGER, TURNED = (with_head(RUN, np.full(J.record.size, factor)) for factor in (10.0, -1.0))
+JUMP = with_head(RUN, np.where(J.record == 2, -9.0, 1.0))
+STILL = replace(RUN, head_direction_error={"v": 0 * RUN.norm + 0.1})
+DM = tokens.two_token_gaussian(range(5), n=4, d=100)
+
+fixed = lambda claim, right: (claim, right, backwards(right))
+# claims of something, something right in which all hold, something wrong in which none does
+RIGHT_AND_WRONG = {
+    "saturation": fixed(lambda h: fixed_head.saturation(h, 300), F.ngd),
+    "gradient": fixed(lambda h: fixed_head.gradient_direction(h, "V", 0.1), F.gd),
+    "lemma5": fixed(lambda h: fixed_head.lemma5(h, "NGD"), F.ngd),
+    "direction": fixed(lambda h: fixed_head.direction(h, "NGD", "V", 1000, "Theorem 1"), F.ngd),
+    "theorem5": fixed(lambda h: fixed_head.theorem5(h, "V", 0.05, F.tokens, F.svm), F.ngd),
+    "polyak gap": fixed(lambda h: fixed_head.polyak_gap(h, F.svm, 300), F.polyak),
+    "remark1": fixed(lambda h: fixed_head.remark1(h, "V", "NGD", "zero"), F.ngd),
+    "margin growth": fixed(
+        lambda h: fixed_head.margin_growth(h, "NGD", 0.05 / F.svm.norm, 1000), F.ngd
+    ),
+    "lemma7 backwards": fixed(lambda h: fixed_head.lemma7(h, 0.05), F.ngd),
+    "lemma7": (
+        lambda factor: fixed_head.lemma7(replace(F.ngd, norm=F.ngd.norm * factor), 0.05), 1, 1.003
+    ),
+    "eq. 12": (
+        lambda h: fixed_head.growth(h, "NGD", 300, "Eq. 12"),
+        F.ngd, replace(F.ngd, norm=F.ngd.norm**1.1),
+    ),
+    "theorem2": fixed(lambda h: joint_training.theorem2(h, 0.3, J.head, 200), RUN),
+    "theorem3": fixed(lambda h: joint_training.theorem3(h, "V", 100), RUN),
+    "lemma13 opt weight": fixed(lambda h: joint_training.lemma13(h, J.tokens, 200)[2], RUN),
+    "lemma13 gap": (lambda h: joint_training.lemma13(h, J.tokens, 200)[0], RUN, TURNED),
+    "lemma13 ratio": (lambda h: joint_training.lemma13(h, J.tokens, 200)[1], RUN, LARGER),
+    "lemma12": (lambda h: joint_training.lemma12(h, 0.3), RUN, LARGER),
+    "growth": (lambda p: joint_training.growth(RUN, "Eq. 13", p, 200), 2 / 3, 0.6),
+    "growth, more": (lambda p: joint_training.growth(RUN, "Eq. 13", p, 200), 2 / 3, 0.7),
+    "remark3": (lambda p: joint_training.remark3(RUN, "attention", p, 200), 2 / 3, 0.6),
+    "theorem4": (lambda h: joint_training.theorem4(h, J.tokens, J.head, 1), RUN, TURNED),
+    "theorem10": (
+        lambda h: joint_training.theorem4(h, J.tokens, J.head, 1)[1], RUN, head_that_stays()
+    ),
+    "head": (lambda h: joint_training.head_direction(h, "v", 200), RUN, STILL),
+    "lemma3 gradient": (
+        lambda more: joint_training.lemma3(
+            replace(RUN, log_gap=RUN.log_gap + more), J.tokens, J.head
+        )[0], 0, 9
+    ),
+    "lemma3 segment": (lambda h: joint_training.lemma3(h, J.tokens, J.head)[1], RUN, JUMP),
+    "remark4": (
+        lambda more: joint_training.remark4(
+            replace(RUN, log_gap=RUN.log_gap - more), J.head, 1000
+        ), 0, 9
+    ),
+    "reference": (lambda factor: figure3.against_reference(reference(factor)), 1.3, 2.6),
+    "lemmas 2, 6, 9": (worst_weights, World(), World("target rotated", 0.05)),
+    "lemma4": (starts, 1, 100),
+    "lemma8": (lambda d: data_and_starts.lemma8(drawn_in(d)), 4000, 6),
+    "definition1": (
+        lambda world: data_and_starts.definition1(world.tokens(drawn_in(4000))),
+        World(), World("label turned", 1.0),
+    ),
+    "lemma11": (lambda noise: data_and_starts.lemma11(DM, 3.0, noise), 0.1, 0.01),
+    "lemma11 exponents": (lemma11_exponents, 0.0, 0.15),
+    "lemma14": (other_tokens, 0, -2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT_AND_WRONG)
+def test_claims_hold_and_can_fail(name):
+    claims_of, right, wrong = RIGHT_AND_WRONG[name]
+    listed = lambda made: [made] if isinstance(made, claims.Claim) else list(made)
+    assert [claim.id for claim in listed(claims_of(right)) if not claim.holds] == []
+    assert [claim.id for claim in listed(claims_of(wrong)) if claim.holds] == []
+
+
+def test_the_norm_grows_by_less_than_the_step_a_step():
+    walked = 0.05 * F.ngd.iterations + F.ngd.norm[:, :1]
+    assert (F.ngd.norm <= walked * (1 + 1e-12)).all()  # Lemma 7's upper bound
+
+
+def test_few_draws_are_too_few_for_a_probability():
+    few = tokens.gaussian_tokens(range(28), n=2, T=3, d=4000)
+    assert [c.holds for c in data_and_starts.lemma8(few)] == [False, False, True]
+
+
+def test_figure_3_claims_name_the_slowest_and_the_fastest():
+    slow = replace(with_head(RUN, np.full(J.record.size, 0.5)), log_gap=RUN.log_gap / 2,
+                   norm=RUN.norm / 2, log_miss=RUN.log_miss / 2)  # fmt: skip
+    runs = {"slow": slow, "fast": RUN}
+    assert all(c.holds for c in figure3.slower_than_others(runs, "slow", ["fast"]))
+    assert not any(c.holds for c in figure3.slower_than_others(runs, "fast", ["slow"]))
+    ahead = figure3.ahead(slow, RUN, ("slow", "fast"), "V", "v", since=2)
+    assert [c.holds for c in ahead] == [False, False, False, True, True]
+    with pytest.raises(ValueError, match="iteration 17"):
+        figure3.at(replace(RUN, iterations=J.record * 2), 17)
+
+
+def test_the_gradient_is_zero_only_where_softmax_is_saturated():
+    """Section 3.1: under Assumption 2 every pair pulls, at every W."""
+    scores = attention.scores(F.tokens, F.tokens.u)
+    for W in 3 * np.random.default_rng(0).standard_normal((50, *F.svm.W.shape[1:])):
+        pull = attention.slopes(attention.logits(F.tokens, W[None]), scores).pull
+        opt = np.take_along_axis(pull, F.tokens.opt[..., None], -1)
+        assert (opt > 0).all() and ((pull < 0).sum(-1) == 2).all()
+    far = np.where(np.arange(3) == F.tokens.opt[..., None], 1e4, 0.0)
+    saturated = attention.slopes(far, scores)
+    assert (np.exp(saturated.log_scale)[..., None, None] * saturated.pull == 0).all()
+
+
+def test_smoothness_bounds_the_curvature():
+    rng, data = np.random.default_rng(0), F.tokens
+    for size in (0.1, 1.0, 3.0):
+        W, V = rng.standard_normal((2, *F.svm.W.shape))
+        W, V = size * W, V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
+        ahead, behind = (attention.gradients(data, W + e * V, data.u)[1] for e in (1e-5, -1e-5))
+        bent = np.linalg.norm(ahead - behind, axis=(1, 2)) / 2e-5
+        assert (bent <= fixed_head.smoothness(data)).all()
 
 
 def test_curvature_is_the_hessian_of_the_loss():
     k, one = 12, J.tokens.run(0)
-    W, u = J.history.weights(k)[:1], J.history.head(k)[:1]
+    W, u = RUN.weights(k)[:1], RUN.head(k)[:1]
+    x, loss = np.concatenate([W.ravel(), u.ravel()]), attention.gradients(one, W, u)[0]
 
     def gradient(x):
-        _, grad_W, grad_u = attention.gradients(
-            one, x[: W.size].reshape(W.shape), x[W.size :].reshape(u.shape)
-        )
-        return np.concatenate([grad_W.ravel(), grad_u.ravel()]) / loss0
+        W_and_u = x[: W.size].reshape(W.shape), x[W.size :].reshape(u.shape)
+        _, grad_W, grad_u = attention.gradients(one, *W_and_u)
+        return np.concatenate([grad_W.ravel(), grad_u.ravel()]) / loss
 
-    x, loss0 = np.concatenate([W.ravel(), u.ravel()]), attention.gradients(one, W, u)[0]
-    hessian = (
-        np.stack([gradient(x + 1e-5 * e) - gradient(x - 1e-5 * e) for e in np.eye(x.size)]) / 2e-5
-    )
-    assert np.abs(np.linalg.eigvalsh((hessian + hessian.T) / 2)).max() == pytest.approx(
-        joint_loss.curvature(J.history, J.tokens)[0, k], rel=1e-6
-    )
+    rows = [gradient(x + 1e-5 * e) - gradient(x - 1e-5 * e) for e in np.eye(x.size)]
+    hessian = np.stack(rows) / 2e-5
+    largest = np.abs(np.linalg.eigvalsh((hessian + hessian.T) / 2)).max()
+    assert largest == pytest.approx(joint_loss.curvature(RUN, J.tokens)[0, k], rel=1e-6)
 
 
 def test_losses_along_a_run_are_those_of_the_model():
-    k = 9
-    loss = attention.gradients(J.tokens, J.history.weights(k), J.history.head(k))[0]
-    log_losses = joint_training.log_losses(J.history, J.tokens)[:, k]
+    loss = attention.gradients(J.tokens, RUN.weights(9), RUN.head(9))[0]
+    log_losses = joint_training._log_losses(RUN, J.tokens)[:, 9]
     np.testing.assert_allclose(np.exp(log_losses).mean(-1), loss, rtol=1e-12)
-    np.testing.assert_allclose(np.exp(J.history.log_gap[:, k]), loss, rtol=1e-12)
-
-
-def test_reference_and_figure_3_claims_can_fail():
-    names = list(figure3.measured(J.history, "V", "v", J.tokens, J.head, 100))
-    assert names[0] == "log L" and names[-1] == "score gap"
-    values = {
-        t: {name: np.array([1.3 * value]) for name, value in zip(names, row, strict=True)}
-        for t, row in figure3.REFERENCE.items()
-    }
-    assert all(c.holds for c in figure3.against_reference(values))
-    far = {t: {name: 2 * value for name, value in row.items()} for t, row in values.items()}
-    assert not any(c.holds for c in figure3.against_reference(far))
-    slow = replace(with_head(J.history, np.full(J.record.size, 0.5)), log_gap=J.history.log_gap / 2,
-                   norm=J.history.norm / 2, log_miss=J.history.log_miss / 2)  # fmt: skip
-    runs = {"slow": slow, "fast": J.history}
-    assert all(c.holds for c in figure3.slower_than_others(runs, "slow", ["fast"]))
-    assert not any(c.holds for c in figure3.slower_than_others(runs, "fast", ["slow"]))
-    ahead = figure3.ahead(slow, J.history, ("slow", "fast"), "V", "v", since=2)
-    assert [c.holds for c in ahead] == [False, False, False, True, True]
-
-
-def test_record_that_is_not_there():
-    with pytest.raises(ValueError, match="iteration 17"):
-        figure3.at(replace(J.history, iterations=J.record * 2), 17)
-
-
-def test_lemmas_2_6_and_9_need_the_right_direction():
-    def claims_at(world):
-        target = world.target(F.svm)
-        found = gradient_cone.lemma2(F.tokens, target, 1, (10, 100), 1)
-        return [*found, gradient_cone.lemma6(F.tokens, target)]
-
-    assert all(c.holds for c in claims_at(World()))
-    assert not any(c.holds for c in claims_at(World("target rotated", 0.05)))
+    np.testing.assert_allclose(np.exp(RUN.log_gap[:, 9]), loss, rtol=1e-12)
 
 
 def test_pulls_of_pairs_are_the_gradient():
-    of, W = (
-        gradient_cone.pairs(F.tokens, 0),
-        np.random.default_rng(0).standard_normal(F.svm.W[:1].shape),
-    )
-    one = F.tokens.run(0)
+    pairs, one = gradient_cone._pairs(F.tokens, 0), F.tokens.run(0)
+    W = np.random.default_rng(0).standard_normal(F.svm.W[:1].shape)
     gradient = attention.gradients(one, W, one.u)[1].ravel()
-    found = of.pulls(of.A @ W.ravel()) @ of.A
-    np.testing.assert_allclose(
-        found / np.linalg.norm(found), -gradient / np.linalg.norm(gradient), atol=1e-10
-    )
+    pulled = pairs.pulls(pairs.A @ W.ravel()) @ pairs.A
+    unit = pulled / np.linalg.norm(pulled)
+    np.testing.assert_allclose(unit, -gradient / np.linalg.norm(gradient), atol=1e-10)
 
 
-def test_lemma4_small_and_large_starts():
-    std = data_and_starts.start_size(F.tokens)
-    start = dynamics.gaussian_start(F.space, std, [5, 6])
-    assert all(c.holds for c in data_and_starts.lemma4(F.tokens, start, std, 60))
+def test_starts_shrink_with_the_square_of_the_tokens():
     twice = replace(F.tokens, X=2 * F.tokens.X, z=2 * F.tokens.z)  # |x^T W z| <= B^2 ||W||
+    std = data_and_starts.start_size(F.tokens)
     assert data_and_starts.start_size(twice) == pytest.approx(std / 4)
-    larger = dynamics.Start(100 * start.inside, 100 * start.outside)
-    assert not any(c.holds for c in data_and_starts.lemma4(F.tokens, larger, std, 60))
-
-
-def test_lemma8_and_its_assumptions():
-    high = tokens.gaussian_tokens(range(29), n=2, T=3, d=4000)
-    assert all(c.holds for c in data_and_starts.lemma8(high))
-    few = tokens.gaussian_tokens(range(28), n=2, T=3, d=4000)  # too few for a probability of 0.1
-    assert [c.holds for c in data_and_starts.lemma8(few)] == [False, False, True]
-    low = phase_diagram.skewed(tokens.class_mean_tokens([0, 1], n=4, T=3, d=6), 0.5, [0, 1])
-    assert not any(c.holds for c in data_and_starts.lemma8(low))
-    assert data_and_starts.definition1(high).holds
-    turned = World("label turned", 1.0).tokens(high)
-    assert not data_and_starts.definition1(turned).holds
-
-
-def test_lemma11_and_14_can_fail():
-    drawn = tokens.two_token_gaussian(range(5), n=4, d=100)
-    assert all(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.1))
-    assert not any(c.holds for c in data_and_starts.lemma11(drawn, 3.0, 0.01))
-
-    def exponents(off):
-        draw = lambda seeds, d: tokens.two_token_gaussian(seeds, n=4, d=d)
-        return data_and_starts.lemma11_exponents(draw, 40, 3.0, off)
-
-    assert all(c.holds for c in exponents(0.0))
-    assert not any(c.holds for c in exponents(0.15))
-    assert all(c.holds for c in data_and_starts.lemma14(J.tokens, J.head))
-    X = J.tokens.X.copy()
-    X[:, :, 0] = -2 * X[:, :, 1]
-    assert not data_and_starts.lemma14(replace(J.tokens, X=X), J.head)[1].holds
 
 
 def test_head_svm_of_inseparable_opt_tokens_is_infeasible():
@@ -309,79 +273,169 @@ def test_head_svm_of_inseparable_opt_tokens_is_infeasible():
 
 
 def test_repeated_token_keeps_assumption_2_at_every_step():
-    history = dynamics.train(
-        tokens.two_token_gaussian([0, 1], n=4, T=4, d=60),
-        rules.ngd(0.3, decay=2 / 3),
-        300,
-        head="joint",
-    )
+    data = tokens.two_token_gaussian([0, 1], n=4, T=4, d=60)
+    history = dynamics.train(data, rules.ngd(0.3, decay=2 / 3), 300, head="joint")
     assert np.ptp(history.score_gaps, axis=-1).max() < 1e-10
     assert np.ptp(history.margins, axis=-1).max() < 1e-10
 
 
 def test_zero_head_has_no_gradient_in_W_and_the_head_moves_first():
-    first = np.searchsorted(J.record, 1)
-    assert (J.history.log_gradient[:, 0] == -np.inf).all() and (J.history.norm[:, first] == 0).all()
-    np.testing.assert_allclose(J.history.head_norm[:, first], 0.3)
-    assert (J.history.norm[:, np.searchsorted(J.record, 2)] > 0).all()
+    first, second = np.searchsorted(J.record, [1, 2])
+    assert (RUN.log_gradient[:, 0] == -np.inf).all() and (RUN.norm[:, first] == 0).all()
+    np.testing.assert_allclose(RUN.head_norm[:, first], 0.3)
+    assert (RUN.norm[:, second] > 0).all()
 
 
 def test_linear_predictor_leaves_attention_alone():
-    history = dynamics.train(
-        joint_training.linear_predictor(J.space), rules.ngd(0.3), 50, head="joint"
-    )
+    linear = joint_training.linear_predictor(J.space)
+    history = dynamics.train(linear, rules.ngd(0.3), 50, head="joint")
     assert (history.norm == 0).all() and (np.diff(history.log_gap) < 0).all()
 
 
 def test_broken_assumptions():
-    data = phase_diagram.bounded_tokens([0, 1], n=4, T=3, d=20, ratio=2.0)
-    skewed = phase_diagram.skewed(data, 0.5, [0, 1])
+    data = phase.bounded_tokens([0, 1], n=4, T=3, d=20, ratio=2.0)
+    skewed = phase.skewed(data, 0.5, [0, 1])
     before, after = (attention.scores(part, part.u) for part in (data, skewed))
     best = np.take_along_axis(before, data.opt[..., None], -1)
     np.testing.assert_allclose(np.take_along_axis(after, data.opt[..., None], -1), best)
-    np.testing.assert_allclose(
-        np.abs(after - np.where(before == best, before, 0))[after < best.min()].max(),
-        0.5 * best.min(),
-    )
+    moved = np.abs(after - np.where(before == best, before, 0))[after < best.min()]
+    np.testing.assert_allclose(moved.max(), 0.5 * best.min())
     assert np.linalg.norm(data.X, axis=-1).max() < 4 and (after.argmax(-1) == data.opt).all()
     with pytest.raises(ValueError, match="spread = 1.0"):
-        phase_diagram.skewed(data, 1.0, [0, 1])
+        phase.skewed(data, 1.0, [0, 1])
 
 
 @pytest.mark.parametrize("overlap, holds", [(-1.0, True), (1.0, False)])
 def test_two_samples_whose_pairs_oppose_each_other_need_assumption_1(overlap, holds):
-    data = phase_diagram.two_samples(overlap)
-    assert (data.opt == 1).all() and data_and_starts.assumption1(data) < 1
+    data = phase.two_samples(overlap)
+    assert (data.opt == 1).all() and data_and_starts._assumption1(data) < 1
     K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     np.testing.assert_allclose(K[0, 1], 3 * overlap + 1e-4)
     named = {"NGD": rules.ngd(0.05), "GD": rules.gd(0.2)}
-    found = phase_diagram.assumption1_needed(data, named, 1000)
+    found = phase.assumption1_needed(data, named, 1000)
     assert [c.holds for c in found] == [holds, holds]
 
 
 def test_runs_without_a_solution_are_left_out():
+    ngd = {"NGD": rules.ngd(0.1)}
     flat = tokens.class_mean_tokens(range(12), n=6, T=6, d=3)
     kept = svm.feasible(flat)
     assert kept is None or 0 < len(kept.y) < 12
-    found = phase_diagram.fraction_reached(flat, {"NGD": rules.ngd(0.1)}, 10)
-    assert found["feasible"] == (0 if kept is None else len(kept.y) / 12)
-    easy = phase_diagram.fraction_reached(
-        tokens.class_mean_tokens([0, 1], n=3, T=3, d=50), {"NGD": rules.ngd(0.1)}, 300
-    )
-    assert easy == {"feasible": 1.0, "NGD": 1.0}
+    share = phase.fraction_reached(flat, ngd, 10)["feasible"]
+    assert share == (0 if kept is None else len(kept.y) / 12)
+    easy = tokens.class_mean_tokens([0, 1], n=3, T=3, d=50)
+    assert phase.fraction_reached(easy, ngd, 300) == {"feasible": 1.0, "NGD": 1.0}
+
+
+TIMES = np.arange(1001)
+POLYAK = dynamics.train(F.space, rules.polyak(), 1000, TIMES, targets={"V": F.svm.W})
+SHAPE = POLYAK.norm.shape  # (runs, k)
+
+
+def invented(**curves):
+    """A run with invented curves, of shape (k,) or (runs, k)."""
+    return replace(POLYAK, **{name: np.broadcast_to(c, SHAPE) for name, c in curves.items()})
+
+
+def theorem5_at_its_rate():
+    rate = np.ones(1001)
+    rate[2:] = np.sqrt(np.log(TIMES[2:]) / TIMES[2:])
+    history = replace(POLYAK, direction_error={"V": np.broadcast_to(0.3 * rate, SHAPE)})
+    return fixed_head.theorem5(history, "V", 1.0, F.tokens, F.svm)
+
+
+def half_of_the_solution():
+    step = np.log(F.svm.norm / 2)[:, None] - POLYAK.log_gradient
+    return fixed_head.polyak_step_norm(replace(POLYAK, log_step=step), F.svm)
+
+
+def fastest(slowed):
+    """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and 100."""
+    gap = np.broadcast_to(-0.01 * TIMES, SHAPE)
+    runs = {"own": invented(log_gap=slowed(gap)), "other": invented(log_gap=halved(gap))}
+    return fixed_head.fastest_at_first(runs, "own", np.exp(-0.5))
+
+
+halved = lambda gap: gap / np.array([[1.0], [2.0]])
+never = lambda gap: np.where(np.array([[True], [False]]), gap, 0.0)
+
+
+def joint_lemmas(rule):
+    """A run whose norm is Lemma 12's bound, whose smallest gap grows like S_t, others faster."""
+    data = tokens.two_token_gaussian([0, 1], n=4, d=100)
+    known = dynamics.train(data, rules.ngd(0.1, decay=2 / 3), 1000, TIMES, head="joint")
+    path = fits.path_sum(TIMES, 2 / 3)
+    gaps = np.broadcast_to(9 * path[:, None, None] ** 1.2, known.score_gaps.shape).copy()
+    gaps[:, :, 2, 0] = path
+    norms = np.broadcast_to(3 * 0.1 * np.cbrt(TIMES), known.norm.shape)
+    history = replace(known, score_gaps=gaps, head_norm=norms, norm=norms / 2)
+    return rule(history, coordinates.minimal(data).tokens)
 
 
 @pytest.mark.parametrize(
-    "claim, margin",
+    "claim, measured",
     [
-        (claims.at_most("a", "s", "p", 0.5, 1.0), 2.0),
-        (claims.at_most("a", "s", "p", -1.0, -0.5), 2.0),
-        (claims.at_most("a", "s", "p", -1.0, 0.5), np.inf),
-        (claims.at_least("a", "s", "p", 3.0, 1.0), 3.0),
-        (claims.at_least("a", "s", "p", -3.0, 1.0), 0.0),
-        (claims.close("a", "s", "p", 1.5, 1.0, 0.1), 0.2),
-        (claims.at_least("a", "s", "p", np.nan, 1.0), np.nan),
+        (theorem5_at_its_rate, 1.0),
+        (lambda: fixed_head.lemma7(invented(norm=2.0 + 0.1 * TIMES), 0.1), 1.0),
+        (lambda: fixed_head.lemma7(invented(norm=2.0 + 0.1 * TIMES), 0.2), 0.5),
+        (half_of_the_solution, 1.0),
+        (lambda: fastest(halved), 1.0),
+        (lambda: fastest(lambda gap: 2 * gap), 0.5),
+        (lambda: fastest(never), np.inf),
+        (lambda: joint_lemmas(lambda h, _: joint_training.lemma12(h, 0.1)), 1.0),
+        (lambda: joint_lemmas(lambda h, data: joint_training.lemma13(h, data, 10)[0]), 1.0),
     ],
 )
-def test_margin(claim, margin):
-    assert claim.margin == pytest.approx(margin, nan_ok=True)
+def test_claims_measure_what_is_known_of_an_invented_run(claim, measured):
+    assert claim().measured == pytest.approx(measured, rel=1e-9)
+
+
+def test_path_sums_and_exponents_in_them():
+    np.testing.assert_allclose(fits.path_sum(np.array([0, 1, 3]), 2), [0, 1, 1 + 1 / 4 + 1 / 9])
+    np.testing.assert_array_equal(fits.path_sum(TIMES, 0), TIMES)
+    values = np.broadcast_to(fits.path_sum(TIMES, 2 / 3) ** 1.3, SHAPE)
+    np.testing.assert_allclose(joint_training.path_exponent(POLYAK, values, 2 / 3, 10), 1.3)
+
+
+@pytest.mark.parametrize("failed, draws", [(0, 29), (3, 50), (29, 29)])
+def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(failed, draws):
+    p = data_and_starts._probability_at_most(np.arange(draws) < failed)
+    assert p == 1 if failed == draws else stats.binom.cdf(failed, draws, p) == pytest.approx(0.05)
+
+
+def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():
+    found = data_and_starts._union_bound(np.full((1, 1, 1), 0.5), 0.1)
+    assert found == pytest.approx(0.5 * stats.norm.isf(0.05), rel=1e-9)
+
+
+def spanned(scores, overlap=0.0):
+    """One data set of three tokens a sample: scores (2, 3), all else orthogonal but for a pair."""
+    X = np.zeros((2, 3, 9))
+    X[:, :, 0] = scores
+    X[np.arange(6) // 3, np.arange(6) % 3, 1 + np.arange(6)] = 2.0
+    X[1, 1, 1] += overlap / 2  # with the first sample's first token
+    y, u, z = np.ones(2), np.eye(9)[0], np.tile(3 * np.eye(9)[8], (2, 1))
+    return token_sets.token_set(X, y, z=z, u=u)
+
+
+def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
+    uneven = spanned([[1.0, 0.0, -0.2], [0.5, 0.0, 0.0]])
+    assert data_and_starts._imbalance(uneven) == pytest.approx(0.2 / 0.5)
+    (margin,) = data_and_starts._assumption1(spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1))
+    phi, gap, mu, a, b = 1 / (3 * np.e), 1e-3, 0.1, 4.0 + 1e-6, 3.0
+    C = np.exp(gap / 2) / (4 * phi * (1 - phi))  # both samples' gaps are alike
+    assert margin == pytest.approx(b**2 * (a - 3 * mu) / (4 * 2 * C * mu**2), rel=1e-9)
+
+
+def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
+    d, delta, signal, noise = 100, 0.1, 3.0, 0.1
+    pairs = zip(
+        data_and_starts._spreads(DM, signal, noise),
+        data_and_starts.lemma11(DM, signal, noise, delta),
+        strict=True,
+    )
+    norms, cross = (np.quantile(found, 1 - delta) / claim.measured for found, claim in pairs)
+    share = delta / (2 * 8**2)  # of one token or pair of the 8 tokens
+    assert stats.chi2.sf(d + norms, d) <= share < stats.chi2.sf(d + norms / 2, d)
+    normal = stats.norm(scale=np.sqrt(d))
+    assert normal.sf(cross) <= share < normal.sf(cross / 2)

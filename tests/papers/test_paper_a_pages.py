@@ -37,7 +37,7 @@ def test_no_page_words_a_statement_of_its_own(name):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "words",
     [
         "# **Theorem 1.** Tokens are\n# nearly orthogonal.",
         "# Under Theorem 1 the error is\n# $\\tilde O(t^{-1/2})$.",
@@ -45,17 +45,14 @@ def test_no_page_words_a_statement_of_its_own(name):
         "# Lemma 7: $\\lVert W\\rVert \\le \\eta t$",
     ],
 )
-def test_a_restated_theorem_is_seen(said):
-    assert len(restated(f"# %% [markdown]\n# # Title\n#\n{said}\n\n# %%\n")) == 1
+def test_a_restated_theorem_is_seen(words):
+    assert len(restated(f"# %% [markdown]\n# # Title\n#\n{words}\n\n# %%\n")) == 1
 
 
 def test_pages_that_build_on_a_theorem_print_it():
-    needed = {
-        "00": ["Theorem 1"],
-        "10": ["Theorem 1", "Theorem 6", "Theorem 7"],
-        "11": ["Theorem 1"],
-    }
-    needed |= {"12": ["Theorem 2", "Theorem 3", "Theorem 4"], "13": ["Theorem 1", "Assumption 1"]}
+    needed = {"00": ["Theorem 1"], "10": ["Theorem 1", "Theorem 6", "Theorem 7"]}
+    needed |= {"11": ["Theorem 1"], "12": ["Theorem 2", "Theorem 3", "Theorem 4"]}
+    needed |= {"13": ["Theorem 1", "Assumption 1"]}
     for name, path in PAGES.items():
         text = path.read_text("utf-8")
         calls = re.findall(r'statements\.quoted\(\s*"A", STATEMENTS,([^)]*)\)', text)

@@ -1,4 +1,4 @@
-"""The deterministic inequalities of paper C's appendix, on whatever hypothesis can think of."""
+"""The deterministic inequalities of paper C's appendix, on arbitrary inputs."""
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -22,12 +22,8 @@ def matrices(count):
 
 
 def below(smaller, larger, scale=1.0):
-    return bool(
-        np.all(
-            smaller
-            <= larger + SLACK * np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), scale)
-        )
-    )
+    size = np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), scale)
+    return bool(np.all(smaller <= larger + SLACK * size))
 
 
 @many
@@ -50,9 +46,8 @@ def test_lemma14_and_15(x, y, p):
     x, y = max(x, y), min(x, y)
     # x^a - y^a loses what x^a has too many digits for: rounding is relative to x^p, x^{p-1}
     assert all(below(*pair, scale=x**p) for pair in inequalities.lemma14(x, y, p))
-    assert all(
-        below(*pair, scale=x ** (p - 1) * max(1, p)) for pair in inequalities.lemma15(x, y, p)
-    )
+    scale = x ** (p - 1) * max(1, p)
+    assert all(below(*pair, scale=scale) for pair in inequalities.lemma15(x, y, p))
 
 
 @many
@@ -67,10 +62,7 @@ def test_lemma26(abc, p):
 
 
 def stepped(seed, p, eta, size):
-    """One plain step on a small problem: (tokens, W, W+, gradient, (L, L+)).
-
-    W and gradient are flat.
-    """
+    """One plain step on a small problem: tokens, flat W, W+, gradient, and (L, L+)."""
     data = tokens.unit_tokens(seed, n=3, T=3, d=3)
     W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
     loss, gradient, _ = attention.gradients(data, W, data.u, "logistic")
@@ -115,7 +107,8 @@ def smoothness(data):
 
     G_i is the range of the scores, r_i that of the logits per unit of ||W||_F.
     """
-    G, r = step_lemmas.score_range(data), step_lemmas.spread(data, 2)
+    G = np.ptp(attention.scores(data, data.u), axis=-1)
+    r = step_lemmas.spread(data, 2)
     return (G * r**2 / 4 * (1 + G / 16)).mean()
 
 
@@ -131,7 +124,6 @@ def test_lemmas_24_and_25_for_a_small_step(seed, p, size):
         if eta <= (p - 1) * largest ** (p - 2) / smoothness(data):
             break
         eta /= 2
-    assert below(
-        *inequalities.lemma24(W, later, gradient, losses, eta, p), scale=np.abs(W).max() ** p
-    )
+    sides = inequalities.lemma24(W, later, gradient, losses, eta, p)
+    assert below(*sides, scale=np.abs(W).max() ** p)
     assert below(losses[1], losses[0])

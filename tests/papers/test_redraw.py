@@ -27,21 +27,16 @@ def redrawn(tmp_path_factory):
 
 
 @pytest.mark.parametrize("slug", RECORDS)
-def test_kept_curves_give_the_committed_verdicts(redrawn, slug):
-    out, said = redrawn
+def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
+    out, lines = redrawn
     record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
     judged = [f"  {one['verdict']}: {one['statement']}" for one in record["claims"] if "p" in one]
-    words = said[said.index(slug) + 1].splitlines()
+    words = lines[lines.index(slug) + 1].splitlines()
     assert judged and len(words) == len(judged)
     assert all(mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True))
     assert (out / f"{slug}.png").read_bytes().startswith(b"\x89PNG")
     assert {row["source"] for row in record["data"]} == {"kept"}
-
-
-@pytest.mark.parametrize("slug", RECORDS)
-def test_a_record_has_the_seeds_of_its_runs(slug):
-    record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
-    (study,) = [n for n, many in redraw.PICTURES.items() if slug in {one.slug for one in many}]
+    (study,) = [name for name, many in redraw.PICTURES.items() if slug in {p.slug for p in many}]
     assert record["seeds"] == kept_curves.kept(study, needed=True).seeds()
 
 
@@ -59,7 +54,7 @@ def test_the_family_has_every_claim_ever_judged(family):
     name = min((name for name in own if name not in REMEASURED), key=own.get)
     assert family[name][1] == pytest.approx(24 * kept[0])
     assert all(family[name][1] == 1 for name in REMEASURED)
-    assert "fig4.sngd: reproduced" in redraw.told(family)
+    assert "fig4.sngd: reproduced" in redraw.family_table(family)
 
 
 def test_what_the_pages_say_of_the_family(family):

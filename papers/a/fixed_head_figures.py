@@ -1,0 +1,177 @@
+"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing and record.
+
+Four rules on a fixed head, drawn from their histories.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib.companion import plots
+from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.record import Number
+from lib.dynamics.history import History
+from lib.svm import MaxMargin
+from papers import fits
+
+FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
+SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
+THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared
+
+
+def _panels(history):
+    """The six panels: title, values (runs, k), axis options.
+
+    Loss gap and missing weight are drawn as powers of ten: they leave the range of floats.
+    """
+    gap, miss = history.log_gap / np.log(10), history.log_miss.max(-1) / np.log(10)
+    error = history.direction_error["W_mm"]
+    deep = {"ylim": (-30, 1)}
+    return (
+        ("Loss gap, $\\log_{10}(L - L^*)$", gap, deep),
+        ("Norm $\\|W_t\\|$", history.norm, {"yscale": "log"}),
+        ("Mean weight of the opt token", history.opt_score, {}),
+        ("Alignment with $W_{mm}$", history.alignment["W_mm"], {}),
+        ("Direction error", error, {"yscale": "log"}),
+        ("Missing weight, $\\log_{10}(1 - p_{opt})$", miss, deep),
+    )
+
+
+def _slope(histories: Mapping[str, History]) -> float:
+    """Exponent in t of NGD's direction error over the last decade, median over runs."""
+    history = histories["NGD"]
+    return float(np.median(fits.exponent(history, "W_mm", since=history.iterations[-1] / 10)))
+
+
+def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
+    """Figure 2 or 5: medians over runs, bands from the smallest to the largest.
+
+    With a `crowd`, many draws of NGD, its weights of opt tokens take the place of the alignment.
+    """
+    figure, axes = plots.panels(2, 3)
+    for rule, history in histories.items():
+        line = "--" if "no cap" in rule else "-"
+        for axis, (title, values, options) in zip(axes, _panels(history), strict=True):
+            plots.band(axis, history.iterations, values, rule, linestyle=line)
+            axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
+    axes[0].axhline(np.log10(THRESHOLD), linestyle=":", color="0.3")
+    axes[0].text(1.2, np.log10(THRESHOLD) - 0.5, f"${THRESHOLD}$", color="0.3", va="top")
+    if crowd is not None:
+        _smallest_weights(axes[3], crowd)
+    steps, slope = histories["NGD"].iterations[-1], _slope(histories)
+    for axis in axes[3:]:
+        axis.set_xlabel("iteration $t$")
+    plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
+    style = {"transform": axes[4].transAxes, "color": plots.COLOURS["NGD"]}
+    axes[4].text(0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", **style)
+    plots.legend(figure, axes[4])
+    plots.caption(figure, caption)
+    return figure
+
+
+def _smallest_weights(axis, crowd):
+    """Lemma 5 in every draw: p_opt over its start, of the sample where it is least."""
+    p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
+    smallest = (p_opt / p_opt[:, :1]).min(-1)
+    axis.clear()
+    axis.plot(crowd.iterations, smallest.T, color="0.7", linewidth=0.5)
+    worst = smallest[smallest.min(1).argmin()]
+    axis.plot(crowd.iterations, worst, color=plots.COLOURS["NGD"])
+    title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, {len(smallest)} draws"
+    axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
+    axis.axhline(1.0, linestyle=":", color="0.3")
+
+
+def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) -> dict:
+    """What the record keeps; `polyak` is its iterations over the next best rule's."""
+    history = histories["NGD"]
+    error, miss = history.direction_error["W_mm"][:, -1], history.log_miss[:, -1].max(-1)
+    return {
+        "norm_of_W_mm": Number(np.median(target.norm), 1e-6),
+        # The start is drawn in a QR basis, and tokens that a class shares leave signs of that basis
+        # to rounding: another processor draws another start, and these errors move by about 1e-5.
+        "ngd_direction_error": Number(np.median(error), 1e-6),
+        "ngd_direction_error_worst": Number(error.max(), 1e-6),
+        "ngd_exponent": Number(_slope(histories), 1e-5),
+        "ngd_log_missing_weight": Number(np.median(miss), 1e-4),
+        "polyak_over_next_best": Number(polyak, 1e-6),
+    }
+
+
+def _decades(steps: int) -> np.ndarray:
+    """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
+    return 10 ** np.arange(1, int(np.log10(steps)))
+
+
+def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, np.ndarray]:
+    """Exponent of the direction error in t within each decade, {rule: (runs, decades)}."""
+    slope = lambda history, start: fits.exponent(history, "W_mm", since=start, until=10 * start)
+    return {
+        name: np.stack([slope(history, start) for start in _decades(steps)], 1)
+        for name, history in histories.items()
+    }
+
+
+def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
+    """The exponents `last` {rule: (runs,)} of the last decade: the theorem's bound, and -1 (ours).
+
+    That of gradient descent, for which the paper has no rate, is above -0.2 (ours). Source: paper
+    A, Theorem 1 and its open question 1.
+    """
+    source, text = "paper A, Theorem 1; open question 1", "exponent in the last decade"
+    ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
+    slow = f"GD: {text}, slower than any power"
+    return [
+        at_most("rate.bound", f"NGD: {text}, against the theorem's", source, ngd, -0.5),
+        close("rate.measured", f"NGD: {text} is -1", "ours", ngd, -1.0, 0.02),
+        close("rate.momentum", f"NGD-mom: {text} is -1", "ours", momentum, -1.0, 0.02),
+        close("rate.polyak", f"Polyak: {text} is -1", "ours", polyak, -1.0, 0.02),
+        at_least("rate.gd", slow, "ours", last["GD"].min(), -0.2),
+    ]
+
+
+def draw_horizon(
+    histories: Mapping[str, History], plain_error: Sequence[float], caption: str
+) -> Figure:
+    """Three panels: error, missing weight, exponent by decade.
+
+    `plain_error` is that of NGD in ordinary arithmetic, one entry a step.
+    """
+    figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
+    steps = int(next(iter(histories.values())).iterations[-1])
+    slopes, middle = decade_exponents(histories, steps), _decades(steps) * 10**0.5
+    for name, history in histories.items():
+        t = history.iterations[1:]
+        plots.band(error, t, history.direction_error["W_mm"][:, 1:], name)
+        plots.band(weight, t, -history.log_miss.max(-1)[:, 1:] / np.log(10), name)
+        plots.band(rate, middle, slopes[name], name, marker="o", markersize=3)
+    ordinary = {"color": "0.6", "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
+    error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
+    plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
+    weight.axhline(SMALLEST_FLOAT, linestyle=":", color="0.3")
+    note = {"fontsize": "x-small", "color": "0.3", "va": "bottom"}
+    weight.text(1.2, 1.4 * SMALLEST_FLOAT, "above: no float64", **note)
+    rate.axhline(-0.5, linestyle=":", color="0.3")
+    time = {"xscale": "log", "xlabel": "iteration $t$"}
+    error.set(title="Direction error", yscale="log", **time)
+    weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)
+    rate.set(title="Exponent by decade", ylim=(-1.5, 0.1), **time)
+    plots.legend(figure, error)
+    plots.caption(figure, caption)
+    return figure
+
+
+def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
+    """What the record keeps: fitted exponents; NGD's last direction error and missing weight.
+
+    `last`: each rule's exponents of the last decade, (runs,). Medians over runs.
+    """
+    known = {
+        f"{name.split(',')[0].lower()}_exponent": Number(values.max(), 1e-3)
+        for name, values in last.items()
+    }
+    error, miss = ngd.direction_error["W_mm"][:, -1], ngd.log_miss[:, -1].max(-1)
+    known["ngd_direction_error"] = Number(np.median(error), 1e-9)
+    known["ngd_missing_weight_power_of_ten"] = Number(np.median(miss) / np.log(10), 1e-2)
+    return known

@@ -1,0 +1,211 @@
+"""Paper C's figures: those of Section 5, rates, basins, and the results that it generalises."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib.attention.token_sets import TokenSet
+from lib.companion import plots
+from lib.mirror.descent import MirrorHistory, selected_tokens
+from lib.svm.max_margin import MaxMargin
+from papers.c import rates, section5
+
+DASHES = ((4, 2), (4, 2, 1, 2), (1, 1))  # of the SVMs' rays, in the order of the exponents
+
+
+def _colour(p: float) -> str:
+    """The colour of an exponent, the same in every figure."""
+    return plots.COLOURS[f"p = {p:g}"]
+
+
+def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
+    """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading.
+
+    Lines are medians and bands hold 80 %; circles are the last means, with their numbers above.
+    """
+    figure, axes = plots.panels(2, len(histories), height=2.0)
+    rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
+    for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
+        for axis, (p, history) in zip(row, histories.items(), strict=True):
+            for q in histories:
+                values, end = table[p, q][:, 1:], history.iterations[-1]
+                label = f"SVM with p = {q:g}"
+                plots.band(axis, history.iterations[1:], values, label, _colour(q), 0.8)
+                mean = values[:, -1].mean()
+                axis.plot(end, mean, "o", color=_colour(q), markersize=3.5)
+                if table is same:
+                    axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
+            axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
+            axis.set_xlim(1, 12 * end)
+        row[0].set_ylabel(f"divergence $D$\n{reading}")
+    for axis in axes[len(histories) :]:
+        axis.set_xlabel("iteration $t$")
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
+
+
+def paths(
+    histories: Mapping[float, MirrorHistory],
+    ends: Mapping[float, Mapping[float, MaxMargin]],
+    caption: str,
+) -> Figure:
+    """Two entries of W along the path from zero; broken rays: the directions of the SVMs.
+
+    Above a panel stand the last divergences from the SVMs over all entries, in the order of the
+    legend: two entries do not show which of them is nearest.
+    """
+    figure, axes = plots.panels(1, len(histories), height=2.6)
+    at = (0, 2), (1, 3)  # the entries W_12 and W_34
+    for axis, (p, history) in zip(axes, histories.items(), strict=True):
+        path, last = history.W[0][:, at[0], at[1]], []  # (k, 2)
+        axis.plot(*path.T, ".-", color=_colour(p), markersize=3)
+        for q, dashes in zip(histories, DASHES, strict=True):
+            ray = ends[p][q].W[0][at]
+            ray = 1.1 * np.hypot(*path[-1]) / np.hypot(*ray) * ray
+            line = {"dashes": dashes, "color": _colour(q), "label": f"SVM, p = {q:g}"}
+            axis.plot([0, ray[0]], [0, ray[1]], **line)
+            last.append(f"{history.divergence(ends[p][q].W)[0, -1]:.4f}")
+        axis.set(title=f"trained with p = {p:g}\n$D$: {', '.join(last)}", xlabel="$W_{12}$")
+    axes[0].set_ylabel("$W_{34}$")
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
+
+
+def joint(
+    tokens: TokenSet,
+    histories: Mapping[float, MirrorHistory],
+    ends: Mapping[float, Mapping[float, MaxMargin]],
+    heads: Mapping[float, MaxMargin],
+    first: int,
+    caption: str,
+) -> Figure:
+    """Joint training: directions of W and v and their SVMs; the first weights; the divergences."""
+    figure, axes = plots.panels(2, 2, height=2.4)
+    for p, history in histories.items():
+        W = history.W[0, :, 0] / history.norm[0, -1]
+        v = history.v[0] / history.head_norm[0, -1]
+        target, head = ends[p][p], heads[p]
+        tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
+        for axis, path, tip in zip(axes[:2], (W, v), tips, strict=True):
+            axis.plot(*path.T, color=_colour(p), label=f"p = {p:g}")
+            axis.plot(*tip, "o", color=_colour(p), markerfacecolor="none")
+        chosen = selected_tokens(tokens, history.W[:, -1])
+        weight = section5.selected_weight(tokens, history.W[:, : first + 1], chosen)
+        probability = section5.logistic_probability(tokens, history)[:, : first + 1]
+        distances = history.divergence(target.W), history.head_divergence(head.value)
+        early, late = slice(0, first + 1), slice(1, None)
+        for axis, when, curves in (
+            (axes[2], early, (weight[0].mean(-1), probability[0].mean(-1))),
+            (axes[3], late, [D[0, late] for D in distances]),
+        ):
+            for curve, dash in zip(curves, ("-", ":"), strict=True):
+                axis.plot(history.iterations[when], curve, dash, color=_colour(p))
+    title = "{} over its last norm; o: $\\ell_p$-SVM"
+    axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
+    axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
+    for axis in axes[:2]:
+        axis.set_aspect("equal", adjustable="datalim")
+    axes[2].set(title="selected token's weight; dotted: label's probability")
+    axes[2].set(xlabel="iteration $t$", ylim=(0.2, 1.05))
+    axes[3].set(title="divergence $D$ of $W$; dotted: of $v$", xlabel="iteration $t$")
+    axes[3].set(xscale="log", yscale="log")
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
+
+
+def lemma29(
+    histories: Mapping[float, MirrorHistory], divergences: Mapping[float, np.ndarray], caption: str
+) -> Figure:
+    """D against ||W||_{p,p}, a line per run; dashed Lemma 29, its constant that of the start.
+
+    `divergences` (runs, records) by p, at the records of the history with the same p.
+    """
+    figure, axes = plots.panels(1, len(histories), height=2.4)
+    for axis, (p, history) in zip(axes, histories.items(), strict=True):
+        size, values = history.norm[:, 1:], divergences[p][:, 1:]
+        axis.plot(size.T, values.T, color=_colour(p) or "0.5", alpha=0.4, linewidth=0.8)
+        a, b, text = rates.theory(p)
+        r = np.geomspace(size.min(), size.max(), 50)
+        bound = r**a * np.log(r) ** b
+        axis.plot(r, bound * np.median(values[:, 0]) / bound[0], "--", color="0.3", label=text)
+        slope = np.median(rates.slopes(history, divergences[p]))
+        axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
+        axis.set_xlabel(r"$r = \|W\|_{p,p}$")
+        axis.xaxis.set_minor_formatter("")
+        axis.legend(fontsize="x-small", loc="lower left")
+    axes[0].set_ylabel("divergence $D$")
+    plots.caption(figure, caption)
+    return figure
+
+
+def basins(
+    widths: Sequence[float], kept: Mapping[tuple[float, float], np.ndarray], caption: str
+) -> Figure:
+    """Shares of starts that end at their cone's selection, by (p, multiple of ||W_mm||)."""
+    multiples = list(dict.fromkeys(m for _, m in kept))
+    figure, axes = plots.panels(1, len(multiples), height=2.3)
+    for axis, m in zip(axes, multiples, strict=True):
+        for p in dict.fromkeys(p for p, _ in kept):
+            axis.plot(
+                widths, kept[p, m], "o-", color=_colour(p), label=f"p = {p:g}", markersize=3.5
+            )
+        axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
+        axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
+    axes[0].set_ylabel("share that ends at\nthe cone's selection")
+    plots.legend(figure, axes[0])
+    plots.caption(figure, caption)
+    return figure
+
+
+def parents(
+    pairs: tuple[np.ndarray, Mapping],
+    by_dimension: tuple[Sequence[int], Mapping],
+    several: Mapping[int, tuple],
+    paths: tuple[Sequence[float], Mapping[float, Mapping]],
+    caption: str,
+) -> Figure:
+    """Keys and queries, ranks, several tokens, regularisation path: a panel each.
+
+    `pairs`, `by_dimension` and `paths` come with what stands on their axis of x: iterations
+    (records,), dimensions, radii R / ||W_mm||. `several`: by dimension, alignments (draws,) second.
+    In the last panel a mark is the end of a descent from zero.
+    """
+    figure, axes = plots.panels(2, 2, height=2.3)
+    recorded, alignments = pairs
+    curves = [key for key in alignments if isinstance(key, tuple)]
+    for key, rule in zip(curves, ("NGD", "GD", "Polyak", "Adam"), strict=True):
+        label = f"{key[0]}: {key[1].capitalize()}"
+        plots.band(axes[0], recorded, alignments[key], label, plots.COLOURS[rule])
+    axes[0].set(xscale="log", title="alignment with the two SVMs", ylim=(-0.1, 1.05))
+    axes[0].set_xlabel("iteration $t$")
+    dimensions, shapes = by_dimension
+    for (size, length), rank in shapes.items():
+        missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
+        none = f" (d={missing[0]}: no solution)" if missing else ""
+        label = f"n={size}, T={length}{none}"
+        axes[1].plot(dimensions, rank, "o-", markersize=3.5, label=label)
+    axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
+    axes[1].set_ylim(0, None)
+    aligned = [v[1][np.isfinite(v[1])] for v in several.values()]
+    axes[2].boxplot(aligned, tick_labels=list(several), whis=(0, 100))
+    axes[2].set(title="several tokens: alignment with their SVM", xlabel="dimension $d$")
+    axes[2].set_ylim(None, 1.02)
+    multiples, by_p = paths
+    for p, ends in by_p.items():
+        optimal = ends["optimal"]
+        label = f"p = {p:g}; descent: {optimal.sum()} of {len(optimal)} there"
+        plots.band(axes[3], multiples, ends["path"], label, _colour(p))
+        for mark, runs in (("o", optimal), ("x", ~optimal)):
+            at = ends["multiple"][runs], ends["descent"][runs]
+            axes[3].plot(*at, mark, color=_colour(p), markersize=4)
+    axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
+    lines = "$D$ to the opt tokens' SVM: line, regularisation path;"
+    axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")
+    for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
+        axis.legend(fontsize="x-small", loc=where)
+    plots.caption(figure, caption)
+    return figure

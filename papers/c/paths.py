@@ -1,0 +1,127 @@
+"""The regularisation paths of paper C: of W alone and, with v, the joint one, beside descent.
+
+W_R = argmin L(W) over ||W||_{p,p} <= R; jointly argmin L(v, W) over ||v||_p <= r as well. The
+problems are not convex: they are solved from several starts, and the best is kept. Jointly those
+tokens are selected whose l_p head SVM has the largest label margin, as the loss is about
+e^{-r margin}; then v/r turns to its v_mm and W/R to its W_mm.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from scipy.optimize import minimize
+
+from lib import attention, svm
+from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim, at_most
+from lib.mirror.geometry import directional_bregman, norm, to_mirror
+from lib.svm import MaxMargin
+
+
+def _on_the_sphere(function, start, R, p):
+    """The minimum of `function`, of value and gradient, on ||w||_p = R by L-BFGS: where, value."""
+
+    def objective(w):
+        size = norm(w, p)
+        value, gradient = function(R / size * w)
+        along = (gradient @ w) / size * to_mirror(w / size, p)  # the part that only changes ||w||
+        return value, R / size * (gradient - along)
+
+    end = minimize(objective, start, method="L-BFGS-B", jac=True)
+    return R * end.x / norm(end.x, p), end.fun
+
+
+def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
+    """log(L - L*) of the first run and its gradient at W (d, d_z), logistic; exact at e^-30000."""
+    logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
+    slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
+    pull = slopes.pull[0] * np.exp(slopes.log_scale[0] - slopes.log_gap[0])
+    return slopes.log_gap[0], -np.einsum("nt,ntd,ne->de", pull, tokens.X[0], tokens.z[0])
+
+
+def solve(
+    tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run.
+
+    The best from every start (starts, d, d_z) and from the solution for the radius before, on the
+    sphere ||W||_{p,p} = R: the minimum lies on it as long as growing helps, as here.
+    """
+    path, gaps, shape = [], [], starts.shape[1:]
+
+    def function(w):
+        value, gradient = _log_gap_and_gradient(tokens, w)
+        return value, gradient.ravel()
+
+    for R in radii:
+        flat = [start.ravel() for start in (*starts, *path[-1:])]
+        ends = [_on_the_sphere(function, w / norm(w, p), R, p) for w in flat]
+        W, gap = min(ends, key=lambda end: end[1])
+        path.append(W.reshape(shape))
+        gaps.append(gap)
+    return np.array(path), np.array(gaps)
+
+
+def _candidates(tokens: TokenSet, p: float) -> list[tuple[MaxMargin, MaxMargin]]:
+    """Head and token SVM of every selection of the first run that both can make.
+
+    The largest label margin first.
+    """
+    pairs, (_, n, T, _) = [], tokens.shape
+    for chosen in product(range(T), repeat=n):
+        selected = np.array([chosen])
+        try:
+            head = svm.head_svm(tokens, selected, p)
+            pairs.append((head, svm.token_svm(tokens, selected, norm=p)))
+        except svm.Infeasible:
+            continue
+    return sorted(pairs, key=lambda pair: float(pair[0].norm[0]))
+
+
+def solve_jointly(
+    tokens: TokenSet, p: float, multiples: Sequence[float], rounds: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
+    """v (k, d) and W (k, d, d_z) of the first run for r = m ||v_mm||, R = m ||W_mm||, m ascending.
+
+    v and W in turn, from every selection's pair of solutions; the smallest loss is kept. W's turn
+    works on log(L - L*), which is exact where L itself no longer sees W.
+    """
+    pairs, path = _candidates(tokens, p), []
+    for m in multiples:
+        r, R = (m * solution.norm[0] for solution in pairs[0])
+        ends = [_in_turn(tokens, p, r, R, pair, rounds) for pair in pairs]
+        path.append(min(ends, key=lambda end: end[0])[1:])
+    v, W = zip(*path, strict=True)
+    return np.array(v), np.array(W)
+
+
+def _in_turn(tokens, p, r, R, pair, rounds):
+    head, weights = pair
+    v, W = head.value[0], weights.W * (R / weights.norm[0])
+
+    def loss(v):
+        scores = attention.scores(tokens, v[None])
+        slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
+        push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - slopes.log_loss[0])
+        gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
+        return slopes.log_loss[0], gradient
+
+    for _ in range(rounds):
+        v, _ = _on_the_sphere(loss, v, r, p)
+        W, _ = solve(replace(tokens, u=v[None]), p, np.array([R]), W)
+    return loss(r / norm(v, p) * v)[0], v, W[0]
+
+
+def joint_claims(
+    tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
+) -> list[Claim]:
+    """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
+    source = "paper C, Theorem, joint (our constant, a regression test)"
+    ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
+    for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):
+        D = directional_bregman(end, named(solution).value.reshape(1, -1), p)[0]
+        text = f"p = {p:g}: last D of {name} from {name}_mm"
+        claims.append(at_most(f"joint.path.{name}.{p:g}", text, source, D, 1e-3))
+    return claims
