@@ -71,7 +71,7 @@ from lib.companion import claims, plots, record, statements
 from papers import wrong_worlds
 from papers.a.statements import STATEMENTS
 from papers.beyond import counterexample, global_map, head_law, joint_law
-from papers.beyond import margin_law_figures as drawn_figures
+from papers.beyond import margin_law_figures as figures
 
 # %%
 run = record.start("42_where_the_law_bends", "A", globals())
@@ -154,7 +154,7 @@ print(f"curvature: ||Hessian||/L ends at {paper.curvature[:, -1].round(3)[:3]} a
 joint_table
 
 # %%
-figure = drawn_figures.joint(joint_runs)
+figure = figures.joint(joint_runs)
 about_joint = f"(DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals"
 plots.caption(figure, about_joint)
 figure_joint = figure
@@ -229,7 +229,7 @@ claims.Table(sorted(global_claims, key=lambda claim: claim.holds))
 
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
-figure = drawn_figures.reached(found_map, path)
+figure = figures.reached(found_map, path)
 about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; marks: half of the seeds, 95 %; dotted: the formula. Right: the counterexample, NGD; dotted: 1/2"
 plots.caption(figure, about_global)
 figure_global = figure
@@ -258,7 +258,7 @@ kept_heads = int(common.kept.sum()), int(each.kept.sum())
 head_table
 
 # %%
-figure = drawn_figures.heads(common, each)
+figure = figures.heads(common, each)
 about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {head_steps:,}; {seeds} seeds; synthetic"
 plots.caption(figure, about_heads)
 figure_heads = figure

@@ -57,7 +57,7 @@ from papers.beyond import (
     tolerances,
     zero_duals,
 )
-from papers.beyond import margin_law_figures as drawn_figures
+from papers.beyond import margin_law_figures as figures
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -186,7 +186,7 @@ map_table = claims.Table(map_claims)
 claims.Table(sorted(map_claims, key=lambda claim: claim.holds))
 
 # %%
-figure = drawn_figures.constants(points, switches)
+figure = figures.constants(points, switches)
 about_map = f"Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T; {seeds} seeds, t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches"
 plots.caption(figure, about_map)
 figure_map = figure
@@ -308,7 +308,7 @@ bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
 
 # %%
-figure = drawn_figures.bent(powers, idle, several, left, settled)
+figure = figures.bent(powers, idle, several, left, settled)
 about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)}, {len(settled)} runs"
 plots.caption(figure, about_bent)
 figure_bent = figure

@@ -64,7 +64,7 @@ def _wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> 
 
 
 @dataclass(frozen=True)
-class Ended:
+class _Ended:
     """Where a rule's runs ended: selection (runs, n); kept (runs,): the same since half time, and
     every selected token ahead of all others."""
 
@@ -84,7 +84,7 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
 
 def ended(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
-) -> dict[str, Ended]:
+) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
     paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
@@ -92,11 +92,11 @@ def ended(
     for name, path in paths.items():
         first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
         ahead = atlas.least_margins(tokens, last, path.W)[:, -1] > 0
-        ends[name] = Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
+        ends[name] = _Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
     return ends
 
 
-def optimal(tokens: TokenSet, runs: Mapping[str, Ended]) -> dict[str, np.ndarray]:
+def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
     """The share of samples in which each rule's runs selected the opt token, (runs,)."""
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
@@ -120,7 +120,7 @@ class OwnMargins:
 
 
 def disputes(
-    rows: Mapping[str, Row], runs: Mapping[str, Ended], margins: OwnMargins
+    rows: Mapping[str, Row], runs: Mapping[str, _Ended], margins: OwnMargins
 ) -> dict[tuple[str, str], np.ndarray]:
     """For rules a, b: log of the margin, in a's norm, of a's selection over that of b's selection.
 

@@ -71,8 +71,8 @@ def _long(seed, T):
     return tokens.class_mean_tokens(seed, **BASE | {"n": 2, "T": T, "d": 15 * T})
 
 
-def _sized(name, **others):
-    sizes = BASE | others
+def _sized(name, **fixed):
+    sizes = BASE | fixed
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
 
 
@@ -197,7 +197,7 @@ def _has_solution(data):
     return 1.0
 
 
-def solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.ndarray:
+def _solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.ndarray:
     """`_has_solution` of class means for each value of the one size in `values`, (k, seeds).
 
     The other sizes are single-valued entries of the same mapping.
@@ -207,7 +207,7 @@ def solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.
     return np.array([[_has_solution(make(seed, v)) for seed in seeds] for v in moving])
 
 
-def crowding(n: float, T: float, d: float) -> float:
+def _crowding(n: float, T: float, d: float) -> float:
     """n (T - 1) constraints over twice the d (d - 2) entries of W that they see.
 
     Cover (1965): random constraints lose their solution where this is 1. Queries lie off both class
@@ -275,7 +275,7 @@ def _capacity(axis, values, has, sizes):
     """
     did = has == 1.0 if axis == "d" else has != 1.0  # more often true at larger values
     half = thresholds.half(values, did)
-    low, high = sorted(crowding(**sizes, **{axis: at}) for at in half[1:])
+    low, high = sorted(_crowding(**sizes, **{axis: at}) for at in half[1:])
     text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
     more = {"interval": (low, high), "remark": f"{axis} = {half[0]:.3g}"}
     highest = below("map.most", text + ", high end", high, axis, **more)
@@ -289,7 +289,7 @@ def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, floa
     """Where W_mm is lost along every axis of SEARCHED, with its interval, and the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
-        has = solvable(seeds, {axis: values} | {name: [value] for name, value in sizes.items()})
+        has = _solvable(seeds, {axis: values} | {name: [value] for name, value in sizes.items()})
         lost[axis], claims = _capacity(axis, values, has, sizes)
         rows += claims
     return lost, rows
@@ -330,7 +330,7 @@ def _too_short(law, steps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Onset:
+class _Onset:
     """Runs (k, seeds) along a grid of correlations: refused as too short, predicted and measured.
 
     level (k, seeds): margin level of a run over `_level_after`, NaN where it is refused.
@@ -348,7 +348,7 @@ class Onset:
         return thresholds.half(values, ~did[::-1])
 
 
-def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> Onset:
+def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
     """Every seed at every correlation: refused by its duals, and by its run.
 
     Raises PremiseFails where a run is refused for another reason than its length.
@@ -366,18 +366,18 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> O
             if run.comparison:
                 level[k, j] = run.comparison.measured.level[-1] / _level_after(law, steps)
     grid = dict(values=tuple(values), predicted=predicted, measured=measured, level=level)
-    return Onset(steps=steps, **grid)
+    return _Onset(steps=steps, **grid)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeated:
+class _Repeated:
     """At correlation 1: ||W_t|| x error of one run, and C of the problem of its distinct tokens."""
 
     predicted: float
     measured: float
 
 
-def repeated(seed: int, steps: int) -> Repeated:
+def repeated(seed: int, steps: int) -> _Repeated:
     """One run whose samples hold one other token T - 1 times, beside the law of two tokens.
 
     A copy adds its kappa to the pair's: T - 1 times the same for every sample, so that C stays.
@@ -392,7 +392,7 @@ def repeated(seed: int, steps: int) -> Repeated:
     W = train(problem, rule, steps, [0, steps]).weights(1)
     V = problem.reduce(token_svm(two).W)[0]
     error = margins.direction_error(W, V)[0]
-    return Repeated(predicted=float(law.constant[0]), measured=float(np.linalg.norm(W) * error))
+    return _Repeated(predicted=float(law.constant[0]), measured=float(np.linalg.norm(W) * error))
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
@@ -400,7 +400,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
     return float(np.mean([_ends_in_opt(AXES[AXIS](s, v)) for v in values for s in seeds]))
 
 
-def onset_claims(onsets: Sequence[Onset]) -> list[Claim]:
+def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """The level that a run reaches is that of its steps; a longer run bears more correlation.
 
     Which runs are too short is no claim: a run is refused by the same duals at its level.
@@ -415,7 +415,7 @@ def onset_claims(onsets: Sequence[Onset]) -> list[Claim]:
     return [*rows, above("map.time", text, halves[:-1] / halves[1:])]
 
 
-def end_claims(share: float, merged: Sequence[Repeated]) -> list[Claim]:
+def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
     """No correlation tried changes the selection; at 1 the merged pairs' law holds."""
     off = [pair.measured / pair.predicted - 1 for pair in merged]
     text = f"correlation 1: ‖W‖ x error over C of the merged pairs, less 1, worst of {len(off)}"
@@ -425,9 +425,9 @@ def end_claims(share: float, merged: Sequence[Repeated]) -> list[Claim]:
     ]
 
 
-END_WORLDS: Mapping[str, Callable[[Repeated], Repeated]] = {
+END_WORLDS: Mapping[str, Callable[[_Repeated], _Repeated]] = {
     "C with the copies": lambda o: replace(o, predicted=o.predicted * BASE["T"] ** 0.5)
 }
-ONSET_WORLDS: Mapping[str, Callable[[Onset], Onset]] = {
+ONSET_WORLDS: Mapping[str, Callable[[_Onset], _Onset]] = {
     "margins rise half as fast": lambda o: replace(o, level=o.level / 2)
 }

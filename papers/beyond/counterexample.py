@@ -28,7 +28,7 @@ LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
 
 
 @dataclass(frozen=True)
-class Fact:
+class _Fact:
     """One step of the proof in words, and whether rational arithmetic confirms it."""
 
     statement: str
@@ -67,7 +67,7 @@ def _smallest(largest, n=2):
     return [p for p in ordered if _missed(p)]
 
 
-def verify() -> list[Fact]:
+def verify() -> list[_Fact]:
     """The proof that POSTCARD is missed, step by step in rational numbers.
 
     Logits of sample i differ by c_i W with c_i = (a_i - b_i) a_i, so p_i <= 1/2 where W <= 0. As
@@ -81,23 +81,23 @@ def verify() -> list[Fact]:
     W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
     grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]  # s_i at p_i = 7/8
     return [
-        Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
-        Fact("no other selection classifies both samples", set(_selections(POSTCARD)) == {(0, 0)}),
-        Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
-        Fact(
+        _Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
+        _Fact("no other selection classifies both samples", set(_selections(POSTCARD)) == {(0, 0)}),
+        _Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
+        _Fact(
             "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2",
             _exp_above(Fraction(2), Fraction(7)) and min(grown) >= half,
         ),
-        Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
-        Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
-        Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
-        Fact(
+        _Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
+        _Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
+        _Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
+        _Fact(
             f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}",
             _exp_below(speed * LONGEST, ratio),
         ),
-        Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
-        Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
-        Fact("one sample does it with no integers up to 9", _smallest(9, n=1) == []),
+        _Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
+        _Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
+        _Fact("one sample does it with no integers up to 9", _smallest(9, n=1) == []),
     ]
 
 

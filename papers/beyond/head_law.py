@@ -52,7 +52,7 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadLaw:
+class _HeadLaw:
     """The laws of all heads, h leading, and the heads in minimal coordinates.
 
     mean (H, runs): beta-weighted mean of a head's log(kappa/beta), less that of all heads: how far
@@ -66,7 +66,7 @@ class HeadLaw:
     constant: np.ndarray
 
 
-def predict(heads: Sequence[TokenSet]) -> HeadLaw:
+def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that each end in their opt tokens; exponential loss, W_0 = 0.
 
     Raises ValueError where heads do not see the same tokens, PremiseFails as `margin_law` does.
@@ -88,7 +88,7 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
         ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
     whole = sums[0].sum(0) / sums[1].sum(0)
-    return HeadLaw(
+    return _HeadLaw(
         heads=small,
         laws=laws,
         mean=sums[0] / sums[1] - whole,
@@ -109,7 +109,7 @@ class HeadRuns:
     -> the premise that it fails; such a run is in no claim.
     """
 
-    law: HeadLaw
+    law: _HeadLaw
     common: bool
     norm: np.ndarray
     error: np.ndarray
@@ -123,7 +123,7 @@ class HeadRuns:
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 
-def train(law: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
+def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """NGD on all W_h from zero, normalised together (`common`) or each by itself.
 
     On the margins, in logarithms up to one factor a normalisation, so exact at any horizon. Runs

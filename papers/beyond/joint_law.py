@@ -44,7 +44,7 @@ from papers.joint_loss import curvature
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointLaw:
+class _JointLaw:
     """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates.
 
     problem, W, head: tokens and the two solutions. W_law: that of W in the limit; head_law: that of
@@ -100,7 +100,7 @@ def _off_span(rows, u):
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
 
-def predict(tokens: TokenSet) -> JointLaw:
+def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
     Raises PremiseFails as `margin_law` and `joint_slopes` do: "independent head" where opt tokens
@@ -117,7 +117,7 @@ def predict(tokens: TokenSet) -> JointLaw:
     even = (data.y[..., None, None] * data.X).mean((1, 2))  # -grad_u at zero, up to a factor
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
     bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)  # sum nu_i x_i x_i^T
-    return JointLaw(
+    return _JointLaw(
         problem=problem,
         W=W,
         head=head,
@@ -156,7 +156,7 @@ class JointRuns:
     the records. level (runs,): sum of step lengths over ||v||, where the head should be.
     """
 
-    law: JointLaw
+    law: _JointLaw
     rule: GradientRule
     iterations: np.ndarray
     error: np.ndarray
@@ -169,7 +169,7 @@ class JointRuns:
     level: np.ndarray
 
 
-def train(law: JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
+def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
     """Train head and W together from zero, each normalised by itself (paper A, Eq. 13).
 
     rules: named NGD rules. Raises PremiseFails "selection made" where a run has not chosen the opt
@@ -264,8 +264,8 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
 
 
 def _claims(name, runs):
-    def text(of):
-        return f"{name}: {of}, worst run"
+    def text(quantity):
+        return f"{name}: {quantity}, worst run"
 
     law, product = runs.law, "‖W‖ x error over {}, less 1".format
     yield near("joint.limit", text(product("C")), limit_errors(runs), setting=name)
@@ -331,7 +331,7 @@ WORLDS: Mapping[str, Callable[[JointRuns], JointRuns]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartedHead:
+class _StartedHead:
     """A layer whose head started at u_0: errors of the offsets (runs, records), support only.
 
     errors: the largest, with the kappa of both SVMs; fixed: the same with the kappa of u_0; law:
@@ -347,7 +347,7 @@ class StartedHead:
     difference: np.ndarray
 
 
-def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> StartedHead:
+def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
     """Train head and W together from u_0 = `tokens.u`; records: ascending iterations, two or more.
 
     Raises PremiseFails as `margin_law` and `joint_slopes` do.
@@ -365,7 +365,7 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     level = np.stack(level, 1)  # (runs, records)
     off = relative - level[..., None, None]
     errors, wrong = (np.nanmax(np.abs(off - o.offsets[:, None]), (2, 3)) for o in (law, fixed))
-    return StartedHead(
+    return _StartedHead(
         iterations=np.asarray(records),
         errors=errors,
         fixed=wrong,
@@ -375,7 +375,7 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     )
 
 
-def start_claims(runs: StartedHead) -> list[Claim]:
+def start_claims(runs: _StartedHead) -> list[Claim]:
     """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])

@@ -47,7 +47,7 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 @dataclass(frozen=True, kw_only=True)
-class LpLaw:
+class _LpLaw:
     """The law of one run that ends in its opt tokens, all constraints on the support.
 
     constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`, W_0
@@ -88,7 +88,7 @@ class LpLaw:
         require(holds, "entries resolved", share, reason)
 
 
-def predict(data: TokenSet, p: float) -> LpLaw:
+def predict(data: TokenSet, p: float) -> _LpLaw:
     """The law of one run in the tokens' own coordinates, exponential loss.
 
     Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
@@ -114,7 +114,7 @@ def predict(data: TokenSet, p: float) -> LpLaw:
     scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
     root = np.sqrt(beta * scale)
     off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
-    return LpLaw(
+    return _LpLaw(
         tokens=data,
         p=p,
         solution=solution,
@@ -130,7 +130,7 @@ def predict(data: TokenSet, p: float) -> LpLaw:
 class LpRun:
     """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
 
-    law: LpLaw
+    law: _LpLaw
     started: bool
     norm: np.ndarray
     error: np.ndarray
@@ -300,7 +300,7 @@ class Settled:
     error: ||W||_p sqrt(2 D) over its constant, at the first share.
     """
 
-    law: LpLaw
+    law: _LpLaw
     moved: np.ndarray
     constant: float
     pace: np.ndarray

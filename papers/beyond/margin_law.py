@@ -82,8 +82,8 @@ class MarginLaw(Shapes):
     def remaining(self, level: np.ndarray) -> np.ndarray:
         """Order e^{-rate a_t} of what is left of wrong offsets at margin level a_t (runs, ...).
 
-        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For exact flow: a
-        step must be well below `longest_step` for it to hold.
+        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For steps well
+        below `longest_step`.
         """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
@@ -91,10 +91,10 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
 
-        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
-        an eigenvalue below -1. With momentum a large cycle can live below it as well. Infinite
-        where there is nothing to settle. Polyak's step tends to ||W_mm||/2, so that its offsets
-        settle where fastest < 4. ValueError for a momentum outside [0, 1).
+        2 (1 + momentum) ||W_mm|| / fastest; a longer one makes them cycle, and with momentum a large
+        cycle can live below it as well. Infinite where there is nothing to settle. Polyak's step
+        tends to ||W_mm||/2: its offsets settle where fastest < 4. ValueError for a momentum outside
+        [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -112,12 +112,10 @@ def margin_law(
     """The law for runs that end in `solution`, the Frobenius token SVM of the selection `selected`.
 
     selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
-    `saturated_slopes` of a head that stays; only their differences count.
-
-    Raises PremiseFails, a ValueError: "same problem" (the solution is not of these tokens, this
-    selection or this norm), "positive duals" (a tight constraint without a dual), "score gaps" (a
-    token on the support scores at least what the selected one does). ValueError for shapes that do
-    not fit and for a selection that names no token.
+    `saturated_slopes`; only their differences count. Raises PremiseFails, a ValueError: "same
+    problem" (the solution is not of these tokens, this selection or this norm), "positive duals" (a
+    tight constraint without a dual), "score gaps" (a token on the support scores at least what the
+    selected one does). ValueError for shapes that do not fit and for a selection of no token.
     """
     selected = checked_selection(tokens, selected)
     K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
@@ -214,7 +212,7 @@ def _checked(run, K, beta, margins, log_slopes, width):
     if not independent and not behind.size:
         total = beta.sum()
         beta = np.zeros(beta.shape)
-        beta[tight] = total * least_entropy(K_tight, log_slopes[tight])
+        beta[tight] = total * _least_entropy(K_tight, log_slopes[tight])
     smallest = tight[beta[tight].argmin()]
     share = beta[smallest] / beta.max()
     reason = (
@@ -253,11 +251,9 @@ def joint_slopes(
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
 
     Up to a constant, (runs, n, T-1). v is the head SVM's solution `head` and nu its duals: a head
-    that obeys the law itself ends with |l'_i| proportional to nu_i. NaN where the score gap is not
-    positive. selected (runs, n): s_i, default the opt tokens.
-
-    Raises PremiseFails "whole head": a sample is no support vector of the head SVM, so that its
-    |l'_i| vanishes beside the others'.
+    that obeys the law itself ends with |l'_i| proportional to nu_i. NaN and `selected` as in
+    `saturated_slopes`. Raises PremiseFails "whole head" where a sample is no support vector of the
+    head SVM: its |l'_i| vanishes beside the others'.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)
@@ -299,16 +295,14 @@ def features(K: np.ndarray) -> np.ndarray:
     return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
+def _least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
     Where duals are not unique a run ends in those that minimise sum_m pi_m log(pi_m / kappa_m) over
     pi >= 0 with sum_m pi_m A_m = V / ||V||^2. The dual problem, on which the offsets descend, is
-    min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}; Newton's method solves it,
-    at a factor e in each of `steps` for a share of the pull that leaves for zero.
-
-    An entry is 0 where no dual of all positive entries exists: G then has no minimiser, and that
-    share of the pull goes to zero for ever. RuntimeError where Newton's method does not end.
+    min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method. An
+    entry is 0 where no dual of all positive entries exists: G has no minimiser, and that share of
+    the pull goes to zero, by a factor e a step. RuntimeError where `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -23,7 +23,7 @@ from papers.beyond.tolerances import SATURATED
 
 
 @dataclass(frozen=True, kw_only=True)
-class LawReading:
+class _LawReading:
     """The class token's attention in the last block of a network.
 
     loss: of the network. weight: median over images of the largest attention weight. least_margin:
@@ -95,8 +95,8 @@ def _attended(network, pictures, labels):
     return x, W, logits, loss.item(), slope
 
 
-def read(network: VisionTransformer, pictures, labels) -> tuple[LawReading, np.ndarray]:
-    """The `LawReading` of a network's last block, and its W (d, d)."""
+def read(network: VisionTransformer, pictures, labels) -> tuple[_LawReading, np.ndarray]:
+    """The `_LawReading` of a network's last block, and its W (d, d)."""
     x, W, logits, loss, slope = _attended(network, pictures, labels)
     selected, z = logits.argmax(-1), x[:, 0]
     place = coordinates.others(selected[None], logits.shape[-1])[0]
@@ -111,7 +111,7 @@ def read(network: VisionTransformer, pictures, labels) -> tuple[LawReading, np.n
     if not refusal and smallest < SATURATED:
         refusal = f"the smallest margin is {smallest:.2g}, the law needs {SATURATED:g}"
     largest = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)).max(-1)
-    reading = LawReading(
+    reading = _LawReading(
         loss=loss,
         weight=float(np.median(largest)),
         least_margin=float(smallest),

@@ -40,7 +40,7 @@ class LawSetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class _Measured:
     """The late records (k,) of one run, the last decade of its iterations.
 
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
@@ -83,7 +83,7 @@ class Comparison:
     solution: MaxMargin | None = None
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
-    measured: Measured | None = None
+    measured: _Measured | None = None
     margins: np.ndarray | None = None
 
     @property
@@ -159,7 +159,7 @@ def _compare(setting, history, start, selected, relative, run):
 
 
 def _measure(c, history, off_span):
-    """`Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    """`_Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
     run, last = c.run, c.margins[-1]
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
@@ -172,7 +172,7 @@ def _measure(c, history, off_span):
     duals = margins.recovered_duals(last, c.log_slopes[0])[None]
     offsets = c.margins[1:, support[0]]
     offsets = offsets - offsets.mean(1, keepdims=True)
-    return Measured(
+    return _Measured(
         iterations=history.iterations[late],
         error=np.array([margins.direction_error(W[k], V, off_span)[0] for k in late]),
         norm=history.norm[run, late],

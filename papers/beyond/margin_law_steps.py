@@ -26,8 +26,8 @@ LAST = 64  # records over which a move is read
 def _growing_gd(step_size: float, growth: float) -> GradientRule:
     """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t.
 
-    The path of gradient flow does not depend on the clock, and neither does the law; with constant
-    steps ||W_t|| ~ log t reaches 13 in a million steps.
+    Neither the path of gradient flow nor the law depends on the clock; with constant steps ||W_t||
+    ~ log t reaches 13 in a million steps.
     """
     return custom(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
 

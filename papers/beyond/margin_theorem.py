@@ -22,7 +22,7 @@ ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local:
+class _Local:
     """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
 
     A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm its norm; rest (k,) rho_perp; basis (k, u) of U,
@@ -110,8 +110,8 @@ def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
     return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
 
 
-def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> Local:
-    """The `Local` of one run (a runs axis of length 1) with tokens `selected` (1, n).
+def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> _Local:
+    """The `_Local` of one run (a runs axis of length 1) with tokens `selected` (1, n).
 
     `margin_law` has refused whatever breaks the theorem's hypotheses on the selection.
     """
@@ -136,7 +136,7 @@ def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = lipschitz * (hi - lo) / at_chosen
         B = 1.25 * (relative[sample] + 1 + (hi - lo)[sample] / gaps.ravel())[on].max()
-        return Local(
+        return _Local(
             A=A,
             on=on,
             V=V,
@@ -180,7 +180,7 @@ class Proof:
 
 
 def _step_bound(
-    problem: Local, rule: GradientRule, R: float, L: float
+    problem: _Local, rule: GradientRule, R: float, L: float
 ) -> tuple[float, float, float]:
     """sigma-bar < 2/L, the xi that it needs, and GD's lowest level, -inf else; (7).
 
@@ -202,7 +202,7 @@ def _step_bound(
 
 
 def _constants(
-    problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
+    problem: _Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
 ) -> tuple[float, float, float]:
     """A, K, q of (8) and (9) for a start with |x_0| = x and omega_0, and room tau.
 
@@ -224,7 +224,7 @@ def _constants(
     return max(0.0, A, level), float(K), float(min(q_1, r))
 
 
-def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
+def prove(problem: _Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
     everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
@@ -268,7 +268,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
 
 def prove_with_momentum(
-    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
+    problem: _Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
     """The theorem for NGD with momentum, from the W of margins g on, after that of `before`.
 
@@ -303,7 +303,7 @@ def prove_with_momentum(
     return Proof(why="no room tau meets (16)", level=level)
 
 
-class Room(NamedTuple):
+class _Room(NamedTuple):
     """R, xi, the ends of sigma_t, b and the least rise of the level of (15), for one room tau."""
 
     R: float
@@ -315,7 +315,7 @@ class Room(NamedTuple):
 
 
 def _room(problem, rule, far, size, omega, outside, level, rise, tau):
-    """`Room` of a start at `level` that rises by `rise`; outside: what momentum adds to tau."""
+    """`_Room` of a start at `level` that rises by `rise`; outside: what momentum adds to tau."""
     V, exact = problem.norm, rule.step_size * problem.norm
     R = far * (size + tau)
     L, r = problem.curvature(R)[1], max(min(problem.D * R, 300.0), 1e-8)
@@ -324,10 +324,10 @@ def _room(problem, rule, far, size, omega, outside, level, rise, tau):
     high, low = exact / max(1 - xi, 0.5), exact / (np.hypot(1, V * L * R) + xi)
     h, spread = np.expm1(r) / r, max(high / exact - 1, 1 - low / exact)
     steady = low * (1 - xi) / ((1 - rule.momentum) * V**2)
-    return Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))
+    return _Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))
 
 
-class Criterion(NamedTuple):
+class _Criterion(NamedTuple):
     """theta*, R_0 and R_1 of (17); theta* is -inf where K_12 >= 0."""
 
     threshold: float
@@ -342,7 +342,7 @@ class Criterion(NamedTuple):
         return None if self.highest > self.threshold else False
 
 
-def two_samples(tokens: TokenSet, loss: str = "exponential") -> Criterion:
+def two_samples(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
     """The criterion of one run from zero (n = T = 2), for a loss whose |l'| does not increase.
 
     A_1, A_2 are the features of the two pairs, K their Gram matrix, the better tokens selected.
@@ -363,4 +363,4 @@ def two_samples(tokens: TokenSet, loss: str = "exponential") -> Criterion:
     middle = (low + high) / 2
     start = slope(middle, first) / slope(middle, second)
     highest = slope(low, first) / slope(high, second)
-    return Criterion(float(threshold), float(start), float(highest))
+    return _Criterion(float(threshold), float(start), float(highest))

@@ -53,7 +53,7 @@ EARLY = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pulls:
+class _Pulls:
     """One run's pairs m, all in one axis (m,), in minimal coordinates.
 
     K (m, m) their Gram matrix; on (m,) the support; beta, margins, slopes (m,) the duals, margins
@@ -139,7 +139,7 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """The bound on ||omega|| of one run; K (m, m), the rest (m,) as in `Pulls`."""
+    """The bound on ||omega|| of one run; K (m, m), the rest (m,) as in `_Pulls`."""
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T  # (off, on)
@@ -149,7 +149,7 @@ def _bound(K, on, beta, margins, slopes):
     return float(np.sqrt(np.exp(total - mean) * (terms / (margins[~on] - 1)).sum()))
 
 
-def pulls(data: TokenSet) -> Pulls:
+def _pulls(data: TokenSet) -> _Pulls:
     """The pulls of one run that ends in its opt tokens.
 
     Raises PremiseFails "partial support" where all constraints carry W_mm, "score gaps" where
@@ -165,7 +165,7 @@ def pulls(data: TokenSet) -> Pulls:
     require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
     K, scores = gram(small)[0], model.scores(small, small.u)[0]
     rest = coordinates.others(small.opt, scores.shape[-1])[0]
-    return Pulls(
+    return _Pulls(
         tokens=small,
         W_mm=solution.W,
         law=law,
@@ -231,7 +231,7 @@ PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
 
 def study(name: str, seeds: Sequence[int], steps: int):
     """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
-    study_seed = lambda seed: _left(pulls(PROBLEMS[name](seed)), steps)
+    study_seed = lambda seed: _left(_pulls(PROBLEMS[name](seed)), steps)
     return margins.each_seed(seeds, study_seed, f"{name}, ")
 
 

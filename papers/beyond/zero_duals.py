@@ -35,7 +35,7 @@ from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroDuals:
+class _ZeroDuals:
     """One run's law with idle tight pairs, all in minimal coordinates.
 
     pairs (k,): their places among n (T-1); duals (k,) y; slopes (k,) <A_k, D>; constants (k,) the
@@ -71,7 +71,7 @@ def _second(Q):
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
-def predict(data: TokenSet, count: int = 1) -> ZeroDuals:
+def predict(data: TokenSet, count: int = 1) -> _ZeroDuals:
     """The law of a run that ends in the opt tokens of `data`, one run, exponential loss.
 
     Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
@@ -104,7 +104,7 @@ def predict(data: TokenSet, count: int = 1) -> ZeroDuals:
     root, shape = np.sqrt(y[active]), solution.duals.shape
     held = np.where(on, beta, 0.0).reshape(shape)
     law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
-    return ZeroDuals(
+    return _ZeroDuals(
         tokens=small,
         solution=solution,
         pairs=idle,
@@ -120,7 +120,7 @@ def predict(data: TokenSet, count: int = 1) -> ZeroDuals:
     )
 
 
-def tightened(data: TokenSet, count: int = 1) -> TokenSet:
+def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """One run's data with its `count` least slack constraints made tight; their duals stay zero.
 
     Their tokens move along W_mm z until the margin at W_mm is 1, so that W_mm is still the
@@ -147,13 +147,13 @@ class ZeroDualsRun:
     residual: the length of W_t's part in the span of the tight pairs, across W_mm.
     """
 
-    law: ZeroDuals
+    law: _ZeroDuals
     level: np.ndarray
     offsets: np.ndarray
     residual: np.ndarray
 
 
-def run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
+def _run(law: _ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
     """Train by NGD from zero; records of the last decades, steps of length law.step by default.
 
     PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
@@ -179,8 +179,8 @@ def study(seeds: Sequence[int], count: int, steps: int):
     """Gaussian tokens (n = 6, T = 6, d = 36) with `count` pairs made tight: kept, and refused."""
 
     def study_seed(seed):
-        data = tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
-        return run(predict(data, count), steps)
+        data = _tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
+        return _run(predict(data, count), steps)
 
     return margins.each_seed(seeds, study_seed, f"{count} idle pairs, ")
 
@@ -189,8 +189,8 @@ def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
     """Unit tokens (n = 6, T = 8, d = 10) made tight, and trained: runs kept; seed -> refusal."""
 
     def study_seed(seed):
-        data = tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
-        return run(predict(data), steps, decades=2, step=step_size)
+        data = _tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
+        return _run(predict(data), steps, decades=2, step=step_size)
 
     return margins.each_seed(seeds, study_seed)
 

@@ -275,12 +275,12 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
 
 def test_noise_does_not_decide_whether_there_is_a_solution():
     sizes = {"n": [18], "d": [6], "T": [5]}
-    found = constant_map.solvable(range(100, 106), {"noise": [0.1, 1.0, 10.0]} | sizes)
+    found = constant_map._solvable(range(100, 106), {"noise": [0.1, 1.0, 10.0]} | sizes)
     assert 0 < np.nanmean(found) < 1 and (found == found[0]).all()
 
 
 def test_solutions_are_lost_beyond_covers_count():
-    assert constant_map.crowding(12, 5, 6) == 1
+    assert constant_map._crowding(12, 5, 6) == 1
     counts, found = [10, 14, 18, 22, 30], np.array([[1, 1], [1, 1], [1, 0], [0, 0], [0, 0]], float)
     sizes = {"T": 5, "d": 6}
     half, claims = constant_map._capacity("n", counts, found, sizes)
@@ -292,7 +292,7 @@ def test_solutions_are_lost_beyond_covers_count():
     assert not fewer[0].holds and not more[1].holds
     half, claims = constant_map._capacity("d", [4, 5, 6, 7, 8], found[::-1], {"n": 18, "T": 5})
     assert np.isclose(half[0], 6) and all(claim.holds for claim in claims)
-    assert np.isclose(claims[0].interval[1], constant_map.crowding(18, 5, half[1]))
+    assert np.isclose(claims[0].interval[1], constant_map._crowding(18, 5, half[1]))
 
 
 def test_half_is_where_half_of_the_seeds_are():
@@ -322,7 +322,7 @@ def test_zero_dual_of_the_corner_by_hand(length, constant):
     law = zero_duals.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5]))
     assert law.pairs == [1] and np.isclose(law.duals, length**-2)  # y = ||d_k||^2
     assert np.isclose(law.constants, constant)
-    runs = zero_duals.run(law, 200_000, decades=2, step=0.1)
+    runs = zero_duals._run(law, 200_000, decades=2, step=0.1)
     assert abs(runs.offsets[-1] - np.log(runs.level[-1]) - constant) < 1e-3
     across = runs.offsets / length  # ||W_t|| x error: w_2, whose growth is the residual's
     assert np.isclose(np.polyfit(np.log(runs.level), across, 1)[0], 1 / length, atol=2e-3)
@@ -336,9 +336,9 @@ def test_zero_dual_claims_hold_and_notice_wrong_worlds():
     loose = tokens.gaussian_tokens(100, n=3, T=2, d=40)
     assert "needs 1" in refused("zero duals", lambda: zero_duals.predict(loose))
     for count in (1, 2):
-        reason = refused("slack constraints", lambda k=count: zero_duals.tightened(loose, k))
+        reason = refused("slack constraints", lambda k=count: zero_duals._tightened(loose, k))
         assert f"needs {count}" in reason
-    data = zero_duals.tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
+    data = zero_duals._tightened(tokens.gaussian_tokens(100, n=6, T=6, d=36))
     law = zero_duals.predict(data)  # y = ||d_k||^2, <A_k, d_k> = 1 and 0 on the other tight pairs
     place = np.isin(np.flatnonzero(law.tight), law.pairs)
     assert np.isclose(law.duals[0], np.linalg.inv(law.K)[place, place][0])
@@ -356,7 +356,7 @@ def test_zero_duals_of_the_corner_by_hand():
     X = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -1.0, 0], [-1.0, -2.0, -0.5]]]
     of = zero_duals.predict(attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5, 0.2]), 2)
     assert np.allclose(of.slopes, [1, 2]) and np.isclose(of.constants[0], np.log(1.5))
-    runs = zero_duals.run(of, 200_000)
+    runs = zero_duals._run(of, 200_000)
     found = np.polyfit(np.log(runs.level), runs.offsets, 1)[0]
     assert np.allclose(found, [1, 2], atol=0.002)
     assert abs(runs.offsets[-1, 0] - np.log(runs.level[-1]) - np.log(1.5)) < 1e-3
@@ -389,7 +389,7 @@ def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
 @pytest.mark.parametrize("name", outside_span.PROBLEMS)
 def test_first_order_sum_knows_the_settled_margins(name):
     """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
-    of = outside_span.pulls(outside_span.PROBLEMS[name](100))
+    of = outside_span._pulls(outside_span.PROBLEMS[name](100))
     data = of.tokens
     rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
     pull = np.exp(saturated_slopes(data)[0].ravel() - rows @ (of.law.coefficients.ravel() @ rows))
@@ -403,7 +403,7 @@ def test_first_order_sum_knows_the_settled_margins(name):
 @pytest.mark.parametrize("name", outside_span.PROBLEMS)
 def test_flow_has_the_level_as_its_clock(name):
     """Early, while what is left still grows, where another clock would show."""
-    of = outside_span.pulls(outside_span.PROBLEMS[name](100))
+    of = outside_span._pulls(outside_span.PROBLEMS[name](100))
     W = dynamics.train(of.tokens, dynamics.ngd(2e-3 * of.law.norm[0]), 500, [500]).weights(0)
     level = measure.along_and_off(W, of.W_mm)[0][0] / of.law.norm[0]
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
@@ -425,7 +425,7 @@ def test_bound_by_hand():
 
 
 def test_bound_is_that_of_its_convex_problem():
-    of = outside_span.pulls(outside_span.PROBLEMS["class means"](100))
+    of = outside_span._pulls(outside_span.PROBLEMS["class means"](100))
     on, slopes, beta = of.on, of.slopes, of.beta[of.on]
     total = np.logaddexp.reduce(slopes)
     row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
@@ -440,7 +440,7 @@ def test_bound_is_that_of_its_convex_problem():
 
 @pytest.mark.parametrize("name", outside_span.PROBLEMS)
 def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
-    of = outside_span.pulls(outside_span.PROBLEMS[name](101))
+    of = outside_span._pulls(outside_span.PROBLEMS[name](101))
     slopes, margins = of.slopes, of.margins
 
     def pull(w):
@@ -459,7 +459,7 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
 
 
 def test_pulls_are_the_gradient():
-    of = outside_span.pulls(outside_span.PROBLEMS["Gaussian"](100))
+    of = outside_span._pulls(outside_span.PROBLEMS["Gaussian"](100))
     data = of.tokens
     rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
     shape = data.shape[-1], data.z.shape[-1]
