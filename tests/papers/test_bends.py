@@ -21,12 +21,12 @@ from papers.beyond import (
     joint_law,
     lp_law,
     margin_law,
-    margin_law_figures,
     margin_law_runs,
     outside_span,
     thresholds,
     zero_duals,
 )
+from papers.beyond import margin_law_figures as figures
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails, saturated_slopes
 
@@ -69,7 +69,7 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
     path = dynamics.train(
         counterexample.problem(counterexample.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
     )
-    chart = margin_law_figures.reached(of, path).axes[0]
+    chart = figures.reached(of, path).axes[0]
     (dotted,) = [line for line in chart.lines if line.get_linestyle() == ":"]
     at = np.log(global_map.half_at_once(16, 8) / 3) / np.log(1.5) + 3  # a step is a factor 1.5
     assert np.isclose(dotted.get_xdata()[0], at) and chart.get_xlim()[1] > at > 3.5
@@ -80,16 +80,14 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
 
 def test_each_run_of_the_map_is_drawn_beside_its_own_prediction():
     points = constant_map.along([100, 101], 20_000, {"n": (2,)})
-    axis, _ = margin_law_figures.constants(points, {}).axes
+    axis, _ = figures.constants(points, {}).axes
     dashes, circles = (line.get_ydata() for line in axis.lines)
     assert list(dashes) == [p.comparison.law.constant[0] for p in points]
     assert list(circles) == [p.comparison.measured.residual for p in points]
     points = [replace(p, comparison=margin_law_runs.dual_off(p.comparison, 0.01)) for p in points]
-    off = margin_law_figures.constants(points, {}).axes[
-        1
-    ]  # no longer below what is drawn as rounding
+    off = figures.constants(points, {}).axes[1]  # above what is drawn as rounding
     far = np.abs([constant_map.relative(p) for p in points])
-    assert far.min() > margin_law_figures.FLOOR and np.allclose(off.lines[0].get_xdata(), far)
+    assert far.min() > figures.FLOOR and np.allclose(off.lines[0].get_xdata(), far)
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):
