@@ -119,7 +119,7 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens
 solution = svm.token_svm(data)
 law = margin_law.margin_law(data, solution)
-lp = lp_law.predict(lp_law.problem(0), 1.5)
+lp = lp_law.LpLaw(lp_law.problem(0), 1.5)
 for of, solved, p, expected in (
     (data, solution, 2.0, law.constant[0]),
     (lp.tokens, lp.solution, 1.5, lp.constant),
@@ -217,7 +217,7 @@ row = lambda name, values: print(f"{name:18}", *(f"{value:8.4f}" for value in va
 row("||W_t|| x error", (bent.norm * bent.direction_error["W_mm"])[0])
 row("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]))
 assert np.abs(bent.norm * bent.direction_error["W_mm"] - np.log(1.5 * bent.norm)).max() < 0.2
-assert np.isclose(zero_duals.predict(corner).constants, np.log(1.5))
+assert np.isclose(zero_duals.ZeroDuals(corner).constants, np.log(1.5))
 repeated = attention.token_set([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]], [1.0], u=[1.0, 0.0], opt=[0])
 print("repeated tokens share:", margin_law.margin_law(repeated, svm.token_svm(repeated)).duals)
 try:

@@ -28,7 +28,7 @@ from lib.companion.claims import Claim
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start
 from lib.mirror.descent import train as train_mirror
-from lib.svm.max_margin import MaxMargin, token_svm
+from lib.svm.max_margin import token_svm
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
 from papers.beyond.tolerances import (
@@ -46,24 +46,44 @@ from papers.beyond.tolerances import (
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LpLaw:
-    """The law of one run that ends in its opt tokens, all constraints on the support.
+class LpLaw:
+    """The law of one run that ends in its opt tokens, in the tokens' own coordinates.
 
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`, W_0
-    = 0. relative, share (d d_z,): residual over W_mm entry by entry, and the share of each in
-    constant^2. fastest: the largest rate of a wrong offset per margin; a step that raises the
-    margins by more than 2/fastest makes the offsets cycle. rows (m, d d_z): the A_m.
+    For the exponential loss, all constraints on the support. constant: limit of ||W||_p sqrt(2 D),
+    D the directional Bregman divergence from `solution`, W_0 = 0. relative, share (d d_z,):
+    residual over W_mm entry by entry, and the share of each in constant^2. fastest: the largest
+    rate of a wrong offset per margin; a step that raises the margins by more than 2/fastest makes
+    the offsets cycle. rows (m, d d_z): the A_m.
+
+    Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
+    stays in the mirror image), "score gaps" where another token scores at least the opt one's.
     """
 
-    tokens: TokenSet
-    p: float
-    solution: MaxMargin
-    constant: float
-    relative: np.ndarray
-    share: np.ndarray
-    fastest: float
-    rows: np.ndarray
+    def __init__(self, data: TokenSet, p: float):
+        self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
+        beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
+        idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
+        reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
+        require(not idle.any(), "whole support", idle.sum(), reason)
+        slopes = saturated_slopes(data)[0].ravel()
+        reason = "another token scores at least the opt one's"
+        require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
+        w = self.solution.W[0].ravel()
+        A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+        D = np.abs(w) ** (2 - p) / (p - 1)
+        K = (A * D) @ A.T
+        r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
+        size = geometry.norm(w, p)
+        h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
+        across = r - w * (h @ r) / size
+        squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
+        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
+        root = np.sqrt(beta * scale)
+        off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
+        self.rows, self.constant = A, float(np.sqrt(squares.sum()))
+        self.relative, self.share = np.abs(across / w), squares / squares.sum()
+        # without sqrt(beta), along which a_t moves
+        self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
         """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
@@ -88,49 +108,11 @@ class _LpLaw:
         require(holds, "entries resolved", share, reason)
 
 
-def predict(data: TokenSet, p: float) -> _LpLaw:
-    """The law of one run in the tokens' own coordinates, exponential loss.
-
-    Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
-    stays in the mirror image), "score gaps" where another token scores at least the opt one's.
-    """
-    solution = token_svm(data, norm=p)
-    beta, margins = solution.duals[0].ravel(), solution.margins[0].ravel()
-    idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
-    reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
-    require(not idle.any(), "whole support", idle.sum(), reason)
-    slopes = saturated_slopes(data)[0].ravel()
-    reason = "another token scores at least the opt one's"
-    require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
-    w = solution.W[0].ravel()
-    A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
-    D = np.abs(w) ** (2 - p) / (p - 1)
-    K = (A * D) @ A.T
-    r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
-    size = geometry.norm(w, p)
-    h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
-    across = r - w * (h @ r) / size
-    squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
-    scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
-    root = np.sqrt(beta * scale)
-    off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
-    return _LpLaw(
-        tokens=data,
-        p=p,
-        solution=solution,
-        constant=float(np.sqrt(squares.sum())),
-        relative=np.abs(across / w),
-        share=squares / squares.sum(),
-        fastest=float(np.linalg.eigvalsh(off)[-1]),  # without sqrt(beta), along which a_t moves
-        rows=A,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class LpRun:
     """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
 
-    law: _LpLaw
+    law: LpLaw
     started: bool
     norm: np.ndarray
     error: np.ndarray
@@ -168,7 +150,7 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
 
     def both(seed):
-        law = predict(problem(seed), p)
+        law = LpLaw(problem(seed), p)
         starts = None, gaussian_start(law.tokens, [seed], std)
         return [_run(law, size, steps, start) for start in starts]
 
@@ -223,7 +205,7 @@ def _onset(law, at, times=(0.9, 1.25)):
 
 def onsets(seeds: Sequence[int], p: float, at: int):
     """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
-    kept, refused = each_seed(seeds, lambda seed: _onset(predict(problem(seed), p), at))
+    kept, refused = each_seed(seeds, lambda seed: _onset(LpLaw(problem(seed), p), at))
     return np.array(kept), refused
 
 
@@ -255,26 +237,16 @@ def _constant(law, share, steps):
     return lambda t: size ** (law.p - 1) / steps
 
 
-def _batch(laws):
-    """Of problems with T = 2: rows A (runs, n, d d_z), opt scores and their gaps (runs, n)."""
-    parts = []
-    for law in laws:
-        data = law.tokens
-        if data.shape[2] != 2:
-            raise ValueError(f"T = {data.shape[2]}; the loop in numpy takes T = 2")
-        scores = model.scores(data, data.u)[0]
-        best = np.take_along_axis(scores, data.opt[0][:, None], -1)[:, 0]
-        parts.append((law.rows, best, 2 * best - scores.sum(-1)))
-    return map(np.stack, zip(*parts, strict=True))
-
-
 def _train(laws, steps, count, record):
     """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
 
-    One run per law and step rule eta_t; softmax weights stay logarithms. All laws of one p.
+    One run per law, of problems with T = 2 and one p, and step rule eta_t; softmax weights stay
+    logarithms.
     """
-    (A, best, gap), p = _batch(laws), laws[0].p
-    q = p / (p - 1)
+    A, p = np.stack([law.rows for law in laws]), laws[0].p
+    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])  # (runs, n, 2)
+    best, q = scores.max(-1), p / (p - 1)
+    gap = 2 * best - scores.sum(-1)
     U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)
     for t in range(count + 1):
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
@@ -300,7 +272,7 @@ class Settled:
     error: ||W||_p sqrt(2 D) over its constant, at the first share.
     """
 
-    law: _LpLaw
+    law: LpLaw
     moved: np.ndarray
     constant: float
     pace: np.ndarray
@@ -310,11 +282,11 @@ class Settled:
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
 
-    Refused: what `predict` refuses; "offsets at rest" where one still moves by more than AT_REST_LP
+    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than AT_REST_LP
     over the last tenth of the shortest steps; "entries resolved" as in `study`.
     """
     where = f"p = {p:g}, "
-    kept, refused = each_seed(seeds, lambda seed: (seed, predict(problem(seed), p)), where)
+    kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
     if not kept:
         return [], refused
     laws, runs = dict(kept), []

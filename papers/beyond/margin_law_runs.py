@@ -96,7 +96,7 @@ class Comparison:
 
         everywhere: by steps shorter than 8/D^2 alone. With momentum from the last iterate alone.
         """
-        local = margin_theorem.local(self.tokens, self.law, self.selected, self.setting.loss)
+        local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
         if rule.momentum and not (early or everywhere):
             return margin_theorem.prove_with_momentum(local, rule, before, last)

@@ -21,35 +21,58 @@ from papers.beyond.tolerances import INDEPENDENT, TILT
 ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Local:
+def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
+    """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
+    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
+    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
+    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
+
+
+class Local:
     """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
 
-    A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm its norm; rest (k,) rho_perp; basis (k, u) of U,
-    orthonormal, and spanned (k, u + 1) of span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off
-    S; log_kappa (m,), NaN off S; slowest, fastest lambda_1, lambda_max; M the largest ||A_m||, D
-    the largest ||A_m - A_k|| on S; excess (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3),
-    -inf on S; sample (m,); best: the selected tokens score most.
+    Of a run (a runs axis of length 1) with tokens `selected` (1, n); `margin_law` has refused
+    whatever breaks the hypotheses on the selection. A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm
+    its norm; rest (k,) rho_perp; basis (k, u) of U, orthonormal, and spanned (k, u + 1) of
+    span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off S; log_kappa (m,), NaN off S; slowest,
+    fastest lambda_1, lambda_max; M the largest ||A_m||, D the largest ||A_m - A_k|| on S; excess
+    (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3), -inf on S; sample (m,); best: the selected
+    tokens score most.
     """
 
-    A: np.ndarray
-    on: np.ndarray
-    V: np.ndarray
-    norm: float
-    rest: np.ndarray
-    basis: np.ndarray
-    spanned: np.ndarray
-    shares: np.ndarray
-    log_kappa: np.ndarray
-    slowest: float
-    fastest: float
-    M: float
-    D: float
-    excess: np.ndarray
-    B: float
-    log_nu: np.ndarray
-    sample: np.ndarray
-    best: bool
+    def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
+        self.A = A = features(gram(tokens, selected)[0])
+        self.on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
+        beta = np.where(self.on, law.duals[0].ravel(), 0.0)
+        self.V, tight = beta @ A, A[self.on]
+        self.norm = float(np.linalg.norm(self.V))
+        self.rest, self.shares = coefficients @ A, beta / beta.sum()
+        left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+        turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
+        self.basis = self.spanned @ turn[:, 1:]
+        self.slowest, self.fastest = float(law.slowest[0]), float(law.fastest[0])
+        square = (tight**2).sum(1)
+        apart = np.add.outer(square, square) - 2 * tight @ tight.T
+        self.M = float(np.sqrt((A**2).sum(1).max()))
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))
+        self.excess = np.where(self.on, 0.0, A @ self.V - 1)
+        scores = model.scores(tokens, tokens.u)[0]
+        gaps = gaps_of_scores(scores[None], selected)[0]
+        self.best = bool((gaps >= 0).all())
+        chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
+        lo, hi = scores.min(1), scores.max(1)
+        at_chosen = np.exp(losses.log_derivative(chosen, loss))
+        ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
+        slope, lipschitz = np.transpose(ends)
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = (lipschitz * (hi - lo) / at_chosen)[sample]
+            worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
+            self.B = float(1.25 * worst[self.on].max())
+            kappa, nu = at_chosen[sample] * gaps.ravel(), (slope * (hi - lo))[sample]
+            self.log_kappa = np.where(self.on, np.log(kappa), np.nan)
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
     @property
     def r(self) -> float:
@@ -103,61 +126,6 @@ class _Local:
         return low * self.slowest / square, min(self.D**2 / 4, high * self.fastest / square)
 
 
-def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
-    """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
-    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
-
-
-def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> _Local:
-    """The `_Local` of one run (a runs axis of length 1) with tokens `selected` (1, n).
-
-    `margin_law` has refused whatever breaks the theorem's hypotheses on the selection.
-    """
-    A = features(gram(tokens, selected)[0])
-    on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
-    beta = np.where(on, law.duals[0].ravel(), 0.0)
-    V, tight = beta @ A, A[on]
-    norm = float(np.linalg.norm(V))
-    left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-    spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
-    turn = np.linalg.qr((spanned.T @ V)[:, None], mode="complete")[0]
-    square = (tight**2).sum(1)
-    apart = np.add.outer(square, square) - 2 * tight @ tight.T
-    scores = model.scores(tokens, tokens.u)[0]
-    gaps = gaps_of_scores(scores[None], selected)[0]
-    chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
-    lo, hi, at_chosen = scores.min(1), scores.max(1), np.exp(losses.log_derivative(chosen, loss))
-    slope, lipschitz = np.transpose(
-        [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
-    )
-    sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = lipschitz * (hi - lo) / at_chosen
-        B = 1.25 * (relative[sample] + 1 + (hi - lo)[sample] / gaps.ravel())[on].max()
-        return _Local(
-            A=A,
-            on=on,
-            V=V,
-            norm=norm,
-            rest=coefficients @ A,
-            basis=spanned @ turn[:, 1:],
-            spanned=spanned,
-            shares=beta / beta.sum(),
-            log_kappa=np.where(on, np.log(at_chosen[sample] * gaps.ravel()), np.nan),
-            slowest=float(law.slowest[0]),
-            fastest=float(law.fastest[0]),
-            M=float(np.sqrt((A**2).sum(1).max())),
-            D=float(np.sqrt(max(apart.max(), 0.0))),
-            excess=np.where(on, 0.0, A @ V - 1),
-            B=float(B),
-            log_nu=np.where(on, -np.inf, np.log((slope * (hi - lo))[sample])),
-            sample=sample,
-            best=bool((gaps >= 0).all()),
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Proof:
     """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
@@ -180,7 +148,7 @@ class Proof:
 
 
 def _step_bound(
-    problem: _Local, rule: GradientRule, R: float, L: float
+    problem: Local, rule: GradientRule, R: float, L: float
 ) -> tuple[float, float, float]:
     """sigma-bar < 2/L, the xi that it needs, and GD's lowest level, -inf else; (7).
 
@@ -202,7 +170,7 @@ def _step_bound(
 
 
 def _constants(
-    problem: _Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
+    problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
 ) -> tuple[float, float, float]:
     """A, K, q of (8) and (9) for a start with |x_0| = x and omega_0, and room tau.
 
@@ -224,7 +192,7 @@ def _constants(
     return max(0.0, A, level), float(K), float(min(q_1, r))
 
 
-def prove(problem: _Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
+def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
     everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
@@ -268,7 +236,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
 
 def prove_with_momentum(
-    problem: _Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
+    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
     """The theorem for NGD with momentum, from the W of margins g on, after that of `before`.
 

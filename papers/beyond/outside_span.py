@@ -35,14 +35,7 @@ from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
-from papers.beyond.margin_law import (
-    MarginLaw,
-    gram,
-    log_ratios,
-    margin_law,
-    require,
-    saturated_slopes,
-)
+from papers.beyond.margin_law import gram, log_ratios, margin_law, require, saturated_slopes
 from papers.beyond.tolerances import above, but, near
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
@@ -52,26 +45,30 @@ EARLY = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Pulls:
-    """One run's pairs m, all in one axis (m,), in minimal coordinates.
+    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
 
     K (m, m) their Gram matrix; on (m,) the support; beta, margins, slopes (m,) the duals, margins
-    of W_mm and log kappa; square (off, off): Q; scores (n, T-1) of the other tokens and best
-    (n,) of the opt ones.
+    of W_mm and log kappa; square (off, off): Q; scores (n, T-1) of the other tokens and best (n,)
+    of the opt ones. Raises PremiseFails "partial support" where all constraints carry W_mm, "score
+    gaps" where another token scores at least the opt one, and what `margin_law` raises.
     """
 
-    tokens: TokenSet
-    W_mm: np.ndarray
-    law: MarginLaw
-    K: np.ndarray
-    on: np.ndarray
-    beta: np.ndarray
-    margins: np.ndarray
-    slopes: np.ndarray
-    square: np.ndarray
-    scores: np.ndarray
-    best: np.ndarray
+    def __init__(self, data: TokenSet):
+        self.tokens = small = coordinates.minimal(data).tokens
+        solution = token_svm(small)
+        self.W_mm, self.margins = solution.W, solution.margins[0].ravel()
+        self.law, self.slopes = margin_law(small, solution), saturated_slopes(small)[0].ravel()
+        self.on, self.beta = self.law.support[0].ravel(), self.law.duals[0].ravel()
+        reason = "every constraint carries W_mm: nothing is left outside"
+        require(not self.on.all(), "partial support", 0.0, reason)
+        reason = "another token scores at least the opt one's"
+        require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
+        self.K, scores = gram(small)[0], model.scores(small, small.u)[0]
+        self.square = beyond_span(self.K, self.on, ~self.on)
+        rest = coordinates.others(small.opt, scores.shape[-1])[0]
+        self.scores = np.take_along_axis(scores, rest, -1)
+        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
@@ -149,37 +146,6 @@ def _bound(K, on, beta, margins, slopes):
     return float(np.sqrt(np.exp(total - mean) * (terms / (margins[~on] - 1)).sum()))
 
 
-def _pulls(data: TokenSet) -> _Pulls:
-    """The pulls of one run that ends in its opt tokens.
-
-    Raises PremiseFails "partial support" where all constraints carry W_mm, "score gaps" where
-    another token scores at least the opt one, and what `margin_law` raises.
-    """
-    small = coordinates.minimal(data).tokens
-    solution = token_svm(small)
-    law, slopes = margin_law(small, solution), saturated_slopes(small)[0].ravel()
-    on = law.support[0].ravel()
-    reason = "every constraint carries W_mm: nothing is left outside"
-    require(not on.all(), "partial support", 0.0, reason)
-    reason = "another token scores at least the opt one's"
-    require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
-    K, scores = gram(small)[0], model.scores(small, small.u)[0]
-    rest = coordinates.others(small.opt, scores.shape[-1])[0]
-    return _Pulls(
-        tokens=small,
-        W_mm=solution.W,
-        law=law,
-        K=K,
-        on=on,
-        beta=law.duals[0].ravel(),
-        margins=solution.margins[0].ravel(),
-        slopes=slopes,
-        square=beyond_span(K, on, ~on),
-        scores=np.take_along_axis(scores, rest, -1),
-        best=np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0],
-    )
-
-
 def beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
     cross = K[np.ix_(pairs, on)]
@@ -231,7 +197,7 @@ PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
 
 def study(name: str, seeds: Sequence[int], steps: int):
     """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
-    study_seed = lambda seed: _left(_pulls(PROBLEMS[name](seed)), steps)
+    study_seed = lambda seed: _left(_Pulls(PROBLEMS[name](seed)), steps)
     return margins.each_seed(seeds, study_seed, f"{name}, ")
 
 

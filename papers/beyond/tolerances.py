@@ -5,7 +5,7 @@ Bounds were set before the runs that they judge, in `notebooks/protocol.md` or
 its id without the setting that follows.
 """
 
-from dataclasses import replace
+from copy import copy
 
 import numpy as np
 
@@ -145,9 +145,10 @@ def above(id: str, text: str, values, setting: str = "", **more) -> Claim:
 
 def but(record, **changes):
     """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a function."""
+    changed = copy(record)
     for path, change in changes.items():
         name, _, rest = path.partition("__")
-        part = getattr(record, name)
+        part = getattr(changed, name)
         new = but(part, **{rest: change}) if rest else change(part) if callable(change) else change
-        record = replace(record, **{name: new})
-    return record
+        vars(changed)[name] = new  # of a copy: the record itself may be frozen
+    return changed

@@ -27,42 +27,11 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.max_margin import MaxMargin, token_svm
+from lib.svm.max_margin import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import from_duals, gram, log_ratios, require, saturated_slopes
 from papers.beyond.outside_span import beyond_span
 from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, but, near
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ZeroDuals:
-    """One run's law with idle tight pairs, all in minimal coordinates.
-
-    pairs (k,): their places among n (T-1); duals (k,) y; slopes (k,) <A_k, D>; constants (k,) the
-    offsets less log a_t, NaN where y_k = 0; lengths (k,) Q_kk; rate; step: half of the longest one,
-    or ||W_mm||. tight (n (T-1),): the support and the pairs; K, rest (m,): Gram matrix and offsets
-    at log a_t = 0 of those.
-    """
-
-    tokens: TokenSet
-    solution: MaxMargin
-    pairs: np.ndarray
-    duals: np.ndarray
-    slopes: np.ndarray
-    constants: np.ndarray
-    lengths: np.ndarray
-    rate: float
-    step: float
-    tight: np.ndarray
-    K: np.ndarray
-    rest: np.ndarray
-
-    def residual(self, level: np.ndarray) -> np.ndarray:
-        """||rho_0 + D log a||, the length of W's part in the tight span across W_mm, at `level`."""
-        drift = np.zeros(len(self.rest))
-        drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
-        offsets = self.rest + np.multiply.outer(np.log(level), drift)
-        return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
 
 
 def _second(Q):
@@ -71,53 +40,59 @@ def _second(Q):
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
-def predict(data: TokenSet, count: int = 1) -> _ZeroDuals:
-    """The law of a run that ends in the opt tokens of `data`, one run, exponential loss.
+class ZeroDuals:
+    """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
+
+    pairs (k,): their places among n (T-1); duals (k,) y; slopes (k,) <A_k, D>; constants (k,) the
+    offsets less log a_t, NaN where y_k = 0; lengths (k,) Q_kk; rate; step: half of the longest one,
+    or ||W_mm||. tight (n (T-1),): the support and the pairs; K, rest (m,): Gram matrix and offsets
+    at log a_t = 0 of those.
 
     Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
     a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
     D and is only just further out.
     """
-    small = coordinates.minimal(data).tokens
-    solution = token_svm(small)
-    beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
-    on = beta > SMALLEST_DUAL * beta.max()
-    idle = np.flatnonzero((at_solution - 1 <= TIGHT) & ~on)
-    reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
-    require(idle.size == count, "zero duals", idle.size, reason)
-    tight = on.copy()
-    tight[idle] = True
-    log_slopes = saturated_slopes(small)[0].ravel()
-    reason = "a tight token scores at least the opt token"
-    require(np.isfinite(log_slopes[tight]).all(), "score gaps", 0.0, reason)
-    K = gram(small)[0]
-    Q = beyond_span(K, on, idle)
-    y = _second(Q)
-    slopes, active = Q @ y, y > 0
-    slowest = slopes[~active].min(initial=np.inf)
-    reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
-    require(slowest >= 1 + APART, "second margin", slowest, reason)
-    rest = np.zeros(len(beta))
-    rest[on], mean = log_ratios(log_slopes[on], beta[on])
-    with np.errstate(divide="ignore"):
-        rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-    root, shape = np.sqrt(y[active]), solution.duals.shape
-    held = np.where(on, beta, 0.0).reshape(shape)
-    law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
-    return _ZeroDuals(
-        tokens=small,
-        solution=solution,
-        pairs=idle,
-        duals=y,
-        slopes=slopes,
-        constants=rest[idle],
-        lengths=np.diag(Q),
-        rate=float(np.linalg.eigvalsh(root[:, None] * Q[np.ix_(active, active)] * root)[0]),
-        step=float(min(law.longest_step()[0] / 2, law.norm[0])),
-        tight=tight,
-        K=K[np.ix_(tight, tight)],
-        rest=rest[tight],
-    )
+
+    def __init__(self, data: TokenSet, count: int = 1):
+        self.tokens = coordinates.minimal(data).tokens
+        self.solution = solution = token_svm(self.tokens)
+        beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
+        on = beta > SMALLEST_DUAL * beta.max()
+        self.pairs = idle = np.flatnonzero((at_solution - 1 <= TIGHT) & ~on)
+        reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
+        require(idle.size == count, "zero duals", idle.size, reason)
+        self.tight = on.copy()
+        self.tight[idle] = True
+        log_slopes = saturated_slopes(self.tokens)[0].ravel()
+        reason = "a tight token scores at least the opt token"
+        require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
+        K = gram(self.tokens)[0]
+        Q = beyond_span(K, on, idle)
+        self.duals, self.lengths = _second(Q), np.diag(Q)
+        y = self.duals
+        self.slopes, active = Q @ y, y > 0
+        slowest = self.slopes[~active].min(initial=np.inf)
+        reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
+        require(slowest >= 1 + APART, "second margin", slowest, reason)
+        rest = np.zeros(len(beta))
+        rest[on], mean = log_ratios(log_slopes[on], beta[on])
+        with np.errstate(divide="ignore"):
+            rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
+        self.constants, self.rest = rest[idle], rest[self.tight]
+        self.K = K[np.ix_(self.tight, self.tight)]
+        root, shape = np.sqrt(y[active]), solution.duals.shape
+        pushed = root[:, None] * Q[np.ix_(active, active)] * root
+        self.rate = float(np.linalg.eigvalsh(pushed)[0])
+        held = np.where(on, beta, 0.0).reshape(shape)
+        law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
+        self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
+
+    def residual(self, level: np.ndarray) -> np.ndarray:
+        """||rho_0 + D log a||, the length of W's part in the tight span across W_mm, at `level`."""
+        drift = np.zeros(len(self.rest))
+        drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
+        offsets = self.rest + np.multiply.outer(np.log(level), drift)
+        return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
@@ -147,13 +122,13 @@ class ZeroDualsRun:
     residual: the length of W_t's part in the span of the tight pairs, across W_mm.
     """
 
-    law: _ZeroDuals
+    law: ZeroDuals
     level: np.ndarray
     offsets: np.ndarray
     residual: np.ndarray
 
 
-def _run(law: _ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
+def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
     """Train by NGD from zero; records of the last decades, steps of length law.step by default.
 
     PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
@@ -180,7 +155,7 @@ def study(seeds: Sequence[int], count: int, steps: int):
 
     def study_seed(seed):
         data = _tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
-        return _run(predict(data, count), steps)
+        return _run(ZeroDuals(data, count), steps)
 
     return margins.each_seed(seeds, study_seed, f"{count} idle pairs, ")
 
@@ -190,7 +165,7 @@ def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
 
     def study_seed(seed):
         data = _tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
-        return _run(predict(data), steps, decades=2, step=step_size)
+        return _run(ZeroDuals(data), steps, decades=2, step=step_size)
 
     return margins.each_seed(seeds, study_seed)
 

@@ -4,8 +4,6 @@ On random problems: tokens, queries, head, labels, loss, selection and the point
 each inequality stands a world in which a hypothesis fails, and it with it, or the code refuses.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -17,6 +15,7 @@ from papers.beyond import margin_law
 from papers.beyond import margin_theorem as theorem
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import PremiseFails
+from papers.beyond.tolerances import but
 
 SEEDS = st.integers(0, 100_000)
 FEW = settings(max_examples=30, deadline=None)
@@ -39,7 +38,7 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
         return None
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
-    of = theorem.local(data, law, selected, loss)
+    of = theorem.Local(data, law, selected, loss)
     rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[0]
     return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
 
@@ -152,7 +151,7 @@ def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
 def test_step_1_fails_for_the_kappa_of_another_loss():
     """(6) holds for the loss that is trained, and not for the other one's numbers."""
     _, model, of = problem(8, loss="exponential")
-    other = replace(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
+    other = but(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
     W = at(of, 25 / of.r, around(of, np.random.default_rng(0), 0.1), 0.0)
     for one, holds in ((of, True), (other, False)):
         Z, mean = saturated(one, W)
@@ -319,9 +318,7 @@ def test_below_the_level_the_theorem_is_silent():
     assert not proof.holds and "is below A" in proof.why and np.isfinite(proof.A)
     for rule in (dynamics.ngd(0.1, momentum=0.5), dynamics.custom(lambda t, gap, norm: -norm)):
         assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.A @ of.V).why
-    assert (
-        "another loss" in theorem.prove(replace(of, best=False), dynamics.polyak(), of.A @ of.V).why
-    )
+    assert "another loss" in theorem.prove(but(of, best=False), dynamics.polyak(), of.A @ of.V).why
 
 
 @given(SEEDS)
@@ -451,5 +448,5 @@ def test_another_rho_perp_is_refused():
     for rest, tilted in ((of.rest, False), (1.001 * of.rest, True)):
         later = lambda of, rule, g: theorem.prove_with_momentum(of, rule, 0.9 * g, g)
         for prove in (theorem.prove, later):
-            proof = prove(replace(of, rest=rest), dynamics.ngd(0.01), g)
+            proof = prove(but(of, rest=rest), dynamics.ngd(0.01), g)
             assert ("rho_perp is none" in proof.why) == tilted
