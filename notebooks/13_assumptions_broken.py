@@ -62,7 +62,7 @@ from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.beyond import two_samples
+from papers.beyond import margin_theorem
 
 run = record.start("13_assumptions_broken", "A", globals())
 plots.set_style()
@@ -110,13 +110,13 @@ def train_pair(K, step=0.05, steps=1000):
 
 
 pair = phase_diagram.two_samples()
-told = two_samples.criterion(pair)
+told = margin_theorem.two_samples(pair)
 never = (-K[0, 1] - K[1, 1]) / (K[0, 0] + K[0, 1])
 assert np.isclose(never, told.threshold) and told.reached is False
 g, largest = train_pair(K)
 turned = K * [[1, -1], [-1, 1]]  # the same with K_12 > 0
 print("margins", g.round(1), "and, with K_12 turned positive,", train_pair(turned)[0].round(1))
-print(f"theta* {never:.2f}, R_0 {told.start:.3f}, R_1 {told.most:.3f}, c_1/c_2 <= {largest:.3f}")
+print(f"theta* {never:.2f}, R_0 {told.start:.3f}, R_1 {told.highest:.3f}, c_1/c_2 <= {largest:.3f}")
 assert largest < never and g[0] < 0 < g[1] and (train_pair(turned)[0] > 0).all()
 
 # %% [markdown]
@@ -147,7 +147,7 @@ while len(right) < 60:
     worse = rest[1] + low[:, None] * rest[0]  # scored by the fourth coordinate, asked by the fifth
     better = worse + np.c_[directions, gap / 1000, np.zeros((2, 2))]
     one = token_set(np.stack([worse, better], 1), np.ones(2), rest[[1, 1]], [0, 0, 1000, 1, 0])
-    reached = two_samples.criterion(one).reached
+    reached = margin_theorem.two_samples(one).reached
     if reached is None:
         undecided += 1
         continue

@@ -49,14 +49,12 @@ from lib.companion import claims, plots, record, statements
 from papers import wrong_worlds
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.beyond import margin_law
-from papers.beyond import margin_law_claims as law_claims
+from papers.beyond import joint_law, margin_law
 from papers.beyond import margin_law_figures as drawn
-from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
-from papers.beyond import margin_law_worlds as worlds
 from papers.beyond import margins as measure
+from papers.beyond.tolerances import BOUNDS
 
 # %%
 run = record.start("40_law_of_margins", "A", globals())
@@ -264,7 +262,7 @@ print(
 # nobody solved can be read off its margins, and weak duality proves them right (`law.certificate`).
 
 # %%
-table = claims.Table(sorted(law_claims.all_claims(kept), key=lambda claim: claim.holds))
+table = claims.Table(sorted(runs.all_claims(kept), key=lambda claim: claim.holds))
 named = {claim.id: claim for claim in table}
 table
 
@@ -273,7 +271,7 @@ table
 # where $C$ depends on it least. Each line is a world, with the claims that fail in it:
 
 # %%
-for world, ids in wrong_worlds.caught_after(kept, law_claims.all_claims, worlds.WORLDS).items():
+for world, ids in wrong_worlds.caught_after(kept, runs.all_claims, runs.WORLDS).items():
     print(f"{world:32} {', '.join(id.removeprefix('law.') for id in ids) or 'NOTHING'}")
 
 # %% tags=["nbval-check-output"]
@@ -346,10 +344,10 @@ figure
 # $\kappa_m=\nu_i\,y_iv^\top(x_{i,s_i}-x_{i,t})$. [Notebook 42](42_where_the_law_bends.ipynb) is about this case.
 
 # %%
-together = networks.joint(
+together = joint_law.from_start(
     tokens.gaussian_tokens(every, n=6, T=4, d=200), dynamics.ngd(0.1), [100_000, 200_000]
 )
-joint_table = claims.Table(networks.joint_claims(together))
+joint_table = claims.Table(joint_law.start_claims(together))
 joint_table
 
 # %% [markdown]
@@ -414,8 +412,8 @@ rows = [dict(name="unit_tokens and others", source="synthetic", revision=revisio
 title = "beyond Theorem 1"
 numbers = {
     "constant": record.Number(law.constant[0], 1e-8),
-    "worst_offset": record.Number(abs(named["law.offsets"].measured), law_claims.OFFSET),
-    "worst_dual": record.Number(abs(named["law.duals"].measured), law_claims.DUAL),
+    "worst_offset": record.Number(abs(named["law.offsets"].measured), BOUNDS["law.offsets"]),
+    "worst_dual": record.Number(abs(named["law.duals"].measured), BOUNDS["law.duals"]),
 }
 read_off = [named["law.offsets"], named["law.duals"]]
 run.save(figure_offsets, "law_offsets", title, about_offsets, read_off, numbers, rows)
@@ -424,13 +422,13 @@ run.save(figure_offsets, "law_offsets", title, about_offsets, read_off, numbers,
 numbers = {
     "runs": record.Number(len(kept), 0),
     "refused": record.Number(len(out), 0),
-    "worst": record.Number(worst, law_claims.CONSTANT),
+    "worst": record.Number(worst, BOUNDS["law.constant"]),
     "proved": record.Number(proved, 0),
     "proved_early": record.Number(early, 0),
     "proved_everywhere": record.Number(everywhere, 0),
     "duals_alone": record.Number(alone, 0),
     "read_off": record.Number(len(kept) - alone, 0),
-    "worst_residual": record.Number(abs(named["law.residual"].measured), law_claims.RESIDUAL),
+    "worst_residual": record.Number(abs(named["law.residual"].measured), BOUNDS["law.residual"]),
     "elsewhere": record.Number(int(elsewhere), 0),
 }
 for one in out:

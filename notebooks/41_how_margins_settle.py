@@ -52,9 +52,9 @@ from lib.networks import pretrained
 from papers.beyond import margin_law, real_tokens
 from papers.beyond import margin_law_figures as drawn
 from papers.beyond import margin_law_networks as networks
-from papers.beyond import margin_law_premises as premises
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
+from papers.beyond.tolerances import SETTLED
 
 # %%
 run = record.start("41_how_margins_settle", "A", globals())
@@ -231,7 +231,7 @@ tried = {
 }
 for name, (of, rule, count) in tried.items():
     print(f"{name}: {runs.compare(runs.LawSetting(name, of, rule), count)[0].refusal}")
-needed = -np.log(premises.SETTLED) / min(fig2_law.slowest[0], fig2_law.excess[0], 1.0)
+needed = -np.log(SETTLED) / min(fig2_law.slowest[0], fig2_law.excess[0], 1.0)
 print(f"GD on Figure 2's problem: a_t = {needed:.0f}, so about e^{needed:.0f} steps")
 try:
     svm.token_svm(opposed)

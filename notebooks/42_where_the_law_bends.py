@@ -70,15 +70,8 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers import wrong_worlds
 from papers.a.statements import STATEMENTS
-from papers.beyond import (
-    bends_figures,
-    counterexample,
-    global_map,
-    head_claims,
-    head_law,
-    joint_claims,
-    joint_law,
-)
+from papers.beyond import counterexample, global_map, head_law, joint_law
+from papers.beyond import margin_law_figures as figures
 
 # %%
 run = record.start("42_where_the_law_bends", "A", globals())
@@ -108,7 +101,7 @@ ratio = np.log(kappa / beta)
 offsets = ratio - beta @ ratio / beta.sum()
 C = np.sqrt(offsets @ np.linalg.solve(K, offsets))
 of = joint_law.predict(data)
-assert np.isclose(C, of.law.constant[0]) and np.isclose(v @ v, of.head_law.norm[0] ** 2)
+assert np.isclose(C, of.W_law.constant[0]) and np.isclose(v @ v, of.head_law.norm[0] ** 2)
 print(f"C = {C:.6f} for W, C_u = {of.head_law.constant[0]:.6f} for the head")
 
 # %% [markdown]
@@ -151,7 +144,7 @@ data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
 joint_of = joint_law.predict(data_model)
 joint_runs = joint_law.train(joint_of, joint_law.paper_rules(), joint_steps)
 joint_table = claims.Table(
-    sorted(joint_claims.joint_claims(joint_runs), key=lambda claim: claim.holds)
+    sorted(joint_law.joint_claims(joint_runs), key=lambda claim: claim.holds)
 )
 paper = joint_runs["p = 2/3"]
 first = 0.3 * np.linalg.norm(joint_of.frozen, axis=1).max()
@@ -161,7 +154,7 @@ print(f"curvature: ||Hessian||/L ends at {paper.curvature[:, -1].round(3)[:3]} a
 joint_table
 
 # %%
-figure = bends_figures.joint(joint_runs)
+figure = figures.joint(joint_runs)
 about_joint = f"(DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals"
 plots.caption(figure, about_joint)
 figure_joint = figure
@@ -199,7 +192,7 @@ for k in range(1, 20):  # e^(7/12) by its series; what is left out is below the 
 assert series + 2 * term < 2
 facts = counterexample.verify()
 for fact in facts:
-    print("yes" if fact.holds else "NO ", fact.said)
+    print("yes" if fact.holds else "NO ", fact.statement)
 assert all(fact.holds for fact in facts)
 
 # %%
@@ -236,7 +229,7 @@ claims.Table(sorted(global_claims, key=lambda claim: claim.holds))
 
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
-figure = bends_figures.reached(found_map, path)
+figure = figures.reached(found_map, path)
 about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; marks: half of the seeds, 95 %; dotted: the formula. Right: the counterexample, NGD; dotted: 1/2"
 plots.caption(figure, about_global)
 figure_global = figure
@@ -260,12 +253,12 @@ head_of = head_law.predict(head_law.three_heads(every))
 common, each = (head_law.train(head_of, 0.1, head_steps, together) for together in (True, False))
 for refusal in (*common.refusals.values(), *each.refusals.values()):
     print(refusal)
-head_table = claims.Table(head_claims.head_claims(common, each))
+head_table = claims.Table(head_law.head_claims(common, each))
 kept_heads = int(common.kept.sum()), int(each.kept.sum())
 head_table
 
 # %%
-figure = bends_figures.heads(common, each)
+figure = figures.heads(common, each)
 about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {head_steps:,}; {seeds} seeds; synthetic"
 plots.caption(figure, about_heads)
 figure_heads = figure
@@ -282,11 +275,11 @@ figure
 
 # %%
 names = list(joint_runs)
-of_joint = lambda changed: joint_claims.joint_claims(dict(zip(names, changed)))
+of_joint = lambda changed: joint_law.joint_claims(dict(zip(names, changed)))
 parts = [
-    (list(joint_runs.values()), of_joint, joint_claims.WORLDS),
+    (list(joint_runs.values()), of_joint, joint_law.WORLDS),
     ([found_map], lambda of: global_map.global_claims(*of), global_map.WORLDS),
-    ([common, each], lambda of: head_claims.head_claims(*of), head_claims.WORLDS),
+    ([common, each], lambda of: head_law.head_claims(*of), head_law.WORLDS),
 ]
 unnoticed = []
 for things, claims_of, wrong in parts:
@@ -302,9 +295,9 @@ print("rational proof complete:", proved, "| unnoticed worlds:", len(unnoticed))
 # ## What we saw
 
 # %%
-worst_limit = max(np.abs(joint_claims.limit_errors(one)).max() for one in joint_runs.values())
-worst_level = max(np.abs(joint_claims.level_errors(one)).max() for one in joint_runs.values())
-rate = np.mean(joint_claims.exponents(paper))
+worst_limit = max(np.abs(joint_law.limit_errors(one)).max() for one in joint_runs.values())
+worst_level = max(np.abs(joint_law.level_errors(one)).max() for one in joint_runs.values())
+rate = np.mean(joint_law.exponents(paper))
 print(
     f"Joint training: the law from both SVMs' duals holds to {worst_limit:.1%}, at the head's "
     f"level to {worst_level:.2%}; the paper's steps give the exponent {rate:.3f}."
@@ -343,8 +336,8 @@ slower = joint_law.train(
 )["yours"]
 length = [joint_law.path_length(slower.rule, int(t)) for t in slower.iterations]
 steeper = np.polyfit(np.log(slower.iterations), -np.log(length), 1)[0]
-print(f"exponent {joint_claims.exponents(slower)[0]:.3f}, from the sum of the steps {steeper:.3f}")
-print(f"||W|| x error over C, less 1: {joint_claims.limit_errors(slower)[0]:.4f}")
+print(f"exponent {joint_law.exponents(slower)[0]:.3f}, from the sum of the steps {steeper:.3f}")
+print(f"||W|| x error over C, less 1: {joint_law.limit_errors(slower)[0]:.4f}")
 
 # %% [markdown]
 # **The heads' horizon.** Prediction: with the common normalisation each head has a mean offset of its own, which costs less of
@@ -353,7 +346,7 @@ print(f"||W|| x error over C, less 1: {joint_claims.limit_errors(slower)[0]:.4f}
 # %%
 for count in (2000, 20_000):
     runs = head_law.train(head_of, 0.1, count, True)
-    off = head_claims.ratios(runs.norm) / head_claims.ratios(head_of.norm) - 1
+    off = head_law.ratios(runs.norm) / head_law.ratios(head_of.norm) - 1
     print(f"{count} steps: worst ratio of norms over the SVMs', less 1: {np.abs(off).max():.5f}")
 
 # %% [markdown]

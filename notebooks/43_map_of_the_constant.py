@@ -49,20 +49,15 @@ from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers import wrong_worlds
 from papers.beyond import (
-    bends_figures,
-    constant_claims,
     constant_map,
-    correlated,
-    lp_claims,
-    lp_decay,
     lp_law,
     margin_law,
     margin_law_runs,
-    margin_slopes,
     outside_span,
-    single_zero_dual,
+    tolerances,
     zero_duals,
 )
+from papers.beyond import margin_law_figures as figures
 
 # %%
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -124,14 +119,14 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens
 solution = svm.token_svm(data)
 law = margin_law.margin_law(data, solution)
-lp = lp_law.predict(lp_law.problem(0), 1.5)
+lp = lp_law.LpLaw(lp_law.problem(0), 1.5)
 for of, solved, p, expected in (
     (data, solution, 2.0, law.constant[0]),
     (lp.tokens, lp.solution, 1.5, lp.constant),
 ):
     beta, w = solved.duals[0].ravel(), solved.W[0].ravel()
     A = coordinates.constraint_rows(coordinates.differences(of, of.opt), of.z)[0]
-    log_kappa, on = margin_slopes.saturated_slopes(of)[0].ravel(), beta > 0
+    log_kappa, on = margin_law.saturated_slopes(of)[0].ravel(), beta > 0
     found = constant(A[on], log_kappa[on], beta[on], w, p)
     assert np.isclose(found, expected)
     print(f"p = {p}: C = {found:.6f} by the page, {expected:.6f} by the library")
@@ -146,7 +141,7 @@ for of, solved, p, expected in (
 
 # %%
 points = constant_map.along(every, map_steps)
-map_kept = constant_claims.kept(points)
+map_kept = constant_map.kept(points)
 print(f"{len(map_kept)} of {len(points)} runs meet the hypotheses at t = {map_steps:,}")
 for refusal in [p.refusal for p in points if p.refusal][:3]:
     print(refusal)
@@ -164,7 +159,7 @@ for axis in moved:
 
 # %%
 few = range(sample_seeds)
-lost, capacity = constant_claims.capacities(few)
+lost, capacity = constant_map.capacities(few)
 for axis, at in lost.items():
     print("half of the seeds lose W_mm at {} = {:.2f} [{:.2f}, {:.2f}]".format(axis, *at))
 
@@ -176,22 +171,22 @@ for axis, at in lost.items():
 # of each are one token, and the law is that of two tokens.
 
 # %%
-onsets = [correlated.onset(few, steps) for steps in (5000, 20_000)]
-stay = correlated.stays(few)
-merged = [correlated.repeated(seed, 20_000) for seed in few]
+onsets = [constant_map.onset(few, steps) for steps in (5000, 20_000)]
+stay = constant_map.stays(few)
+merged = [constant_map.repeated(seed, 20_000) for seed in few]
 for one in onsets:
     value, low, high = (1 - part for part in one.half(one.measured))
     print(f"{one.steps:,} steps are too few for half of the seeds at rho = {value:.3f} ", end="")
     print(f"[{high:.3f}, {low:.3f}]; by the duals at {1 - one.half(one.predicted)[0]:.3f}")
-map_claims = [*constant_claims.map_claims(points), *correlated.onset_claims(onsets)]
-map_claims += correlated.end_claims(stay, merged)
-map_claims += [constant_claims.switch_claim(a, crossings[a], switches[a]) for a in moved]
+map_claims = [*constant_map.map_claims(points), *constant_map.onset_claims(onsets)]
+map_claims += constant_map.end_claims(stay, merged)
+map_claims += [constant_map.switch_claim(a, crossings[a], switches[a]) for a in moved]
 map_claims += capacity
 map_table = claims.Table(map_claims)
 claims.Table(sorted(map_claims, key=lambda claim: claim.holds))
 
 # %%
-figure = bends_figures.constants(points, switches)
+figure = figures.constants(points, switches)
 about_map = f"Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T; {seeds} seeds, t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches"
 plots.caption(figure, about_map)
 figure_map = figure
@@ -222,7 +217,7 @@ row = lambda name, values: print(f"{name:18}", *(f"{value:8.4f}" for value in va
 row("||W_t|| x error", (bent.norm * bent.direction_error["W_mm"])[0])
 row("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]))
 assert np.abs(bent.norm * bent.direction_error["W_mm"] - np.log(1.5 * bent.norm)).max() < 0.2
-assert np.isclose(zero_duals.predict(corner).constants, np.log(1.5))
+assert np.isclose(zero_duals.ZeroDuals(corner).constants, np.log(1.5))
 repeated = attention.token_set([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]], [1.0], u=[1.0, 0.0], opt=[0])
 print("repeated tokens share:", margin_law.margin_law(repeated, svm.token_svm(repeated)).duals)
 try:
@@ -238,7 +233,7 @@ except ValueError as refusal:
 # support and $\langle A_k,D\rangle\ge1$ on the idle pairs: a second SVM. Its duals $y_k$, over $a_t$, stand where the first SVM's are zero.
 
 # %%
-idle, refused_idle = single_zero_dual.unit_runs(every, 0.5, zero_steps)
+idle, refused_idle = zero_duals.unit_runs(every, 0.5, zero_steps)
 print(f"{len(idle)} of {seeds} runs with a dual at zero", *refused_idle.values(), sep="\n")
 several, some = [], range(max(seeds, 3))  # where idle pairs meet
 for count in (2, 3):
@@ -264,7 +259,7 @@ whole = [one for one in begun if one.law.support.all()]
 print(f"starts: {len(whole)} of {seeds} runs settled with all constraints on the support")
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
 said = "Gaussian W_0: error over its prediction, less 1, worst run"
-starts = claims.close("start.outside", said, single_zero_dual.OURS, start_off, 0.0, 1e-4)
+starts = tolerances.near("start.outside", said, start_off)
 left = [one for name in outside_span.PROBLEMS for one in outside_span.study(name, every, 50_000)[0]]
 print(f"outside the span: {len(left)} of {2 * seeds} problems")
 ratio = np.array([one.first / one.measured[-1] for one in left])
@@ -300,20 +295,20 @@ for p in exponents:
     if p < 2:
         moves, refused = lp_law.onsets(every, p, 2000)
         print(f"  cycles: {len(moves)} of {seeds}", *refused.values())
-        onset += lp_claims.onset_claims(p, moves)
+        onset += lp_law.onset_claims(p, moves)
 for p in (1.5, 1.75):
-    found, refused = lp_decay.study(every, p, 20_000)
+    found, refused = lp_law.decay_study(every, p, 20_000)
     settled += found
     print(f"p = {p:g}, t^(p-2): {len(found)} of {seeds} problems", *refused.values(), sep="\n  ")
 
 # %%
-bent_claims = [*single_zero_dual.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
-bent_claims += [*outside_span.left_claims(left), *lp_claims.lp_claims(powers), *onset]
-bent_table = claims.Table(bent_claims + lp_decay.steps_claims(settled))
+bent_claims = [*zero_duals.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
+bent_claims += [*outside_span.left_claims(left), *lp_law.lp_claims(powers), *onset]
+bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
 
 # %%
-figure = bends_figures.bent(powers, idle, several, left, settled)
+figure = figures.bent(powers, idle, several, left, settled)
 about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)}, {len(settled)} runs"
 plots.caption(figure, about_bent)
 figure_bent = figure
@@ -332,14 +327,14 @@ figure
 
 # %%
 parts = [
-    (points, constant_claims.map_claims, constant_claims.WORLDS),
-    (onsets, correlated.onset_claims, correlated.ONSET_WORLDS),
-    (merged, lambda of: correlated.end_claims(stay, of), correlated.WORLDS),
-    (idle, single_zero_dual.zero_claims, single_zero_dual.WORLDS),
+    (points, constant_map.map_claims, constant_map.WORLDS),
+    (onsets, constant_map.onset_claims, constant_map.ONSET_WORLDS),
+    (merged, lambda of: constant_map.end_claims(stay, of), constant_map.END_WORLDS),
+    (idle, zero_duals.zero_claims, zero_duals.SINGLE_WORLDS),
     (several, zero_duals.zeros_claims, zero_duals.WORLDS),
     (left, outside_span.left_claims, outside_span.WORLDS),
-    (powers, lp_claims.lp_claims, lp_claims.WORLDS),
-    (settled, lp_decay.steps_claims, lp_decay.WORLDS),
+    (powers, lp_law.lp_claims, lp_law.WORLDS),
+    (settled, lp_law.steps_claims, lp_law.STEPS_WORLDS),
 ]
 unnoticed = []
 for things, claims_of, wrong in parts:
@@ -354,7 +349,7 @@ print("unnoticed worlds:", len(unnoticed))
 # ## What we saw
 
 # %%
-worst_map = max(abs(constant_claims.relative(p)) for p in map_kept)
+worst_map = max(abs(constant_map.relative(p)) for p in map_kept)
 print(f"Errors are C's in all {len(map_kept)} settled runs of the map, to {worst_map:.0e}.")
 slopes, p = {claim.id: claim.measured for claim in bent_table}, f"{exponents[0]:g}"
 print(
@@ -378,7 +373,7 @@ print("Claims that failed:", ", ".join(failing) or "none")
 for noise in (1.0, 10.0):
     one = constant_map.point("noise", noise, 0, 20_000)
     C = one.comparison.law.constant[0]
-    print(f"noise {noise:g}: C = {C:.2e}, error off by {constant_claims.relative(one):.0e}")
+    print(f"noise {noise:g}: C = {C:.2e}, error off by {constant_map.relative(one):.0e}")
 
 # %% [markdown]
 # **The samples.** Prediction: no noise makes the SVM infeasible, but 40 samples in 6 dimensions do. The refusal names pairs that

@@ -1,4 +1,4 @@
-"""Which tokens an optimiser's run ends in, where several selections are locally optimal.
+"""Tokens that an optimiser's run ends in, where several selections are locally optimal.
 
 Each sample may end in any token whose rivals of small margin score lower. The norm of a rule
 decides which of these selections its run comes to; here they are counted, and the largest margins
@@ -24,7 +24,7 @@ HOLD = 5.0  # margin of the wrong tokens at a wrong start
 SHAPE = dict(n=6, T=8, d=10)
 
 
-def near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
+def _near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
     """The set with each second-best token moved along the head, to a score `lead` below the best.
 
     x_2 <- x_2 + y (s_1 - lead - s_2) u / ||u||^2. Raises ValueError unless lead > 0.
@@ -43,14 +43,14 @@ def near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
     return replace(tokens, X=X)
 
 
-def wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> np.ndarray:
+def _wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> np.ndarray:
     """W_0 (runs, d, d_z) that favours a random token other than opt in every sample.
 
     hold times the Frobenius token SVM of that selection: its tokens lead by a margin of `hold`.
     Selections that no W makes are drawn again.
     """
     runs, n, T, _ = tokens.shape
-    found = []
+    starts = []
     for run, seed in zip(range(runs), seeds, strict=True):
         draws, solved = stream(seed, "selection"), None
         while solved is None:
@@ -59,12 +59,12 @@ def wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> n
                 solved = svm.token_svm(tokens.run(run), wrong[None]).W[0]
             except svm.Infeasible:
                 continue
-        found.append(hold * solved)
-    return np.array(found)
+        starts.append(hold * solved)
+    return np.array(starts)
 
 
 @dataclass(frozen=True)
-class Ended:
+class _Ended:
     """Where a rule's runs ended: selection (runs, n); kept (runs,): the same since half time, and
     every selected token ahead of all others."""
 
@@ -77,28 +77,28 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
     data = unit_tokens(seeds, **SHAPE)
     return {
         "from zero": (data, None),
-        "near ties": (near_ties(data), None),
-        "wrong start": (data, wrong_start(data, seeds)),
+        "near ties": (_near_ties(data), None),
+        "wrong start": (data, _wrong_start(data, seeds)),
     }
 
 
 def ended(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
-) -> dict[str, Ended]:
+) -> dict[str, _Ended]:
     """Every rule's runs, trained for `steps` steps."""
     rules = {name: row.rule for name, row in rows.items()}
     paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
-    found = {}
+    ends = {}
     for name, path in paths.items():
         first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
         ahead = atlas.least_margins(tokens, last, path.W)[:, -1] > 0
-        found[name] = Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
-    return found
+        ends[name] = _Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
+    return ends
 
 
-def optimal(tokens: TokenSet, runs: Mapping[str, Ended]) -> dict[str, np.ndarray]:
+def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
     """The share of samples in which each rule's runs selected the opt token, (runs,)."""
-    return {name: (one.selection == tokens.opt).mean(1) for name, one in runs.items()}
+    return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
 class OwnMargins:
@@ -107,7 +107,7 @@ class OwnMargins:
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known = tokens, {}
 
-    def of(self, run: int, selection: np.ndarray, norm: str) -> float:
+    def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
         """gamma_N of one run's selection (n,), N by its name in `atlas.NORMS`."""
         key = run, norm, *map(int, selection)
         if key not in self.known:
@@ -120,20 +120,19 @@ class OwnMargins:
 
 
 def disputes(
-    rows: Mapping[str, Row], runs: Mapping[str, Ended], margins: OwnMargins
+    rows: Mapping[str, Row], runs: Mapping[str, _Ended], margins: OwnMargins
 ) -> dict[tuple[str, str], np.ndarray]:
     """For rules a, b: log of the margin, in a's norm, of a's selection over that of b's selection.
 
     (runs,) each: NaN unless both have kept a selection and the two differ; positive where a's is
     the larger in its own norm.
     """
-    found = {}
+    logs = {}
     for a, b in permutations(rows, 2):
         apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
-        found[a, b] = np.full(len(apart), np.nan)
+        logs[a, b] = np.full(len(apart), np.nan)
         for run in np.flatnonzero(apart):
-            own, other = (
-                margins.of(run, runs[name].selection[run], rows[a].highest) for name in (a, b)
-            )
-            found[a, b][run] = np.log(own / other)
-    return found
+            ends = (runs[name].selection[run] for name in (a, b))
+            gammas = [margins.gamma(run, selected, rows[a].highest) for selected in ends]
+            logs[a, b][run] = np.log(gammas[0] / gammas[1])
+    return logs

@@ -3,6 +3,11 @@
 Class means are the base. Along an axis C moves and the rate stays; C is predicted
 from the SVM's duals and measured beside it. Where a token other than the opt one overtakes its
 score, no run can rest on the opt token: that is the threshold of the axes that change scores.
+
+Correlated tokens keep scores of 0, and runs from zero keep the opt tokens. Their differences
+shrink, the slowest wrong offset dies at a rate that tends to 0, and a run of given length is
+refused as too short from some correlation on. At correlation 1 within a sample its other tokens are
+one token: the law of the merged pair holds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,37 +17,37 @@ from functools import partial
 import numpy as np
 
 from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, token_set
+from lib.companion.claims import Claim, remarked
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.seeds import stream
 from lib.svm.max_margin import Infeasible, token_svm
-from papers.beyond import margins as measure
-from papers.beyond.joint_law import score_gaps
-from papers.beyond.margin_law import margin_law
+from papers.beyond import margin_law_runs, margins, thresholds
+from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, score_gaps
 from papers.beyond.margin_law_runs import Comparison, LawSetting, compare
-from papers.beyond.margin_slopes import PremiseFails
+from papers.beyond.tolerances import SETTLED, above, below, but, each_near, near
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
 OVERTAKEN = 4.0  # the switch is looked for up to so many times the score crossing
 
 
-def tilted(seed: int, amount: float, **sizes) -> TokenSet:
+def _tilted(seed: int, amount: float, **sizes) -> TokenSet:
     """Class means with `amount` times a random unit vector added to the head: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE | sizes)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
-def raw(seed: int, amount: float, **sizes) -> TokenSet:
+def _raw(seed: int, amount: float, **sizes) -> TokenSet:
     """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
     data = tokens.class_mean_tokens(seed, **BASE | sizes)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def correlated(seed: int, amount: float, among: str = "sample", **sizes) -> TokenSet:
+def _correlated(seed: int, amount: float, among: str = "sample", **sizes) -> TokenSet:
     """Class means whose other tokens, queries too, have correlation `amount` with each other.
 
     x_{i,t} = sqrt(1 - amount) g_{i,t} + sqrt(amount) c with g, c ~ N(0, noise^2 P): one c_i for the
@@ -66,21 +71,21 @@ def _long(seed, T):
     return tokens.class_mean_tokens(seed, **BASE | {"n": 2, "T": T, "d": 15 * T})
 
 
-def _sized(name, **others):
-    sizes = BASE | others
+def _sized(name, **fixed):
+    sizes = BASE | fixed
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
 
 
 AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "noise": _sized("noise"),
-    "imbalance": tilted,
-    "raw noise": raw,
+    "imbalance": _tilted,
+    "raw noise": _raw,
     "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
     "n": _sized("n"),
     "d": _sized("d"),
     "long T": _long,
-    "correlation": partial(correlated, d=960),
-    "correlation of all": partial(correlated, among="all", d=960),
+    "correlation": partial(_correlated, d=960),
+    "correlation of all": partial(_correlated, among="all", d=960),
 }
 VALUES: Mapping[str, Sequence[float]] = {
     "noise": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
@@ -112,17 +117,23 @@ class Point:
 
 def point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem by NGD with half of the longest step of its opt tokens' law."""
-    of = dict(axis=axis, value=value, seed=seed)
+    at = partial(Point, axis=axis, value=value, seed=seed)
+    where = f"{axis} = {value:g}, seed {seed}"
     try:
         problem = coordinates.minimal(AXES[axis](seed, value))
-        longest = margin_law(problem.tokens, token_svm(problem.tokens)).longest_step()[0]
-    except (PremiseFails, Infeasible, RuntimeError) as refused:
-        return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {refused}")
+        longest = _law_of(problem.tokens).longest_step()[0]
+    except (PremiseFails, Infeasible, RuntimeError) as why:
+        return at(refusal=f"{where}: {why}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    one = compare(LawSetting(axis, problem, ngd(step)), min(steps, ENOUGH.get(axis, steps)))[0]
-    if one.refusal:
-        return Point(**of, refusal=f"{axis} = {value:g}, seed {seed}: {one.refusal}")
-    return Point(**of, refusal="", comparison=one)
+    (run,) = compare(LawSetting(axis, problem, ngd(step)), min(steps, ENOUGH.get(axis, steps)))
+    if run.refusal:
+        return at(refusal=f"{where}: {run.refusal}")
+    return at(refusal="", comparison=run)
+
+
+def _law_of(data):
+    """The law of one run that ends in its opt tokens."""
+    return margin_law(data, token_svm(data))
 
 
 def along(
@@ -143,19 +154,17 @@ def score_crossing(axis: str, seed: int) -> float:
     On the axes "imbalance" and "raw noise" scores are linear in the amount; infinite where none
     ever overtakes.
     """
-    gaps = []
-    for amount in (0.0, 1.0):
-        data = AXES[axis](seed, amount)
-        gaps.append(score_gaps(data, data.u))
+    sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
+    gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
     return float(np.where(slope < 0, -gaps[0] / np.where(slope < 0, slope, 1.0), np.inf).min())
 
 
-def ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
+def _ends_in_opt(data, step_size=0.05, steps=5000):
     """Whether a run from zero gives every opt token the largest logit."""
     problem = coordinates.minimal(data)
     history = train(problem, ngd(step_size), steps, [0, steps])
-    return bool((measure.selection(history, problem.tokens.opt) == problem.tokens.opt).all())
+    return bool((margins.selection(history, problem.tokens.opt) == problem.tokens.opt).all())
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
@@ -166,18 +175,18 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """
     unit = score_crossing(axis, seed)
     low, high = 0.0, OVERTAKEN
-    if ends_in_opt(AXES[axis](seed, high * unit)):
+    if _ends_in_opt(AXES[axis](seed, high * unit)):
         return float("nan")
     while high - low > accuracy:
         middle = (low + high) / 2
-        if ends_in_opt(AXES[axis](seed, middle * unit)):
+        if _ends_in_opt(AXES[axis](seed, middle * unit)):
             low = middle
         else:
             high = middle
     return (low + high) / 2 * unit
 
 
-def has_solution(data: TokenSet) -> float:
+def _has_solution(data):
     """1 where the W-SVM has a solution, 0 where a certificate says no, NaN where neither shows."""
     try:
         token_svm(data)
@@ -188,25 +197,237 @@ def has_solution(data: TokenSet) -> float:
     return 1.0
 
 
-def solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.ndarray:
-    """`has_solution` of class means for each value of the one size in `values`, (k, seeds).
+def _solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """`_has_solution` of class means for each value of the one size in `values`, (k, seeds).
 
     The other sizes are single-valued entries of the same mapping.
     """
     (name, moving), *rest = sorted(values.items(), key=lambda item: -len(item[1]))
-    fixed = BASE | {key: value[0] for key, value in rest}
-    return np.array(
-        [
-            [has_solution(tokens.class_mean_tokens(seed, **fixed | {name: v})) for seed in seeds]
-            for v in moving
-        ]
-    )
+    make = _sized(name, **{key: value[0] for key, value in rest})
+    return np.array([[_has_solution(make(seed, v)) for seed in seeds] for v in moving])
 
 
-def crowding(n: float, T: float, d: float) -> float:
+def _crowding(n: float, T: float, d: float) -> float:
     """n (T - 1) constraints over twice the d (d - 2) entries of W that they see.
 
     Cover (1965): random constraints lose their solution where this is 1. Queries lie off both class
     means, hence d - 2.
     """
     return n * (T - 1) / (2 * d * (d - 2))
+
+
+def kept(points: Sequence[Point]) -> list[Point]:
+    """The points whose premises hold."""
+    return [p for p in points if not p.refusal]
+
+
+def relative(p: Point) -> float:
+    """Measured direction error over the law's, less 1."""
+    with np.errstate(divide="ignore"):  # a wrong world predicts 0
+        return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
+
+
+def map_claims(points: Sequence[Point]) -> list[Claim]:
+    """C along every axis, and C ~ noise^-2 from sigma = 1 on, on the kept points."""
+    rows = []
+    for axis in dict.fromkeys(p.axis for p in points):
+        along_it = [p for p in points if p.axis == axis]
+        good = [relative(p) for p in kept(along_it)]
+        runs = f"worst of {len(good)} of {len(along_it)} runs"
+        text = f"{axis}: error over its prediction, less 1, {runs}"
+        rows.append(near("map.constant", text, good, setting=axis))
+    return rows + [_noise_power(points)]
+
+
+def _noise_power(points, lowest=1.0):
+    """Exponent of the measured C in the noise, from sigma = `lowest` on, worst seed."""
+    loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
+    powers = []
+    for seed in dict.fromkeys(p.seed for p in loud):
+        sizes = {p.value: p.comparison.measured.residual for p in loud if p.seed == seed}
+        powers.append(np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0])
+    powers = np.array(powers or [np.nan])
+    text = f"noise: exponent of C in sigma >= {lowest:g}, worst seed"
+    claim = each_near("map.noise", text, powers, -2.0)
+    return remarked(claim, f"mean {powers.mean():.3f}; opt tokens still count")
+
+
+def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
+    """A run changes its selection where the first token overtakes: per seed, (seeds,) each."""
+    off = np.asarray(measured) / predicted - 1
+    text = f"{axis}: amount at which the run switches over the score crossing, less 1, worst seed"
+    return each_near("map.switch", text, off, setting=axis)
+
+
+SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+    "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
+    "T": (list(range(3, 13)), {"n": 12, "d": 6}),
+    "d": (list(range(4, 10)), {"n": 18, "T": 5}),
+}
+SHARED_QUERY = "all constraints of a sample share its query, which Cover's count does not know"
+
+
+def _capacity(axis, values, has, sizes):
+    """Where half of the seeds have no W_mm along "n", "T" or "d": the value and its interval.
+
+    And the claims that constraints are there one to two times Cover's count. has (values, seeds)
+    of `_has_solution`, unproved ones counting as lost; sizes: the other two of n, T and d.
+    """
+    did = has == 1.0 if axis == "d" else has != 1.0  # more often true at larger values
+    half = thresholds.half(values, did)
+    low, high = sorted(_crowding(**sizes, **{axis: at}) for at in half[1:])
+    text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
+    more = {"interval": (low, high), "remark": f"{axis} = {half[0]:.3g}"}
+    highest = below("map.most", text + ", high end", high, axis, **more)
+    return half, [
+        above("map.least", text + ", low end", low, axis, **more),
+        remarked(highest, f"{highest.remark}; {SHARED_QUERY}") if axis == "T" else highest,
+    ]
+
+
+def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
+    """Where W_mm is lost along every axis of SEARCHED, with its interval, and the claims."""
+    lost, rows = {}, []
+    for axis, (values, sizes) in SEARCHED.items():
+        has = _solvable(seeds, {axis: values} | {name: [value] for name, value in sizes.items()})
+        lost[axis], claims = _capacity(axis, values, has, sizes)
+        rows += claims
+    return lost, rows
+
+
+def _changed(world):
+    """The world of a comparison as one of a point."""
+    return lambda p: p if p.refusal else replace(p, comparison=world(p.comparison))
+
+
+WORLDS: Mapping[str, Callable[[Point], Point]] = {
+    "one dual 20 % high": _changed(partial(margin_law_runs.dual_off, by=0.2)),
+    # one of a thousand duals is no share of C
+    "all duals alike": _changed(margin_law_runs.duals_alike),
+    "kappa without head and loss": _changed(margin_law_runs.no_score_gaps),
+    "C ~ 1/noise": _changed(
+        lambda c: but(c, measured__residual=c.measured.residual * np.abs(c.tokens.z).max())
+    ),
+}
+
+AXIS = "correlation"
+GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
+
+
+def _level_after(law: MarginLaw, steps: int) -> float:
+    """a_t of one run of the map: its step, STEP times the longest, raises a by 2 STEP/fastest."""
+    return 2 * STEP * steps / law.fastest[0]
+
+
+def _too_short(law, steps):
+    """Whether duals and step say that `steps` iterations do not settle one run of the map.
+
+    What pairs off the support leave outside its span is read off at a tenth of the run.
+    """
+    level = _level_after(law, steps)
+    left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
+    return bool(max(left) > SETTLED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Onset:
+    """Runs (k, seeds) along a grid of correlations: refused as too short, predicted and measured.
+
+    level (k, seeds): margin level of a run over `_level_after`, NaN where it is refused.
+    """
+
+    steps: int
+    values: tuple[float, ...]
+    predicted: np.ndarray
+    measured: np.ndarray
+    level: np.ndarray
+
+    def half(self, did: np.ndarray) -> tuple[float, float, float]:
+        """1 - correlation at which half of the seeds are refused, and its interval."""
+        values = 1 - np.array(self.values)[::-1]
+        return thresholds.half(values, ~did[::-1])
+
+
+def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
+    """Every seed at every correlation: refused by its duals, and by its run.
+
+    Raises PremiseFails where a run is refused for another reason than its length.
+    """
+    predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
+    level = np.full(measured.shape, np.nan)
+    for k, value in enumerate(values):
+        for j, seed in enumerate(seeds):
+            law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
+            predicted[k, j] = _too_short(law, steps)
+            run = point(AXIS, value, seed, steps)
+            if run.refusal and "'long enough'" not in run.refusal:
+                raise PremiseFails("length alone", j, value, run.refusal)
+            measured[k, j] = bool(run.refusal)
+            if run.comparison:
+                level[k, j] = run.comparison.measured.level[-1] / _level_after(law, steps)
+    grid = dict(values=tuple(values), predicted=predicted, measured=measured, level=level)
+    return _Onset(steps=steps, **grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeated:
+    """At correlation 1: ||W_t|| x error of one run, and C of the problem of its distinct tokens."""
+
+    predicted: float
+    measured: float
+
+
+def repeated(seed: int, steps: int) -> _Repeated:
+    """One run whose samples hold one other token T - 1 times, beside the law of two tokens.
+
+    A copy adds its kappa to the pair's: T - 1 times the same for every sample, so that C stays.
+    """
+    data = AXES[AXIS](seed, 1.0)
+    rows = np.arange(data.shape[1])
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # (n, 2, d): the query is a copy
+    two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
+    law = _law_of(two)
+    rule = ngd(float(STEP * law.longest_step()[0]))
+    problem = coordinates.minimal(data)
+    W = train(problem, rule, steps, [0, steps]).weights(1)
+    V = problem.reduce(token_svm(two).W)[0]
+    error = margins.direction_error(W, V)[0]
+    return _Repeated(predicted=float(law.constant[0]), measured=float(np.linalg.norm(W) * error))
+
+
+def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
+    """Share of runs that select every opt token, over all correlations in `values`."""
+    return float(np.mean([_ends_in_opt(AXES[AXIS](s, v)) for v in values for s in seeds]))
+
+
+def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
+    """The level that a run reaches is that of its steps; a longer run bears more correlation.
+
+    Which runs are too short is no claim: a run is refused by the same duals at its level.
+    """
+    rows = []
+    for at in onsets:
+        text = f"correlation: margin level after {at.steps:,} steps over its prediction, worst run"
+        levels = at.level[np.isfinite(at.level)]
+        rows.append(near("map.level", text, levels, 1.0, f"{at.steps}"))
+    halves = np.array([at.half(at.measured)[0] for at in onsets])
+    text = "1 - correlation at which half need more steps: over that of the next longer runs"
+    return [*rows, above("map.time", text, halves[:-1] / halves[1:])]
+
+
+def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
+    """No correlation tried changes the selection; at 1 the merged pairs' law holds."""
+    off = [pair.measured / pair.predicted - 1 for pair in merged]
+    text = f"correlation 1: ‖W‖ x error over C of the merged pairs, less 1, worst of {len(off)}"
+    return [
+        above("map.stays", "correlation up to 0.999: runs that keep opt", share),
+        near("map.merged", text, off),
+    ]
+
+
+END_WORLDS: Mapping[str, Callable[[_Repeated], _Repeated]] = {
+    "C with the copies": lambda o: replace(o, predicted=o.predicted * BASE["T"] ** 0.5)
+}
+ONSET_WORLDS: Mapping[str, Callable[[_Onset], _Onset]] = {
+    "margins rise half as fast": lambda o: replace(o, level=o.level / 2)
+}

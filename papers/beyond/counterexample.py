@@ -16,26 +16,26 @@ from itertools import product
 import numpy as np
 
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, close
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
+from papers.beyond.tolerances import near
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample
 POSTCARD: Pairs = ((1, 0), (1, -3))
 LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
-OURS = "ours, beside paper A's Theorem 3"
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One step of the proof: what it says, and whether rational arithmetic confirms it."""
+class _Fact:
+    """One step of the proof in words, and whether rational arithmetic confirms it."""
 
-    said: str
+    statement: str
     holds: bool
 
 
-def exp_below(x: Fraction, bound: Fraction, terms: int = 20) -> bool:
+def _exp_below(x, bound, terms=20):
     """Whether e^x < bound is proved by the series with its remainder, 0 <= x < `terms`."""
     total, term = Fraction(0), Fraction(1)
     for k in range(1, terms + 1):
@@ -43,31 +43,31 @@ def exp_below(x: Fraction, bound: Fraction, terms: int = 20) -> bool:
     return total + term / (1 - x / (terms + 1)) < bound
 
 
-def selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
+def _selections(pairs):
     """|u| of the head SVM of every selection that has one; 0 in a selection is the opt token."""
-    found = {}
+    sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
         kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
         if all(x > 0 for x in kept) or all(x < 0 for x in kept):
-            found[chosen] = max(1 / abs(x) for x in kept)
-    return found
+            sizes[chosen] = max(1 / abs(x) for x in kept)
+    return sizes
 
 
-def missed(pairs: Pairs) -> bool:
+def _missed(pairs):
     """Whether the opt selection has the largest margin of all, and training from zero misses it."""
-    own = (0,) * len(pairs)
-    sizes = selections(pairs)
-    best = all(sizes[own] < size for chosen, size in sizes.items() if chosen != own)
+    opt, sizes = (0,) * len(pairs), _selections(pairs)
+    best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
     return best and sum(a + b for a, b in pairs) < 0
 
 
-def smallest(largest: int, n: int = 2) -> list[Pairs]:
+def _smallest(largest, n=2):
     """Every missed problem of n samples with entries up to `largest`, samples in order."""
-    one = [(a, b) for a in range(1, largest + 1) for b in range(-largest, a)]
-    return [p for p in product(one, repeat=n) if list(p) == sorted(p, reverse=True) and missed(p)]
+    samples = [(a, b) for a in range(1, largest + 1) for b in range(-largest, a)]
+    ordered = (p for p in product(samples, repeat=n) if list(p) == sorted(p, reverse=True))
+    return [p for p in ordered if _missed(p)]
 
 
-def verify() -> list[Fact]:
+def verify() -> list[_Fact]:
     """The proof that POSTCARD is missed, step by step in rational numbers.
 
     Logits of sample i differ by c_i W with c_i = (a_i - b_i) a_i, so p_i <= 1/2 where W <= 0. As
@@ -79,26 +79,25 @@ def verify() -> list[Fact]:
     speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
     u_mm = max(Fraction(1, a) for a, _ in POSTCARD)
     W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
-    own = (0,) * len(POSTCARD)
     grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]  # s_i at p_i = 7/8
     return [
-        Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
-        Fact("no other selection classifies both samples", set(selections(POSTCARD)) == {own}),
-        Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
-        Fact(
+        _Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
+        _Fact("no other selection classifies both samples", set(_selections(POSTCARD)) == {(0, 0)}),
+        _Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
+        _Fact(
             "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2",
             _exp_above(Fraction(2), Fraction(7)) and min(grown) >= half,
         ),
-        Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
-        Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
-        Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
-        Fact(
+        _Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
+        _Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
+        _Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
+        _Fact(
             f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}",
-            exp_below(speed * LONGEST, ratio),
+            _exp_below(speed * LONGEST, ratio),
         ),
-        Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
-        Fact("no integers below 3 do it", smallest(2) == [] and POSTCARD in smallest(3)),
-        Fact("one sample does it with no integers up to 9", smallest(9, n=1) == []),
+        _Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
+        _Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
+        _Fact("one sample does it with no integers up to 9", _smallest(9, n=1) == []),
     ]
 
 
@@ -117,16 +116,18 @@ def problem(pairs: Pairs, labels: Sequence[int] | None = None) -> TokenSet:
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
 
 
-def random_problems(count: int, largest: int = 9, most: int = 5, seed: int = 0) -> list[TokenSet]:
-    """Random problems with n = 1 ... `most` samples, entries up to `largest`, sums not zero."""
-    draw, found = stream(seed, "problems"), []
-    while len(found) < count:
-        n = int(draw.integers(1, most + 1))
+def random_problems(
+    count: int, largest: int = 9, longest: int = 5, seed: int = 0
+) -> list[TokenSet]:
+    """Random problems with n = 1 ... `longest` samples, entries up to `largest`, sums not zero."""
+    draw, problems = stream(seed, "problems"), []
+    while len(problems) < count:
+        n = int(draw.integers(1, longest + 1))
         a = draw.integers(1, largest + 1, n)
         b = np.array([draw.integers(-largest, top) for top in a])
         if (a + b).sum():
-            found.append(problem(list(zip(a, b, strict=True)), draw.choice((-1, 1), n)))
-    return found
+            problems.append(problem(list(zip(a, b, strict=True)), draw.choice((-1, 1), n)))
+    return problems
 
 
 def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
@@ -138,16 +139,16 @@ def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
     last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
     # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other) x_opt.
-    head, margins = history.score_gaps[0, last], history.margins[0, last]
-    for sign in (1, -1):
-        if (sign * head > 0).all() and (sign * margins > 0).all():
-            return sign, float(np.exp(np.nanmin(history.log_gap[0])))
-    return 0, float(np.exp(np.nanmin(history.log_gap[0])))
+    both = np.append(history.score_gaps[0, last], history.margins[0, last])
+    sign = int((both > 0).all()) - int((both < 0).all())
+    return sign, float(np.exp(np.nanmin(history.log_gap[0])))
 
 
 def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> Claim:
-    """How many problems end where the sign of sum_i (a_i + b_i) says."""
-    expected = [np.sign((one.y[0, :, None, None] * one.X[0]).sum()) for one in problems]
-    right = [end(one, rule, steps)[0] == e for one, e in zip(problems, expected, strict=True)]
+    """The share of problems that end where the sign of sum_i (a_i + b_i) says."""
+    right = [
+        end(data, rule, steps)[0] == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
+        for data in problems
+    ]
     text = f"d = 1: share of {len(problems)} random problems that end where the sum's sign says"
-    return close("global.line", text, OURS, np.mean(right), 1.0, 0.0)
+    return near("global.line", text, np.mean(right), 1.0)

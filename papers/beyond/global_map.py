@@ -17,8 +17,8 @@ from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
 from papers.beyond import thresholds
-from papers.beyond.joint_law import score_gaps
-from papers.beyond.margin_law_premises import SATURATED
+from papers.beyond.margin_law import score_gaps
+from papers.beyond.tolerances import SATURATED
 
 OURS = "ours, beside paper A's Theorem 3"
 AGREE, FORMULA = 0.9, 0.05  # of the forms that came later

@@ -8,21 +8,25 @@ makes the norms equal. A head's own offsets, less their mean, do not depend on w
 Heads may share opt tokens: their constraints lie in blocks of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim
 from lib.seeds import stream
 from lib.svm.max_margin import token_svm
-from papers.beyond.joint_law import score_gaps
-from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.margin_law_premises import SATURATED
-from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
-
-SETTLED = 1e-6  # largest e^{-rate a_t} that counts as settled
+from papers.beyond.margin_law import (
+    MarginLaw,
+    PremiseFails,
+    gram,
+    margin_law,
+    saturated_slopes,
+    score_gaps,
+)
+from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, near
 
 
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
@@ -48,7 +52,7 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadLaw:
+class _HeadLaw:
     """The laws of all heads, h leading, and the heads in minimal coordinates.
 
     mean (H, runs): beta-weighted mean of a head's log(kappa/beta), less that of all heads: how far
@@ -62,7 +66,7 @@ class HeadLaw:
     constant: np.ndarray
 
 
-def predict(heads: Sequence[TokenSet]) -> HeadLaw:
+def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that each end in their opt tokens; exponential loss, W_0 = 0.
 
     Raises ValueError where heads do not see the same tokens, PremiseFails as `margin_law` does.
@@ -72,8 +76,8 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
     small = [coordinates.minimal(head).tokens for head in heads]
     slopes = [saturated_slopes(head) for head in small]  # log |l'| of one head alone + log gap
-    own = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
-    slopes = [slope + score - sum(own) for slope, score in zip(slopes, own, strict=True)]
+    opt = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
+    slopes = [slope + score - sum(opt) for slope, score in zip(slopes, opt, strict=True)]
     laws = [
         margin_law(head, token_svm(head), log_slopes=slope)
         for head, slope in zip(small, slopes, strict=True)
@@ -84,7 +88,7 @@ def predict(heads: Sequence[TokenSet]) -> HeadLaw:
         ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
     whole = sums[0].sum(0) / sums[1].sum(0)
-    return HeadLaw(
+    return _HeadLaw(
         heads=small,
         laws=laws,
         mean=sums[0] / sums[1] - whole,
@@ -102,10 +106,10 @@ class HeadRuns:
     """Trained heads at the end: norm, error, level (H, runs): ||W_h||, direction error, a_h.
 
     common: one normalisation for all. whole (runs,): the level of all heads together. refusals: run
-    -> which premise it fails; such a run is in no claim.
+    -> the premise that it fails; such a run is in no claim.
     """
 
-    of: HeadLaw
+    law: _HeadLaw
     common: bool
     norm: np.ndarray
     error: np.ndarray
@@ -115,20 +119,19 @@ class HeadRuns:
 
     @property
     def kept(self) -> np.ndarray:
-        """Which runs meet the premises, (runs,)."""
+        """Whether each run meets the premises, (runs,)."""
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 
-def train(of: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
+def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """NGD on all W_h from zero, normalised together (`common`) or each by itself.
 
     On the margins, in logarithms up to one factor a normalisation, so exact at any horizon. Runs
     that have not selected or not settled are named in `refusals`: how far, how many steps more.
     """
-    delta = [coordinates.differences(head, head.opt) for head in of.heads]
-    K = np.stack([coordinates.gram(d, h.z) for d, h in zip(delta, of.heads, strict=True)])
-    own = np.stack([_opt_scores(head) for head in of.heads])
-    gaps = np.stack([score_gaps(head, head.u) for head in of.heads])
+    K = np.stack([gram(head) for head in law.heads])
+    opt = np.stack([_opt_scores(head) for head in law.heads])
+    gaps = np.stack([score_gaps(head, head.u) for head in law.heads])
     alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))  # (H, runs, m)
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)
@@ -136,7 +139,7 @@ def train(of: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
         log_odds = -g.reshape(gaps.shape)
         log_p = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
         lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)  # gamma_opt - f, (H, runs, n, 1)
-        log_l = (lag - own).sum(0, keepdims=True)
+        log_l = (lag - opt).sum(0, keepdims=True)
         scale = log_p + log_l
         c = np.exp(scale - scale.max(axes, keepdims=True)) * (gaps - lag)
         c = c.reshape(alpha.shape)
@@ -144,44 +147,100 @@ def train(of: HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
         square = (c * pulled).sum(-1, keepdims=True)
         length = np.sqrt(square.sum(0, keepdims=True) if common else square)
         alpha, g = alpha + step_size * c / length, g + step_size * pulled / length
-    return _measure(of, K, alpha, g, common, steps)
+    return _measure(law, K, alpha, g, common, steps)
 
 
-def _measure(of, K, alpha, g, common, steps):
-    beta = np.stack([law.duals.reshape(len(K[0]), -1) for law in of.laws])
-    square = of.norm**2
+def _measure(law, K, alpha, g, common, steps):
+    beta = np.stack([head.duals.reshape(len(K[0]), -1) for head in law.laws])
+    square = law.norm**2
     level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2
     apart = alpha - level[..., None] * beta
     off = np.sqrt(np.einsum("hrm,hrmk,hrk->hr", apart, K, apart).clip(0))
-    along = level * of.norm
+    along = level * law.norm
     return HeadRuns(
-        of=of,
+        law=law,
         common=common,
         norm=np.hypot(along, off),
         error=2 * np.sin(np.arctan2(off, along) / 2),
         level=level,
         whole=(level * square).sum(0) / square.sum(0),
-        refusals=_refusals(of, level, g, steps),
+        refusals=_refusals(law, level, g, steps),
     )
 
 
-def _refusals(of, level, margins, steps):
-    """Run -> what is missing, from level (H, runs) and margins (H, runs, m) at the end."""
-    found = {}
-    left = np.stack([law.remaining(a) for law, a in zip(of.laws, level, strict=True)])
-    for run in range(margins.shape[1]):
-        least, rest = margins[:, run].min(-1), left[:, run].max()
-        if least.min() < SATURATED:
-            said = f"head {least.argmin()}: the smallest margin is {least.min():.2g}"
-            said = f"{said}, it needs {SATURATED:g}"
-            refused = PremiseFails("selection made", run, least.min(), said)
-        elif rest > SETTLED:
-            more = steps * (np.log(SETTLED) / np.log(rest) - 1) if rest < 1 else np.inf
-            said = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED:.0e}"
+def _refusals(law, level, g, steps):
+    """Run -> the premise that fails, from level (H, runs) and margins g (H, runs, m) at the end."""
+    refusals = {}
+    left = np.stack([head.remaining(a) for head, a in zip(law.laws, level, strict=True)])
+    for run in range(g.shape[1]):
+        smallest, rest = g[:, run].min(-1), left[:, run].max()
+        if smallest.min() < SATURATED:
+            reason = f"head {smallest.argmin()}: the smallest margin is {smallest.min():.2g}"
+            reason = f"{reason}, it needs {SATURATED:g}"
+            refused = PremiseFails("selection made", run, smallest.min(), reason)
+        elif rest > SETTLED_HEADS:
+            more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1) if rest < 1 else np.inf
+            reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
             head = left[:, run].argmax()
-            said = f"head {head}: {said}: about {more:.2g} steps more"
-            refused = PremiseFails("long enough", run, rest, said)
+            reason = f"head {head}: {reason}: about {more:.2g} steps more"
+            refused = PremiseFails("long enough", run, rest, reason)
         else:
             continue
-        found[run] = str(refused)
-    return found
+        refusals[run] = str(refused)
+    return refusals
+
+
+def ratios(norm: np.ndarray) -> np.ndarray:
+    """||W_h||/||W_1|| of the heads after the first, (H - 1, runs)."""
+    return norm[1:] / norm[:1]
+
+
+def _at_level(runs):
+    """||W_h|| predicted at the run's common level: head h stands at that plus its mean, (H, runs).
+
+    Where all constraints of each head carry its solution.
+    """
+    along = runs.law.norm * (runs.whole + runs.law.mean)
+    return np.hypot(along, runs.law.constant)
+
+
+def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
+    """Norms in the SVMs' ratio with one normalisation, equal with one per head; C_h with both.
+
+    On the runs whose premises hold; without one no claim holds.
+    """
+    limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
+    level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
+    equal = (ratios(each.norm) - 1)[:, each.kept]
+    text = "one normalisation: ‖W_h‖/‖W_1‖ over {}, less 1, worst head and run".format
+    same = "one normalisation per head: ‖W_h‖/‖W_1‖ less 1, worst head and run"
+    rows = [
+        near("heads.common", text("the SVM norms' ratio"), limit),
+        near("heads.level", text("that at the run's level"), level),
+        near("heads.each", same, equal),
+    ]
+    for name, runs in (("common", common), ("each", each)):
+        off = (runs.norm * runs.error / runs.law.constant - 1)[:, runs.kept]
+        text = f"normalised {'together' if runs.common else 'each'}: ‖W_h‖ x error over C_h, less 1"
+        rows.append(near("heads.constant", text, off, setting=name))
+    return rows
+
+
+def _other_normalisation(runs):
+    """Norms as the other normalisation would leave them."""
+    norm = np.ones_like(runs.norm) if runs.common else runs.law.norm
+    return but(runs, norm=norm * runs.norm[:1] / norm[:1])
+
+
+def _high(values, head):
+    """`values` (H, runs) with those of one head 3 % larger."""
+    return values * np.where(np.arange(len(values)) == head, 1.03, 1.0)[:, None]
+
+
+WORLDS: Mapping[str, Callable[[HeadRuns], HeadRuns]] = {
+    "the other normalisation": _other_normalisation,
+    "no head has a mean of its own": lambda runs: but(runs, law__mean=np.zeros_like),
+    "one SVM norm 3 % high": lambda runs: but(runs, law__norm=_high(runs.law.norm, 1)),
+    # of the third head, which shares opt tokens
+    "one C_h 3 % high": lambda runs: but(runs, law__constant=_high(runs.law.constant, 2)),
+}

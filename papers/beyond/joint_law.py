@@ -2,31 +2,52 @@
 
 Head and W start at zero. The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so
 |l'_i| becomes proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
-What the predictions know of a run is its steps; `train` measures it beside them.
+What the predictions know of a run is its steps; `train` measures it beside them. `joint_claims`
+judges such runs in WORLDS, `start_claims` runs whose head starts elsewhere (`from_start`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim
 from lib.dynamics import gradient_descent
 from lib.dynamics.rules import GradientRule, ngd
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
-from papers.beyond.margin_law import INDEPENDENT, MarginLaw, from_duals, margin_law
-from papers.beyond.margin_slopes import PremiseFails, joint_slopes
+from papers.beyond import margins
+from papers.beyond.margin_law import (
+    MarginLaw,
+    PremiseFails,
+    from_duals,
+    gram,
+    joint_slopes,
+    margin_law,
+    require,
+    saturated_slopes,
+    score_gaps,
+)
+from papers.beyond.tolerances import (
+    INDEPENDENT,
+    SATURATED,
+    SETTLED_JOINT,
+    above,
+    below,
+    but,
+    each_near,
+    near,
+)
+from papers.fits import fitted_slope
 from papers.joint_loss import curvature
-
-SETTLED = 1e-4  # largest e^{-rate a_t}, of W and of the head, that counts as settled
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointLaw:
-    """What both SVMs say of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates.
+class _JointLaw:
+    """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates.
 
-    problem, W, head: tokens and the two solutions. law: that of W in the limit; head_law: that of
+    problem, W, head: tokens and the two solutions. W_law: that of W in the limit; head_law: that of
     the head, one pair per sample, offsets log(1/nu_i) less their mean. residual (runs, r): rho_u,
     the head's residual in the span of the opt tokens. frozen (runs, r): off that span, the part of
     the first gradient's direction. curvature (runs,): limit of ||Hessian of L||/L.
@@ -35,7 +56,7 @@ class JointLaw:
     problem: coordinates.Minimal
     W: MaxMargin
     head: MaxMargin
-    law: MarginLaw
+    W_law: MarginLaw
     head_law: MarginLaw
     residual: np.ndarray
     frozen: np.ndarray
@@ -44,39 +65,42 @@ class JointLaw:
     def at_level(self, level: np.ndarray) -> MarginLaw:
         """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,): kappa moves with it.
 
-        It tends to `law` like 1/a_u. Raises PremiseFails "score gaps" where such a head scores
+        It tends to `W_law` like 1/a_u. Raises PremiseFails "score gaps" where such a head scores
         another token as high as the opt one.
         """
         tokens = self.problem.tokens
         u = level[:, None] * self.head.W + self.residual
         gaps = score_gaps(tokens, u)
-        if not gaps.min() > 0:
-            run = int(gaps.min((1, 2)).argmin())
-            said = f"at head level {level[run]:.3g} the smallest gap is {gaps[run].min():.2g}"
-            raise PremiseFails("score gaps", run, gaps[run].min(), said)
-        slopes = np.log(self.head.duals)[..., None] + np.log(gaps)
-        K = coordinates.gram(coordinates.differences(tokens, tokens.opt), tokens.z)
-        return from_duals(K, self.W.duals, self.W.margins, slopes)
+        run = int(gaps.min((1, 2)).argmin())
+        smallest = gaps[run].min()
+        reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
+        require(smallest > 0, "score gaps", smallest, reason, run)
+        return _law_of_W(tokens, self.W, self.head.duals, gaps)
 
 
-def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
-    delta = coordinates.differences(tokens, tokens.opt)
-    return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
+def _law_of_W(tokens, W, head_duals, gaps):
+    """The law of the solution W with kappa_m = nu_i times the score gap."""
+    slopes = np.log(head_duals)[..., None] + np.log(gaps)
+    return from_duals(gram(tokens), W.duals, W.margins, slopes)
 
 
-def opt_tokens(tokens: TokenSet) -> np.ndarray:
+def _law_of_head(rows, duals, margins):
+    """The law of the head SVM on features `rows` (runs, n, r), one pair per sample."""
+    return from_duals(rows @ np.swapaxes(rows, 1, 2), duals, margins, np.zeros_like(duals))
+
+
+def _opt_tokens(tokens):
     """y_i x_{i,opt}, (runs, n, r): the features of the head SVM."""
     return coordinates.signed_opt_first(tokens)[:, :, 0]
 
 
-def off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
+def _off_span(rows, u):
     """The part of u (runs, r) off the span of `rows` (runs, n, r)."""
     basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]  # (runs, r, n)
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
 
-def predict(tokens: TokenSet) -> JointLaw:
+def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
     Raises PremiseFails as `margin_law` and `joint_slopes` do: "independent head" where opt tokens
@@ -87,35 +111,34 @@ def predict(tokens: TokenSet) -> JointLaw:
     data = problem.tokens
     W, head = token_svm(data), head_svm(data)
     law = margin_law(data, W, log_slopes=joint_slopes(data, head))
-    rows = opt_tokens(data)
-    K = rows @ np.swapaxes(rows, 1, 2)  # (runs, n, n)
-    _check_independent(K)
-    head_law = from_duals(K, head.duals, head.margins, np.zeros_like(head.duals))
+    rows = _opt_tokens(data)
+    _check_independent(rows @ np.swapaxes(rows, 1, 2))
+    head_law = _law_of_head(rows, head.duals, head.margins)
     even = (data.y[..., None, None] * data.X).mean((1, 2))  # -grad_u at zero, up to a factor
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
     bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)  # sum nu_i x_i x_i^T
-    return JointLaw(
+    return _JointLaw(
         problem=problem,
         W=W,
         head=head,
-        law=law,
+        W_law=law,
         head_law=head_law,
         residual=np.einsum("rn,rnd->rd", head_law.coefficients, rows),
-        frozen=off_span(rows, unit),
+        frozen=_off_span(rows, unit),
         curvature=np.linalg.eigvalsh(bent)[:, -1] / head_law.norm**2,
     )
 
 
 def _check_independent(K):
     length = np.sqrt(np.einsum("rii->ri", K))
-    least = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
-    if least.min() < INDEPENDENT:
-        run = int(least.argmin())
-        said = (
-            f"opt tokens are linearly dependent: smallest eigenvalue of their cosines "
-            f"{least[run]:.1e}, it needs {INDEPENDENT:.0e}"
-        )
-        raise PremiseFails("independent head", run, least[run], said)
+    smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
+    run = int(smallest.argmin())
+    reason = (
+        f"opt tokens are linearly dependent: smallest eigenvalue of their cosines "
+        f"{smallest[run]:.1e}, it needs {INDEPENDENT:.0e}"
+    )
+    holds = smallest[run] >= INDEPENDENT
+    require(holds, "independent head", smallest[run], reason, run)
 
 
 def path_length(rule: GradientRule, steps: int) -> float:
@@ -133,7 +156,7 @@ class JointRuns:
     the records. level (runs,): sum of step lengths over ||v||, where the head should be.
     """
 
-    of: JointLaw
+    law: _JointLaw
     rule: GradientRule
     iterations: np.ndarray
     error: np.ndarray
@@ -146,74 +169,221 @@ class JointRuns:
     level: np.ndarray
 
 
-def train(of: JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
+def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
     """Train head and W together from zero, each normalised by itself (paper A, Eq. 13).
 
     rules: named NGD rules. Raises PremiseFails "selection made" where a run has not chosen the opt
     tokens, "long enough" where wrong offsets have not died: how far, and how many more steps.
     """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
-    found = gradient_descent.train(
-        of.problem, rules, steps, [0, 1, *late], targets={"W": of.W.W}, head="joint"
+    histories = gradient_descent.train(
+        law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
     )
-    return {name: _measure(of, rules[name], history) for name, history in found.items()}
+    return {name: _measure(law, rules[name], history) for name, history in histories.items()}
 
 
-def _measure(of, rule, history):
-    tokens, rows = of.problem.tokens, opt_tokens(of.problem.tokens)
+def _measure(law, rule, history):
+    tokens, rows = law.problem.tokens, _opt_tokens(law.problem.tokens)
     _check_selected(history)
-    _check_settled(of, rule, history)
+    _check_settled(law, rule, history)
     u = history.head(-1)
-    along = np.einsum("rd,rd->r", u, of.head.W)[:, None] / of.head_law.norm[:, None] ** 2
-    outside = [off_span(rows, history.head(k)) for k in (2, -1)]
-    part = slice(2, None)
+    along = np.einsum("rd,rd->r", u, law.head.W)[:, None] / law.head_law.norm[:, None] ** 2
+    outside = [_off_span(rows, history.head(k)) for k in (2, -1)]
+    late = slice(2, None)
     return JointRuns(
-        of=of,
+        law=law,
         rule=rule,
-        iterations=history.iterations[part],
-        error=history.direction_error["W"][:, part],
-        norm=history.norm[:, part],
-        head_norm=history.head_norm[:, part],
-        curvature=curvature(history, tokens)[:, part],
-        residual=np.linalg.norm(u - outside[1] - along * of.head.W, axis=1),
+        iterations=history.iterations[late],
+        error=history.direction_error["W"][:, late],
+        norm=history.norm[:, late],
+        head_norm=history.head_norm[:, late],
+        curvature=curvature(history, tokens)[:, late],
+        residual=np.linalg.norm(u - outside[1] - along * law.head.W, axis=1),
         first=history.head(1),
         outside=np.linalg.norm(outside, axis=-1).T,
-        level=path_length(rule, int(history.iterations[-1])) / of.head_law.norm,
+        level=path_length(rule, int(history.iterations[-1])) / law.head_law.norm,
     )
 
 
 def _check_selected(history):
     """Raise PremiseFails unless every run attends to its opt tokens and scores them higher."""
-    for name, values, least in (("margin", history.margins, 5.0), ("gap", history.score_gaps, 0.0)):
+    needed = ("margin", history.margins, SATURATED), ("gap", history.score_gaps, 0.0)
+    for name, values, bound in needed:
         lowest = values[:, -1].min((1, 2))
-        if not lowest.min() > least:
-            run = int(lowest.argmin())
-            said = (
-                f"the smallest {name} is {lowest[run]:.2g}, it needs {least:g}: this run does not "
-                f"end in (u_mm, W_mm), or not yet"
-            )
-            raise PremiseFails("selection made", run, lowest[run], said)
-
-
-def _check_settled(of, rule, history):
-    """Raise PremiseFails where W or head needs a longer run, with the steps that it needs."""
-    sizes = (of.law, history.norm[:, -1], "W"), (of.head_law, history.head_norm[:, -1], "head")
-    for law, size, name in sizes:
-        level = size / law.norm
-        left = law.remaining(level)
-        run = int(left.argmax())
-        if left[run] <= SETTLED:
-            continue
-        wanted = np.log(SETTLED) / np.log(left[run]) if left[run] < 1 else np.inf
-        more = history.iterations[-1] * (wanted ** (1 / (1 - rule.decay)) - 1)
-        said = (
-            f"wrong offsets of the {name} have decayed to {left[run]:.1e} at level "
-            f"{level[run]:.3g}, they need {SETTLED:.0e}: about {more:.2g} steps more"
+        run = int(lowest.argmin())
+        reason = (
+            f"the smallest {name} is {lowest[run]:.2g}, it needs {bound:g}: this run does not "
+            f"end in (u_mm, W_mm), or not yet"
         )
-        raise PremiseFails("long enough", run, left[run], said)
+        require(lowest[run] > bound, "selection made", lowest[run], reason, run)
+
+
+def _check_settled(law, rule, history):
+    """Raise PremiseFails where W or head needs a longer run, with the steps that it needs."""
+    sizes = (law.W_law, history.norm[:, -1], "W"), (law.head_law, history.head_norm[:, -1], "head")
+    for part, size, name in sizes:
+        level = size / part.norm
+        left = part.remaining(level)
+        run = int(left.argmax())
+        if left[run] <= SETTLED_JOINT:
+            continue
+        wanted = np.log(SETTLED_JOINT) / np.log(left[run]) if left[run] < 1 else np.inf
+        more = history.iterations[-1] * (wanted ** (1 / (1 - rule.decay)) - 1)
+        reason = (
+            f"wrong offsets of the {name} have decayed to {left[run]:.1e} at level "
+            f"{level[run]:.3g}, they need {SETTLED_JOINT:.0e}: about {more:.2g} steps more"
+        )
+        raise PremiseFails("long enough", run, left[run], reason)
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
     """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, and without one; named by p."""
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
     return {name: ngd(step_size, decay=decay) for name, decay in decays.items()}
+
+
+def limit_errors(runs: JointRuns) -> np.ndarray:
+    """||W_t|| x error over C, less 1, at the last record, (runs,)."""
+    return runs.norm[:, -1] * runs.error[:, -1] / runs.law.W_law.constant - 1
+
+
+def level_errors(runs: JointRuns) -> np.ndarray:
+    """The same over the C of the head's level, which the sum of the steps gives, (runs,)."""
+    constant = runs.law.at_level(runs.level).constant
+    return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
+
+
+def exponents(runs: JointRuns) -> np.ndarray:
+    """Exponent of W's direction error in t over the records, (runs,)."""
+    return fitted_slope(np.log(runs.iterations), np.log(runs.error), -np.inf)
+
+
+def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
+    """Every claim on the runs of every rule, worst run."""
+    return [row for name, runs in trained.items() for row in _claims(name, runs)]
+
+
+def _claims(name, runs):
+    def text(quantity):
+        return f"{name}: {quantity}, worst run"
+
+    law, product = runs.law, "‖W‖ x error over {}, less 1".format
+    yield near("joint.limit", text(product("C")), limit_errors(runs), setting=name)
+    at_head = text(product("C at the head's level"))
+    yield near("joint.level", at_head, level_errors(runs), setting=name)
+    power = text("exponent of W's direction error in t")
+    yield each_near("joint.exponent", power, exponents(runs), runs.rule.decay - 1, name)
+    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+        ratio = runs.residual / law.head_law.constant - 1
+    residual = text("u's residual in the opt tokens' span over C_u, less 1")
+    yield near("joint.head", residual, ratio, setting=name)
+    predicted = runs.rule.step_size * law.frozen
+    first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
+    off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
+    part = text("part of u_1 off that span, relative error of its prediction")
+    yield below("joint.frozen", part, off, name)
+    moved = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
+    yield below("joint.rest", text("change of that part over the last decade"), moved, name)
+    ratio = runs.curvature[:, -1] / law.curvature - 1
+    limit = text("‖Hessian‖/L over its limit, less 1")
+    yield near("joint.curvature", limit, ratio, setting=name)
+    power = text("exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3")
+    slopes = fitted_slope(np.log(runs.iterations), np.log(runs.curvature), -np.inf)
+    yield near("joint.curvature_power", power, slopes, setting=name)
+
+
+def _with_duals(runs, duals):
+    """The runs beside the laws of other duals of the head."""
+    law, tokens = runs.law, runs.law.problem.tokens
+    W_law = _law_of_W(tokens, law.W, duals, score_gaps(tokens, law.head.W))
+    head_law = _law_of_head(_opt_tokens(tokens), duals, law.head.margins)
+    return but(runs, law__W_law=W_law, law__head__duals=duals, law__head_law=head_law)
+
+
+def _share(runs, k):
+    """Iterations over that of record k."""
+    return runs.iterations / runs.iterations[k]
+
+
+WORLDS: Mapping[str, Callable[[JointRuns], JointRuns]] = {
+    # kappa without the head's duals: every |l'_i| alike
+    "every sample pulls alike": lambda runs: _with_duals(runs, np.ones_like(runs.law.head.duals)),
+    # that of the first sample
+    "one head dual 20 % high": lambda runs: _with_duals(
+        runs, runs.law.head.duals * np.where(np.arange(runs.law.head.duals.shape[1]), 1, 1.2)
+    ),
+    "error ~ t^-(1-p)/2": lambda runs: but(
+        runs, error=runs.error * _share(runs, -1) ** ((1 - runs.rule.decay) / 2)
+    ),
+    # as Theorem 3 bounds it
+    "error ~ 1/log t": lambda runs: but(
+        runs, error=runs.error[:, -1:] * np.log(runs.iterations[-1]) / np.log(runs.iterations)
+    ),
+    # as Lemma 3 (iii) allows
+    "curvature ~ t^2/3": lambda runs: but(
+        runs, curvature=runs.curvature[:, :1] * _share(runs, 0) ** (2 / 3)
+    ),
+    # the first step leaves less off the opt tokens' span, and that part moves on
+    "another frozen part": lambda runs: but(
+        runs, law__frozen=0.9 * runs.law.frozen, outside=runs.outside * np.array([1.0, 1.01])
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StartedHead:
+    """A layer whose head started at u_0: errors of the offsets (runs, records), support only.
+
+    errors: the largest, with the kappa of both SVMs; fixed: the same with the kappa of u_0; law:
+    that of both SVMs. plain and difference (runs,): direction error of the last W_t, and of its
+    difference to the record before.
+    """
+
+    iterations: np.ndarray
+    errors: np.ndarray
+    fixed: np.ndarray
+    law: MarginLaw
+    plain: np.ndarray
+    difference: np.ndarray
+
+
+def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
+    """Train head and W together from u_0 = `tokens.u`; records: ascending iterations, two or more.
+
+    Raises PremiseFails as `margin_law` and `joint_slopes` do.
+    """
+    problem = coordinates.minimal(tokens)
+    data = problem.tokens
+    history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
+    selected = margins.selection(history, data.opt)
+    solution, head = token_svm(data, selected), head_svm(data, selected)
+    both, start = joint_slopes(data, head, selected), saturated_slopes(data, selected)
+    law, fixed = (margin_law(data, solution, selected, log_slopes=s) for s in (both, start))
+    relative = margins.relative_margins(history, data.opt, selected)
+    W = [history.weights(k) for k in range(len(records))]
+    level = [margins.along_and_off(w, solution.W)[0] / law.norm for w in W]
+    level = np.stack(level, 1)  # (runs, records)
+    off = relative - level[..., None, None]
+    errors, wrong = (np.nanmax(np.abs(off - o.offsets[:, None]), (2, 3)) for o in (law, fixed))
+    return _StartedHead(
+        iterations=np.asarray(records),
+        errors=errors,
+        fixed=wrong,
+        law=law,
+        plain=margins.direction_error(W[-1], solution.W),
+        difference=margins.direction_error(margins.difference(history, -2, -1), solution.W),
+    )
+
+
+def start_claims(runs: _StartedHead) -> list[Claim]:
+    """The law with kappa from both SVMs, its order in t, and that the start's head would not do."""
+    halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
+    order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])
+    text = "head trained too: {}".format
+    right = text("largest error of an offset, kappa of both SVMs")
+    wrong = text("least error of the largest offset, kappa of the starting head")
+    return [
+        below("law.joint", right, runs.errors[:, -1]),
+        near("law.joint_order", text("exponent of that error in t"), order, -1.0),
+        above("law.joint_head", wrong, runs.fixed[:, -1]),
+    ]

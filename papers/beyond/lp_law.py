@@ -7,42 +7,83 @@ divergence, quadratic in it, by ||W||^-2: Lemma 29's exponent for p >= 2, met tw
 
 What the start leaves off the span of the A_m stays in the mirror image, which grows like
 ||W||^{p-1} only: an error of ||W||^-(p-1), the larger one for p < 2.
+
+Along W = a W_mm a normalised step of length eta raises the level by h = eta a^{2-p} / ((p - 1)
+||W_mm||^{p-1}), which grows with a for p < 2: constant steps end in a cycle. The offsets settle
+exactly as long as h < 2/fastest. So h stays what it is for
+
+    eta_t = (p - 1) ||W_mm||^{p-1} h (h (t + 1))^{p-2},    a_t = h t, ||W_t||_p = h ||W_mm|| t,
+
+steps that decay like t^{p-2}, with the sum (h t ||W_mm||)^{p-1}.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim
 from lib.mirror import geometry
-from lib.mirror.descent import MirrorRule, gaussian_start, train
-from lib.svm.max_margin import MaxMargin, token_svm
-from papers.beyond.margin_law_premises import each_seed
-from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
+from lib.mirror.descent import MirrorRule, gaussian_start
+from lib.mirror.descent import train as train_mirror
+from lib.svm.max_margin import token_svm
+from papers.beyond.margin_law import require, saturated_slopes
+from papers.beyond.margins import each_seed
+from papers.beyond.tolerances import (
+    AT_REST_LP,
+    QUIET_LP,
+    SMALLEST_DUAL,
+    UNRESOLVED,
+    above,
+    below,
+    but,
+    each_near,
+    near,
+)
 
-QUIET = 1e-3  # largest move of an offset in one step that counts as rest
-REST, UNRESOLVED = 0.01, 0.01  # premises that came after the first judged runs
+SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
-@dataclass(frozen=True, kw_only=True)
 class LpLaw:
-    """The law of one run that ends in its opt tokens, all constraints on the support.
+    """The law of one run that ends in its opt tokens, in the tokens' own coordinates.
 
-    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`, W_0
-    = 0. relative, share (d d_z,): residual over W_mm entry by entry, and the share of each in
-    constant^2. fastest: the largest rate of a wrong offset per margin; a step that raises the
-    margins by more than 2/fastest makes the offsets cycle.
+    For the exponential loss, all constraints on the support. constant: limit of ||W||_p sqrt(2 D),
+    D the directional Bregman divergence from `solution`, W_0 = 0. relative, share (d d_z,):
+    residual over W_mm entry by entry, and the share of each in constant^2. fastest: the largest
+    rate of a wrong offset per margin; a step that raises the margins by more than 2/fastest makes
+    the offsets cycle. rows (m, d d_z): the A_m.
+
+    Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
+    stays in the mirror image), "score gaps" where another token scores at least the opt one's.
     """
 
-    tokens: TokenSet
-    p: float
-    solution: MaxMargin
-    constant: float
-    relative: np.ndarray
-    share: np.ndarray
-    fastest: float
+    def __init__(self, data: TokenSet, p: float):
+        self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
+        beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
+        idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
+        reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
+        require(not idle.any(), "whole support", idle.sum(), reason)
+        slopes = saturated_slopes(data)[0].ravel()
+        reason = "another token scores at least the opt one's"
+        require(np.isfinite(slopes).all(), "score gaps", 0.0, reason)
+        w = self.solution.W[0].ravel()
+        A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
+        D = np.abs(w) ** (2 - p) / (p - 1)
+        K = (A * D) @ A.T
+        r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
+        size = geometry.norm(w, p)
+        h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
+        across = r - w * (h @ r) / size
+        squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
+        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
+        root = np.sqrt(beta * scale)
+        off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
+        self.rows, self.constant = A, float(np.sqrt(squares.sum()))
+        self.relative, self.share = np.abs(across / w), squares / squares.sum()
+        # without sqrt(beta), along which a_t moves
+        self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
         """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
@@ -50,97 +91,54 @@ class LpLaw:
         ||W||_p = (eta t)^{1/(p-1)}, so a step raises the margins by a_t/((p-1) t), which grows: to
         2/fastest at t = `at`.
         """
-        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p there
+        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p at that t
         return float(size ** (self.p - 1) / at)
 
+    def offsets(self, W: np.ndarray) -> np.ndarray:
+        """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
+        margins = W.reshape(len(W), -1) @ self.rows.T
+        return margins - margins.mean(1, keepdims=True)
 
-def predict(data: TokenSet, p: float) -> LpLaw:
-    """The law of one run in the tokens' own coordinates, exponential loss.
-
-    Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
-    stays in the mirror image), "score gaps" where another token scores at least the opt one's.
-    """
-    solution = token_svm(data, norm=p)
-    beta, margins = solution.duals[0].ravel(), solution.margins[0].ravel()
-    idle = (beta <= 1e-9 * beta.max()) | (margins > 1 + 1e-6)
-    if idle.any():
-        said = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
-        raise PremiseFails("whole support", 0, idle.sum(), said)
-    slopes = saturated_slopes(data)[0].ravel()
-    if not np.isfinite(slopes).all():
-        raise PremiseFails("score gaps", 0, 0.0, "another token scores at least the opt one's")
-    w = solution.W[0].ravel()
-    A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
-    D = np.abs(w) ** (2 - p) / (p - 1)
-    K = (A * D) @ A.T
-    r = D * (A.T @ np.linalg.solve(K, slopes - np.log(beta)))
-    size = geometry.norm(w, p)
-    h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
-    across = r - w * (h @ r) / size
-    squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
-    scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
-    root = np.sqrt(beta * scale)
-    off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
-    return LpLaw(
-        tokens=data,
-        p=p,
-        solution=solution,
-        constant=float(np.sqrt(squares.sum())),
-        relative=np.abs(across / w),
-        share=squares / squares.sum(),
-        fastest=float(np.linalg.eigvalsh(off)[-1]),  # without sqrt(beta), along which a_t moves
-    )
+    def check_resolved(self, level: float) -> None:
+        """Raise PremiseFails where entries of W_mm are smaller than the residual, p != 2."""
+        share = self.share[self.relative > 0.1 * level].sum()
+        needed = np.log10(self.relative.max() / (0.1 * level))
+        reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
+        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
+        require(holds, "entries resolved", share, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LpRun:
     """One run beside its law: norm ||W||_p and error sqrt(2 D) at late records, (k,)."""
 
-    of: LpLaw
+    law: LpLaw
     started: bool
     norm: np.ndarray
     error: np.ndarray
 
 
-def run(of: LpLaw, size: float, steps: int, start: np.ndarray | None = None) -> LpRun:
+def _run(law, size, steps, start=None):
     """Normalised mirror descent whose ||W||_p ends near `size`, (eta steps)^{1/(p-1)}.
 
     Raises PremiseFails: "short steps", "offsets at rest", or "entries resolved" (entries of W_mm so
     small that they are not yet larger than the residual make up more of it than UNRESOLVED).
     """
-    p = of.p
+    p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
-    history = train(of.tokens, rule, steps, start, record=late, loss="exponential")
-    level = history.norm[0] / of.solution.norm[0]
-    raised = (level / ((p - 1) * late)).max() * of.fastest
-    if not raised < 2:
-        said = f"a step is {raised / 2:.2g} times as long as the longest that settles"
-        raise PremiseFails("short steps", 0, raised, said)
-    moved = np.ptp(offsets(of, history.W[0, -2:]), axis=0).max()
-    if not moved <= REST:
-        said = f"an offset moved by {moved:.2g} between the last records, it needs {REST:g}: longer"
-        raise PremiseFails("offsets at rest", 0, moved, said)
-    check_resolved(of, level[0])
-    error = np.sqrt(2 * history.divergence(of.solution.W)[0].clip(0))
-    return LpRun(of=of, started=start is not None, norm=history.norm[0], error=error)
-
-
-def check_resolved(of: LpLaw, level: float) -> None:
-    """Raise PremiseFails where entries of W_mm are still smaller than the residual, p != 2."""
-    share = of.share[of.relative > 0.1 * level].sum()
-    if of.p != 2 and share > UNRESOLVED:  # for p = 2 nothing is expanded
-        needed = np.log10(of.relative.max() / (0.1 * level))
-        said = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        raise PremiseFails("entries resolved", 0, share, said)
-
-
-def offsets(of: LpLaw, W: np.ndarray) -> np.ndarray:
-    """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
-    delta = coordinates.differences(of.tokens, of.tokens.opt)
-    margins = W.reshape(len(W), -1) @ coordinates.constraint_rows(delta, of.tokens.z)[0].T
-    return margins - margins.mean(1, keepdims=True)
+    history = train_mirror(law.tokens, rule, steps, start, record=late, loss="exponential")
+    level = history.norm[0] / law.solution.norm[0]
+    raised = (level / ((p - 1) * late)).max() * law.fastest
+    reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
+    require(raised < 2, "short steps", raised, reason)
+    moved = np.ptp(law.offsets(history.W[0, -2:]), axis=0).max()
+    reason = f"an offset moved by {moved:.2g} between the last records, it needs {AT_REST_LP:g}"
+    require(moved <= AT_REST_LP, "offsets at rest", moved, f"{reason}: longer")
+    law.check_resolved(level[0])
+    error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
+    return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
 
 
 def problem(seed: int) -> TokenSet:
@@ -152,31 +150,208 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
     """Every seed from zero and from a Gaussian start: runs kept, and seed -> refusal."""
 
     def both(seed):
-        of = predict(problem(seed), p)
-        starts = None, gaussian_start(of.tokens, [seed], std)
-        return [run(of, size, steps, start) for start in starts]
+        law = LpLaw(problem(seed), p)
+        starts = None, gaussian_start(law.tokens, [seed], std)
+        return [_run(law, size, steps, start) for start in starts]
 
     kept, refused = each_seed(seeds, both)
-    return [one for pair in kept for one in pair], refused
+    return [run for pair in kept for run in pair], refused
 
 
-def onset(of: LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)) -> np.ndarray:
-    """How much offsets move in one step at `times` of the predicted onset, p < 2, (len(times),).
+def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
+    """Exponent and constant for each p and kind of start, worst run."""
+    rows = []
+    for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
+        alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
+        powers = np.array([np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike])
+        text = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}: {{}}".format
+        power = text("exponent of the error in ‖W‖")
+        if started:  # a start is not in the span
+            rows.append(each_near("lp.start", power, powers, -min(1.0, p - 1), f"{p:g}"))
+            continue
+        rows.append(each_near("lp.zero", power, powers, -1.0, f"{p:g}"))
+        off = [r.norm[-1] * r.error[-1] / r.law.constant - 1 for r in alike]
+        constant = text("‖W‖ x error over its constant, less 1, worst run")
+        rows.append(near("lp.constant", constant, off, setting=f"{p:g}"))
+    return rows
+
+
+def _bound_met(run):
+    """The divergence falls with Lemma 29's exponent and not with its double."""
+    a = -1.0 if run.law.p >= 2 else 1 - run.law.p
+    return but(run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (a / 2))
+
+
+WORLDS: Mapping[str, Callable[[LpRun], LpRun]] = {
+    "Lemma 29 met once": _bound_met,
+    "constant 5 % high": lambda run: but(run, law__constant=1.05 * run.law.constant),
+}
+
+
+def _onset(law, at, times=(0.9, 1.25)):
+    """Moves of the offsets in one step at `times` of the predicted onset, p < 2, (len(times),).
 
     The step size is chosen so that constant steps should cycle from iteration `at` on. Raises
     PremiseFails "offsets at rest" where the run has not settled by half of that.
     """
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
-    rule = MirrorRule(of.p, of.cycling_step(at))
-    W = train(of.tokens, rule, record[-1], record=record, loss="exponential").W[0]
-    moved = np.abs(np.diff(offsets(of, W), axis=0)[::2]).max(1)
-    if moved[0] > QUIET:
-        said = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
-        raise PremiseFails("offsets at rest", 0, moved[0], said)
+    rule = MirrorRule(law.p, law.cycling_step(at))
+    W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
+    moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
+    reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
+    require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)
     return moved[1:]
 
 
 def onsets(seeds: Sequence[int], p: float, at: int):
-    """`onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
-    kept, refused = each_seed(seeds, lambda seed: onset(predict(problem(seed), p), at))
+    """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
+    kept, refused = each_seed(seeds, lambda seed: _onset(LpLaw(problem(seed), p), at))
     return np.array(kept), refused
+
+
+def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
+    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2).
+
+    Without a run neither holds.
+    """
+    moved = np.reshape(moved, (-1, 2)) if np.size(moved) else np.full((1, 2), np.nan)
+    text = (
+        f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset".format
+    )
+    return [
+        below("lp.rests", text("largest", "0.9"), moved[:, 0], f"{p:g}"),
+        above("lp.cycles", text("least", "1.25"), moved[:, 1], f"{p:g}"),
+    ]
+
+
+def _decaying(law, share):
+    """eta_t by which every step raises the margins by `share` of what settles."""
+    p, h = law.p, 2 * share / law.fastest
+    first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
+    return lambda t: first * (t + 1.0) ** (p - 2)
+
+
+def _constant(law, share, steps):
+    """A constant step with the same ||W||_p after `steps` iterations."""
+    size = 2 * share / law.fastest * steps * law.solution.norm[0]
+    return lambda t: size ** (law.p - 1) / steps
+
+
+def _train(laws, steps, count, record):
+    """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
+
+    One run per law, of problems with T = 2 and one p, and step rule eta_t; softmax weights stay
+    logarithms.
+    """
+    A, p = np.stack([law.rows for law in laws]), laws[0].p
+    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])  # (runs, n, 2)
+    best, q = scores.max(-1), p / (p - 1)
+    gap = 2 * best - scores.sum(-1)
+    U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)
+    for t in range(count + 1):
+        W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
+        if t in wanted:
+            path.append(W)
+        margins = np.einsum("rmd,rd->rm", A, W)
+        log_other = -np.logaddexp(0.0, margins)  # weight of the other token
+        f = best - np.exp(log_other) * gap
+        log_pull = np.log(gap) - f + log_other - np.logaddexp(0.0, -margins)
+        pull = np.exp(log_pull - log_pull.max(1, keepdims=True))
+        down = np.einsum("rm,rmd->rd", pull, A)
+        length = np.array([rule(t) for rule in steps]) / geometry.norm(down, q)
+        U = U + length[:, None] * down
+    return np.stack(path, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """One problem after decaying steps, for SHARES (k,), and after as many constant ones.
+
+    moved (k,): the largest move of an offset in the last step; constant: that with constant steps
+    which reach the ||W|| of the second share; pace (k,): ||W||_p over (sum of steps)^{1/(p-1)};
+    error: ||W||_p sqrt(2 D) over its constant, at the first share.
+    """
+
+    law: LpLaw
+    moved: np.ndarray
+    constant: float
+    pace: np.ndarray
+    error: float
+
+
+def decay_study(seeds: Sequence[int], p: float, count: int):
+    """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
+
+    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than AT_REST_LP
+    over the last tenth of the shortest steps; "entries resolved" as in `study`.
+    """
+    where = f"p = {p:g}, "
+    kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
+    if not kept:
+        return [], refused
+    laws, runs = dict(kept), []
+    for law in laws.values():
+        runs += [(law, _decaying(law, share)) for share in SHARES]
+        runs.append((law, _constant(law, SHARES[1], count)))
+    times = [count * 9 // 10, count - 1, count]
+    W = _train(*zip(*runs, strict=True), count, times)
+    paths = dict(zip(laws, W.reshape(len(laws), -1, *W.shape[1:]), strict=True))
+    kept, late = each_seed(laws, lambda seed: _settled(laws[seed], paths[seed], count), where)
+    return kept, refused | late
+
+
+def _settled(law, W, count):
+    """`Settled` from W (shares and constant steps, 3, d d_z)."""
+    rested = np.array([law.offsets(path) for path in W])
+    rest = np.abs(rested[0, 2] - rested[0, 0]).max()
+    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {AT_REST_LP:g}: longer"
+    require(rest <= AT_REST_LP, "offsets at rest", rest, reason)
+    size = geometry.norm(W[:, 2], law.p)
+    law.check_resolved(size[0] / law.solution.norm[0])
+    D = geometry.directional_bregman(W[:1, 2], law.solution.W.reshape(1, -1), law.p)[0]
+    t = np.arange(count)
+    total = np.array([_decaying(law, share)(t).sum() for share in SHARES])
+    moved = np.abs(rested[:, 2] - rested[:, 1]).max(1)
+    return Settled(
+        law=law,
+        moved=moved[:-1],
+        constant=float(moved[-1]),
+        pace=size[:-1] / total ** (1 / (law.p - 1)),
+        error=float(size[0] * np.sqrt(2 * max(D, 0.0)) / law.constant),
+    )
+
+
+def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
+    """For each p: rest below the longest rise, cycles beyond it, pace and constant; worst run."""
+    rows = []
+    for p in dict.fromkeys(run.law.p for run in runs):
+        alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"
+        moved = np.array([run.moved for run in alike])
+        text = f"p = {p:g}, {len(alike)} runs, steps like t^(p-2): {{}}".format
+        at = "{} move of an offset at {:g} of the longest rise".format
+        same = f"p = {p:g}: least move of an offset, constant steps to the ‖W‖ of {SHARES[1]:g}"
+        pace, off = [run.pace[0] - 1 for run in alike], [run.error - 1 for run in alike]
+        slow = text("‖W‖ over its prediction, less 1")
+        error = text("‖W‖ x error over its constant, less 1")
+        rows += [
+            below("lp.steady", text(at("largest", SHARES[1])), moved[:, 1], setting),
+            above("lp.unsteady", text(at("least", SHARES[2])), moved[:, 2], setting),
+            above("lp.same", same, [run.constant for run in alike], setting),
+            near("lp.pace", slow, pace, setting=setting),
+            near("lp.settled", error, off, setting=setting),
+        ]
+    return rows
+
+
+STEPS_WORLDS: Mapping[str, Callable[[Settled], Settled]] = {
+    # decaying steps fare no better than constant ones
+    "decay is no help": lambda run: but(
+        run, moved=np.array([run.moved[0], run.constant, run.moved[2]])
+    ),
+    # decaying steps or not
+    "twice the rise settles": lambda run: but(
+        run, moved=run.moved[[0, 0, 1]], constant=float(run.moved[0])
+    ),
+    "another pace": lambda run: but(run, pace=run.pace * (run.law.p - 1)),
+    "constant of lp 5 % high": lambda run: but(run, error=run.error / 1.05),
+}

@@ -16,15 +16,26 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from lib.attention import coordinates
+from lib.attention import coordinates, losses, model
 from lib.attention.tokens import TokenSet
 from lib.representation import Shapes
 from lib.svm.max_margin import MaxMargin, checked_selection
-from papers.beyond.least_entropy import INDEPENDENT, features, least_entropy
-from papers.beyond.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
+from papers.beyond.tolerances import INDEPENDENT, SAME_SOLUTION, SHARE, SMALLEST_DUAL, TIGHT
 
-TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
-SAME_SOLUTION = 1e-6  # largest difference between the solution's margins and those of its duals
+
+class PremiseFails(ValueError):
+    """A premise of the law does not hold: its name, the run, the amount, the reason in words."""
+
+    def __init__(self, premise: str, run: int, amount: float, reason: str):
+        self.premise, self.run, self.amount, self.reason = premise, run, float(amount), reason
+        self.named = f"premise {premise!r} fails: {reason}"
+        super().__init__(f"run {run}, {self.named}")
+
+
+def require(holds: bool, premise: str, amount: float, reason: str, run: int = 0) -> None:
+    """Raise PremiseFails unless the premise holds."""
+    if not holds:
+        raise PremiseFails(premise, run, amount, reason)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,10 +80,10 @@ class MarginLaw(Shapes):
         return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """What is left of wrong offsets at margin level a_t (runs, ...), in order: e^{-rate a_t}.
+        """Order e^{-rate a_t} of what is left of wrong offsets at margin level a_t (runs, ...).
 
-        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For exact flow; a
-        step must be well below `longest_step` for it to hold.
+        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For steps well
+        below `longest_step`.
         """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
@@ -80,10 +91,10 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
 
-        2 (1 + momentum) ||W_mm|| / fastest. A longer one makes them cycle: their linearised map has
-        an eigenvalue below -1. With momentum a large cycle can live below it as well. Infinite
-        where there is nothing to settle. Polyak's step tends to ||W_mm||/2, so that its offsets
-        settle where fastest < 4. ValueError for a momentum outside [0, 1).
+        2 (1 + momentum) ||W_mm|| / fastest; a longer one makes them cycle. With momentum a large
+        cycle can live below it as well. Infinite where there is nothing to settle. Polyak's step
+        tends to ||W_mm||/2: its offsets settle where fastest < 4. ValueError for a momentum not in
+        [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -101,38 +112,35 @@ def margin_law(
     """The law for runs that end in `solution`, the Frobenius token SVM of the selection `selected`.
 
     selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
-    `saturated_slopes` of a head that stays; only their differences count.
-
-    Raises PremiseFails, a ValueError that says which premise fails and by how much: "same problem"
-    (the solution is not of these tokens, this selection or this norm), "positive duals" (a tight
-    constraint without a dual), "score gaps" (a token on the support scores at least what the
-    selected one does). ValueError as well for shapes that do not fit and for a selection that
-    names no token.
+    `saturated_slopes`; only their differences count. Raises PremiseFails, a ValueError: "same
+    problem" (the solution is not of these tokens, this selection or this norm), "positive duals" (a
+    tight constraint without a dual), "score gaps" (a token on the support scores at least what the
+    selected one does). ValueError for shapes that do not fit and for a selection of no token.
     """
     selected = checked_selection(tokens, selected)
-    delta = coordinates.differences(tokens, selected)
-    if solution.duals.shape != delta.shape[:3]:
-        raise ValueError(
-            f"solution.duals has shape {solution.duals.shape}; it needs {delta.shape[:3]}"
-        )
-    K = coordinates.gram(delta, tokens.z)
+    K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
     slopes = saturated_slopes(tokens, selected, loss) if log_slopes is None else log_slopes
-    if np.shape(slopes) != solution.duals.shape:
-        raise ValueError(
-            f"log_slopes has shape {np.shape(slopes)}; it needs {solution.duals.shape}"
-        )
+    for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
+        if np.shape(values) != shape:
+            raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")
     duals = solution.duals.copy()
     for run in range(len(K)):
         beta, margins = duals[run].ravel(), solution.margins[run].ravel()
-        beta = _checked(run, K[run], beta, margins, np.ravel(slopes[run]), delta.shape[2])
-        duals[run] = beta.reshape(duals[run].shape)
+        beta = _checked(run, K[run], beta, margins, np.ravel(slopes[run]), shape[2])
+        duals[run] = beta.reshape(shape[1:])
     return from_duals(K, duals, solution.margins, slopes)
+
+
+def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
+    """K (runs, m, m), the Gram matrix of all A_m; selected: default the opt tokens."""
+    selected = tokens.opt if selected is None else selected
+    return coordinates.gram(coordinates.differences(tokens, selected), tokens.z)
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
     """`margin_law` without its checks, from the Gram matrix K (runs, m, m) of all constraints.
 
-    duals, margins, log_slopes (runs, n, T-1). What it says of duals that solve nothing is what a
+    duals, margins, log_slopes (runs, n, T-1). Of duals that solve nothing it is the law that a
     wrong world would have measured.
     """
     runs = [
@@ -145,13 +153,19 @@ def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
     return MarginLaw(duals=duals, **stacked)
 
 
+def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
+    """log(kappa_m / beta_m) on the support, less its beta-weighted mean, and that mean."""
+    ratio = log_slopes - np.log(beta)
+    mean = beta @ ratio / beta.sum()
+    return ratio - mean, mean
+
+
 def _of_run(K, beta, margins, log_slopes):
     """The fields of MarginLaw for one run, pairs in one axis (m,)."""
     on = beta > 0
     weights, K_on = beta[on], K[np.ix_(on, on)]
     square = weights @ K_on @ weights  # ||W_mm||^2
-    log_ratio = log_slopes[on] - np.log(weights)
-    offsets = log_ratio - weights @ log_ratio / weights.sum()
+    offsets, _ = log_ratios(log_slopes[on], weights)
     rank = features(K_on).shape[1]
     if rank == len(K_on):
         inside = cho_solve(cho_factor(K_on), offsets)
@@ -181,13 +195,16 @@ def _checked(run, K, beta, margins, log_slopes, width):
 
     Pairs in one axis (m,); width = T-1, to name a pair in messages.
     """
+
+    def pair(m):
+        return f"(sample {m // width}, pair {m % width})"
+
     off = np.abs(K @ beta - margins).max()
-    if not off <= SAME_SOLUTION:
-        said = (
-            f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
-            f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
-        )
-        raise PremiseFails("same problem", run, off, said)
+    reason = (
+        f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
+        f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
+    )
+    require(off <= SAME_SOLUTION, "same problem", off, reason, run)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
     K_tight = K[np.ix_(tight, tight)]
     independent = features(K_tight).shape[1] == len(tight)
@@ -195,23 +212,120 @@ def _checked(run, K, beta, margins, log_slopes, width):
     if not independent and not behind.size:
         total = beta.sum()
         beta = np.zeros(beta.shape)
-        beta[tight] = total * least_entropy(K_tight, log_slopes[tight])
+        beta[tight] = total * _least_entropy(K_tight, log_slopes[tight])
     smallest = tight[beta[tight].argmin()]
     share = beta[smallest] / beta.max()
-    if share < SMALLEST_DUAL and (independent or not behind.size):
-        said = (
-            f"{_pair(smallest, width)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
-            f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
-        )
-        raise PremiseFails("positive duals", run, share, said)
+    reason = (
+        f"{pair(smallest)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
+        f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
+    )
+    known = independent or not behind.size
+    require(share >= SMALLEST_DUAL or not known, "positive duals", share, reason, run)
     if behind.size:
-        said = (
+        reason = (
             f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
-            f"selected one does, the first {_pair(behind[0], width)}; it needs none"
+            f"selected one does, the first {pair(behind[0])}; it needs none"
         )
-        raise PremiseFails("score gaps", run, len(behind), said)
+        raise PremiseFails("score gaps", run, len(behind), reason)
     return beta
 
 
-def _pair(m, width):
-    return f"(sample {m // width}, pair {m % width})"
+def saturated_slopes(
+    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
+) -> np.ndarray:
+    """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
+
+    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no run
+    can rest on such a pair.
+    """
+    losses.check_loss(loss)
+    selected = tokens.opt if selected is None else selected
+    scores = model.scores(tokens, tokens.u)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
+
+
+def joint_slopes(
+    tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
+) -> np.ndarray:
+    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
+
+    Up to a constant, (runs, n, T-1). v is the head SVM's solution `head` and nu its duals: a head
+    that obeys the law itself ends with |l'_i| proportional to nu_i. NaN and `selected` as in
+    `saturated_slopes`. Raises PremiseFails "whole head" where a sample is no support vector of the
+    head SVM: its |l'_i| vanishes beside the others'.
+    """
+    selected = tokens.opt if selected is None else selected
+    smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)
+    run, share = int(smallest.argmin()), smallest.min()
+    idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
+    reason = (
+        f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, smallest dual "
+        f"{share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
+    )
+    require(share >= SMALLEST_DUAL, "whole head", share, reason, run)
+    log_gaps = _log_gaps(model.scores(tokens, head.W), selected)
+    return np.log(head.duals)[..., None] + log_gaps
+
+
+def score_gaps(tokens: TokenSet, u: np.ndarray, selected: np.ndarray | None = None) -> np.ndarray:
+    """y_i u^T (x_{i,s_i} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
+    delta = coordinates.differences(tokens, tokens.opt if selected is None else selected)
+    return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
+
+
+def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """The selected token's score less each other's, (runs, n, T-1), of scores (runs, n, T)."""
+    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    rest = coordinates.others(selected, scores.shape[-1])
+    return chosen - np.take_along_axis(scores, rest, -1)
+
+
+def _log_gaps(scores, selected):
+    """Log of `gaps_of_scores`, NaN where a gap is not positive."""
+    gaps = gaps_of_scores(scores, selected)
+    return np.where(gaps > 0, np.log(np.where(gaps > 0, gaps, 1.0)), np.nan)
+
+
+def features(K: np.ndarray) -> np.ndarray:
+    """F (s, rank) with F F^T = K (s, s): the rows A_m in coordinates of their span."""
+    length = np.sqrt(np.diag(K))
+    values, vectors = np.linalg.eigh(K / np.outer(length, length))
+    kept = values >= INDEPENDENT
+    return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
+
+
+def _least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
+    """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
+
+    Where duals are not unique a run ends in those that minimise sum_m pi_m log(pi_m / kappa_m) over
+    pi >= 0 with sum_m pi_m A_m = V / ||V||^2. The dual problem, on which the offsets descend, is
+    min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method. An
+    entry is 0 where no dual of all positive entries exists: G has no minimiser, and that share of
+    the pull goes to zero, by a factor e a step. RuntimeError where `steps` are not enough.
+    """
+    F = features(K)
+    v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1
+    H = F @ np.linalg.qr(v[:, None], mode="complete")[0][:, 1:]
+    y = np.zeros(H.shape[1])
+
+    def at(y):
+        powers = log_slopes - H @ y
+        top = powers.max()
+        weights = np.exp(powers - top)
+        return top + np.log(weights.sum()), weights / weights.sum()
+
+    value, pi = at(y)
+    for _ in range(steps):
+        if pi.min() < SHARE:
+            return np.where(pi < SHARE, 0.0, pi)
+        centred = H - pi @ H
+        step = np.linalg.lstsq(centred.T @ (pi[:, None] * centred), H.T @ pi, rcond=None)[0]
+        decrement, size = (H.T @ pi) @ step, 1.0
+        if decrement < 1e-28:
+            return pi
+        while decrement > 1e-9 and at(y + size * step)[0] > value - size * decrement / 4:
+            size /= 2
+        y = y + size * step
+        value, pi = at(y)
+    raise RuntimeError(f"least entropy: Newton's method is not done after {steps} steps")

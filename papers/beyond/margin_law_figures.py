@@ -1,21 +1,39 @@
-"""The pictures of the law of the margins: each draws what the notebook computed."""
+"""Pictures of the law of the margins and of where it bends, from what a notebook computed."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from lib.companion import plots
 from lib.dynamics.history import History
 from lib.dynamics.rules import POLYAK
+from papers.beyond import constant_map, head_law
+from papers.beyond.constant_map import Point
+from papers.beyond.global_map import GlobalMap, half_at_once
+from papers.beyond.head_law import HeadRuns
+from papers.beyond.joint_law import JointRuns, path_length
+from papers.beyond.lp_law import SHARES, LpRun, Settled
 from papers.beyond.margin_law import MarginLaw
-from papers.beyond.margin_law_claims import RESIDUAL, dual_shares
-from papers.beyond.margin_law_runs import Comparison
-from papers.beyond.margin_law_steps import QUIET, Cycles, ratio_to_law
+from papers.beyond.margin_law_runs import Comparison, dual_shares
+from papers.beyond.margin_law_steps import Cycles, ratio_to_law
+from papers.beyond.outside_span import Left
+from papers.beyond.tolerances import BOUNDS, QUIET
+from papers.beyond.zero_duals import ZeroDualsRun
 
 MARKERS = "osD^v"
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
 PREDICTED = "0.1"  # no rule's colour
+BENDS = "os^"
+INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
+SMALL = dict(fontsize="x-small")
+
+
+def _diagonal(axis, ends, **scales):
+    """The line on which measured and predicted are equal, over the `ends`."""
+    axis.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
+    axis.set(**scales)
 
 
 def _by_setting(comparisons):
@@ -45,7 +63,7 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     plane.plot(*(ends + rest).T, ":", color=PREDICTED, label=r"ray $+\ \rho_\perp$, predicted")
     plane.set(xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal")
     plane.set(xlim=(-0.3, 11), ylim=(-0.7, 7.3))
-    plane.legend(fontsize="x-small", loc="lower right")
+    plane.legend(**SMALL, loc="lower right")
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
     distance.plot(np.arange(1, len(path)), away[1:], color=plots.COLOURS["NGD"])
@@ -74,11 +92,10 @@ def offsets(
         read, solved = np.concatenate([dual_shares(c) for c in group], 1)
         style = dict(ms=3, mfc="none", mew=0.7, color=_of_rule(group), label=name)
         duals.plot(solved, read, marker, **style)
-    ends = np.array(duals.get_xlim())
-    duals.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    duals.set(xscale="log", yscale="log", xlabel=r"share $\beta_m/\sum\beta$ from the solver")
+    label = r"share $\beta_m/\sum\beta$ from the solver"
+    _diagonal(duals, np.array(duals.get_xlim()), xscale="log", yscale="log", xlabel=label)
     duals.set(title="Share of each dual, read off the margins")
-    duals.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
+    duals.legend(**SMALL, loc="upper left", handletextpad=0.3)
     return figure
 
 
@@ -98,24 +115,22 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
         distance = np.abs(measured / predicted - 1).clip(FLOOR)
         height = row + np.linspace(-0.28, 0.28, len(group))
         alone = np.array([c.duals_alone for c in group])
-        for of in (alone, ~alone):
-            style["mfc"] = style["color"] if of is alone else "none"
-            line.plot(predicted[of], measured[of], **style)
-            off.plot(distance[of], height[of], **style)
+        for runs, fill in ((alone, style["color"]), (~alone, "none")):
+            style["mfc"] = fill
+            line.plot(predicted[runs], measured[runs], **style)
+            off.plot(distance[runs], height[runs], **style)
     ends = np.array(line.get_xlim()) * (0.8, 1.25)
-    line.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    line.set(xscale="log", yscale="log", xlabel="$C$ from the duals")
+    _diagonal(line, ends, xscale="log", yscale="log", xlabel="$C$ from the duals")
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
-    line.legend(fontsize="x-small", loc="upper left", handletextpad=0.3)
+    line.legend(**SMALL, loc="upper left", handletextpad=0.3)
     off.set(xscale="log", xlim=(FLOOR / 3, 1e-4), title="How far off each run is")
     off.set(xlabel=f"relative error of $C$, or {FLOOR:.0e} where it is less")
     off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
     off.set(ylim=(len(groups) - 0.5, -0.5))
     off.tick_params(axis="y", length=0, labelsize="x-small")
-    off.axvline(RESIDUAL, color="0.3", linestyle=":")
-    off.text(
-        0.7 * RESIDUAL, len(groups) - 0.6, "asked for", fontsize="x-small", ha="right", color="0.3"
-    )
+    bound = BOUNDS["law.residual"]
+    off.axvline(bound, color="0.3", linestyle=":")
+    off.text(0.7 * bound, len(groups) - 0.6, "asked for", ha="right", color="0.3", **SMALL)
     return figure
 
 
@@ -183,18 +198,215 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     return figure
 
 
-def cycles(found: Sequence[Cycles]) -> Figure:
-    """How much the offsets still move, over the step in units of the longest one that settles."""
-    figure, axes = plots.panels(1, len(found), height=2.8)
-    for axis, one in zip(axes, found, strict=True):
-        rule = "NGD-mom" if one.momentum else "NGD"
-        for moved, marker in zip(one.moved, MARKERS):
+def cycles(runs: Sequence[Cycles]) -> Figure:
+    """Last moves of the offsets over the step, in units of the longest one that settles."""
+    figure, axes = plots.panels(1, len(runs), height=2.8)
+    for axis, tried in zip(axes, runs, strict=True):
+        rule = "NGD-mom" if tried.momentum else "NGD"
+        for moved, marker in zip(tried.moved, MARKERS):
             style = dict(marker=marker, mfc="none", mew=1, linewidth=0.6)
-            axis.plot(one.multiples, moved.clip(1e-13), color=plots.COLOURS[rule], **style)
+            axis.plot(tried.multiples, moved.clip(1e-13), color=plots.COLOURS[rule], **style)
         axis.axvline(1, color="0.3", linestyle=":")
         axis.axhspan(1e-14, QUIET, color="0.92", zorder=0)
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
-        axis.set(title=f"What an offset still moves, momentum {one.momentum:g}")
+        axis.set(title=f"What an offset still moves, momentum {tried.momentum:g}")
     axes[0].text(0.52, 2e-8, "settled", fontsize="small", color="0.35")
     axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color="0.35")
     return figure
+
+
+def joint(trained: Mapping[str, JointRuns]) -> Figure:
+    """Direction error of W over t with its prediction from duals and steps, and 1/log t from where
+    the first begins, which is Theorem 3's order; right: per run."""
+    figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
+    first = next(iter(trained.values()))
+    bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
+    error.plot(first.iterations, bound, "--", color="0.5", lw=1, label=r"$1/\log t$, Theorem 3")
+    for (name, runs), colour, marker in zip(trained.items(), INK, BENDS):
+        plots.band(error, runs.iterations, runs.error, name, colour)
+        size = [path_length(runs.rule, int(t)) for t in runs.iterations]
+        error.plot(runs.iterations, np.median(runs.law.W_law.constant) / size, ":", color=PREDICTED)
+        level = runs.law.at_level(runs.level).constant
+        measured = runs.norm[:, -1] * runs.error[:, -1]
+        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
+        diagonal.plot(level, measured, **style)
+    _diagonal(diagonal, np.array(diagonal.get_xlim()))
+    error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
+    diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
+    _short_decades(error.xaxis)
+    error.legend(**SMALL)
+    diagonal.legend(**SMALL, loc="upper left")
+    return figure
+
+
+def reached(shares: GlobalMap, history: History) -> Figure:
+    """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
+    figure, (chart, path) = plots.panels(1, 2, height=3.1)
+    plots.percentages(chart, shares.shares, shares.alphas, shares.dimensions)
+    rows = np.arange(len(shares.dimensions))
+    predicted = np.array([half_at_once(d, shares.n) for d in shares.dimensions])
+    predicted[np.isinf(predicted)] = np.nan
+    wanted = _place(predicted, shares.alphas)
+    for style, colour, width in (("-", "white", 4), (":", PREDICTED, 2.2)):  # on any cell
+        chart.plot(wanted, rows, style, color=colour, lw=width)
+    value, low, high = _place([shares.threshold(row) for row in rows], shares.alphas).T
+    for colour, width in (("white", 4), (INK[4], 1.6)):
+        style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
+        chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
+    for row in rows[wanted > len(shares.alphas) - 0.5]:  # beyond the last column
+        text = dict(textcoords="offset points", ha="center", **SMALL)
+        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row), (0, -10), **text)
+    chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 0.5)
+    chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
+    chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
+    t = np.maximum(history.iterations, 0.7)
+    path.plot(t, history.score_gaps[0, :, 0, 0], color=INK[0], label="$u_t$")
+    path.plot(t, history.margins[0, :, 0, 0], color=INK[4], ls="--", label="$W_t$")
+    path.plot(t, np.exp(history.log_gap[0]), color="black", label="loss")
+    path.axhline(0.5, color="0.3", linestyle=":")
+    path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
+    path.legend(**SMALL, loc="lower left")
+    return figure
+
+
+def _place(values, columns):
+    """Where values stand between and beyond the columns of a chart, evenly in their logarithm."""
+    values, logs = np.log(values), np.log(columns)
+    beyond = (values - logs[-1]).clip(0) / (logs[-1] - logs[-2])
+    return np.interp(values, logs, range(len(logs))) + beyond
+
+
+def heads(common: HeadRuns, each: HeadRuns) -> Figure:
+    """||W_h||/||W_1|| with both normalisations, and ||W_h|| x error over C_h."""
+    figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
+    ones = np.ones_like(common.norm)
+    cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
+    for (name, runs, wanted), colour, marker in zip(cases, INK, "ox"):
+        measured = head_law.ratios(runs.norm)[:, runs.kept]
+        predicted = head_law.ratios(wanted)[:, runs.kept]
+        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
+        ratio.plot(predicted.ravel(), measured.ravel(), **style)
+        size = (runs.norm * runs.error)[:, runs.kept]
+        constant.plot(runs.law.constant[:, runs.kept].ravel(), size.ravel(), **style)
+    for axis in (ratio, constant):
+        _diagonal(axis, np.array(axis.get_xlim()), xlabel="predicted from duals")
+    ratio.set(title=r"$\|W_h\|/\|W_1\|$, measured")
+    constant.set(title=r"$\|W_h\|\times$ error of head $h$, measured")
+    ratio.legend(title="normalisation", **SMALL)
+    return figure
+
+
+def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Figure:
+    """C along every axis, each run's prediction a dash and its measurement a circle, with score
+    crossings dotted; below how far every run's error is from its own prediction."""
+    names = list(dict.fromkeys(p.axis for p in points))
+    rows = -(-len(names) // 3)
+    figure, grid = plots.panels(rows + 1, 3, height=2.3)
+    for axis in grid[len(names) :]:
+        axis.remove()
+    _deviations(figure.add_subplot(grid[0].get_gridspec()[rows, :]), points, names)
+    for axis, name in zip(grid, names, strict=False):
+        good = [p for p in constant_map.kept(points) if p.axis == name]
+        values = sorted({p.value for p in good})
+        at, runs = [p.value for p in good], [p.comparison for p in good]
+        axis.plot(at, [c.law.constant[0] for c in runs], "_", color=PREDICTED, ms=9)
+        axis.plot(at, [c.measured.residual for c in runs], "o", ms=3, mfc="none", color=INK[0])
+        for crossing in switches.get(name, ()):
+            axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)
+        if name in switches:
+            axis.text(0.42, 0.06, "switch", transform=axis.transAxes, **SMALL)
+        log = "linear" if 0 in values else "log"
+        axis.set(xscale=log, yscale=log, title=f"$C$ along {name}")
+        if log == "log":
+            axis.set_xticks(values, [f"{v:g}" for v in values])
+            axis.minorticks_off()
+            _short_decades(axis.yaxis)
+    return figure
+
+
+def _deviations(axis, points, names):
+    """|error over its prediction - 1| of every kept run, a row for each axis of the map."""
+    for row, name in enumerate(names):
+        off = [constant_map.relative(p) for p in constant_map.kept(points) if p.axis == name]
+        off, height = np.abs(off), row + np.linspace(-0.3, 0.3, len(off))
+        axis.plot(off.clip(FLOOR), height, "o", ms=2, mfc="none", color=INK[0])
+    axis.axvline(BOUNDS["map.constant"], color="0.3", linestyle=":")
+    axis.set(xscale="log", xlim=(FLOOR / 3, 0.1))
+    axis.set(xlabel=f"relative error of the direction error, or {FLOOR:.0e} where it is less")
+    axis.set_yticks(range(len(names)), names, **SMALL)
+    axis.invert_yaxis()
+    axis.set(title="How far off each run is; dotted: what was asked for")
+
+
+def _short_decades(axis):
+    """On a logarithmic axis of less than two decades: ticks at 1, 2 and 5 times powers of ten."""
+    low, high = axis.get_view_interval()
+    if high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def bent(
+    runs: Sequence[LpRun],
+    zero: Sequence[ZeroDualsRun],
+    zeros: Sequence[ZeroDualsRun],
+    left: Sequence[Left],
+    steps: Sequence[Settled],
+) -> Figure:
+    """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
+    figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
+    exponents = list(dict.fromkeys(r.law.p for r in runs))
+    for p, colour in zip(exponents, INK):
+        for started in (False, True):
+            run = next(r for r in runs if (r.law.p, r.started) == (p, started))
+            style = dict(color=colour, linestyle="--" if started else "-")
+            label = None if started else f"p = {p:g}"
+            error.plot(run.norm, run.error, label=label, **style)
+    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
+    _short_decades(error.xaxis)
+    error.legend(**SMALL)
+    _idle(offset, zero, zeros)
+    measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
+    outside.plot(flow, measured, "o", ms=4, mfc="none", color=INK[0], label="the flow")
+    outside.plot(first, measured, "x", ms=4, color=INK[4], label="first order")
+    ends = np.array([measured.min(), measured.max()])
+    _diagonal(outside, ends, xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    outside.set(title="Left outside the span")
+    _short_decades(outside.yaxis)
+    outside.legend(**SMALL)
+    _moves(moves, steps)
+    return figure
+
+
+def _idle(axis, zero, zeros):
+    """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
+    for run in zero:
+        label = "one idle pair" if run is zero[0] else None
+        axis.plot(run.level, run.offsets, "o", ms=3, mfc="none", color=INK[0], label=label)
+        axis.plot(run.level, np.log(run.level) + run.law.constants, ":", color=PREDICTED)
+    counts = dict.fromkeys(len(r.law.pairs) for r in zeros)
+    for count, colour, marker in zip(counts, INK[2:], "s^"):
+        run = next(r for r in zeros if len(r.law.pairs) == count)
+        style = dict(marker=marker, linestyle="", ms=3, mfc="none", color=colour)
+        axis.plot(run.level, run.offsets, **style)
+        axis.plot([], [], label=f"{count} in one run", **style)
+        wanted = np.log(run.level)[:, None] + run.law.constants
+        axis.plot(run.level, wanted, ":", color=PREDICTED)
+    axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
+    axis.legend(**SMALL)
+
+
+def _moves(axis, steps):
+    """Last move of an offset with steps like t^(p-2), by their length, and with constant steps."""
+    for p, colour, marker in zip(dict.fromkeys(s.law.p for s in steps), INK, BENDS):
+        moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
+        style = dict(marker=marker, linestyle="", ms=4, mfc="none", color=colour)
+        axis.plot(moved, **style)
+        axis.plot([], [], label=f"p = {p:g}", **style)
+    names = [*(f"{share:g}" for share in SHARES), "constant"]
+    axis.set(yscale="log", xlabel="rise of the margins over the longest that settles")
+    axis.set_xticks(range(len(names)), names)
+    axis.set_xlim(-0.4, len(names) - 0.6)
+    axis.set(title="Last move of an offset")
+    axis.legend(**SMALL)

@@ -1,24 +1,31 @@
-"""The law of the margins met by training: one run's prediction beside what the run measured.
+"""The law of the margins met by training: a run's prediction beside what it measured, and claims.
 
-The prediction is `margin_law`'s and knows the tokens, the head and the loss; of the run it
-is told which tokens it selects and what lies outside the support's span, early on.
+The prediction is `margin_law`'s and knows the tokens, the head and the loss; of the run it is told
+which tokens it selects and what lies outside the support's span, early on. `all_claims` judges runs
+whose premises hold; WORLDS are worlds in which the law is a little wrong, for them to notice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train, zero_start
-from lib.dynamics.rules import GradientRule
+from lib.dynamics.rules import POLYAK, GradientRule
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
-from papers.beyond import margin_theorem, margin_theorem_momentum
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.margin_law_premises import check_rest, check_selection, check_settled
-from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
+from papers.beyond import margin_theorem, margins
+from papers.beyond.margin_law import (
+    MarginLaw,
+    PremiseFails,
+    from_duals,
+    gram,
+    margin_law,
+    saturated_slopes,
+)
+from papers.beyond.tolerances import above, below, but, near
 
 
 @dataclass(frozen=True)
@@ -33,17 +40,15 @@ class LawSetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What one run measured at its late records (k,), the last decade of its iterations.
-
-    Of the last iteration but one only `moved` is kept: how much an offset moved in the last step.
+class _Measured:
+    """The late records (k,) of one run, the last decade of its iterations.
 
     error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
-    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; outside: norm of what lay
-    off the support's span at the first of them (W_0's, where all constraints carry W_mm); residual:
-    norm of W_T's part in that span across W_mm, T the last iteration. difference_error and
-    difference_gap: direction error of W_T - W_{T/2}, T the last iteration, and its `duality_gap`
-    with the duals read off the margins.
+    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; moved: how much an offset
+    moved in the last step; outside: norm of what lay off the support's span at the first of them
+    (W_0's, where all constraints carry W_mm); residual: norm of W_T's part in that span across
+    W_mm, T the last iteration. difference_error and difference_gap: direction error of W_T -
+    W_{T/2}, and its `_duality_gap` with the duals read off the margins.
     """
 
     iterations: np.ndarray
@@ -78,7 +83,7 @@ class Comparison:
     solution: MaxMargin | None = None
     log_slopes: np.ndarray | None = None
     law: MarginLaw | None = None
-    measured: Measured | None = None
+    measured: _Measured | None = None
     margins: np.ndarray | None = None
 
     @property
@@ -87,15 +92,15 @@ class Comparison:
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """What the local theorem says of this run, from its last iterate on, or from a tenth on.
+        """The local theorem applied to this run, from its last iterate on, or from a tenth on.
 
         everywhere: by steps shorter than 8/D^2 alone. With momentum from the last iterate alone.
         """
-        of = margin_theorem.local(self.tokens, self.law, self.selected, self.setting.loss)
-        tenth, before, last = self.margins
-        if self.setting.rule.momentum and not (early or everywhere):
-            return margin_theorem_momentum.prove(of, self.setting.rule, before, last)
-        return margin_theorem.prove(of, self.setting.rule, tenth if early else last, everywhere)
+        local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
+        (tenth, before, last), rule = self.margins, self.setting.rule
+        if rule.momentum and not (early or everywhere):
+            return margin_theorem.prove_with_momentum(local, rule, before, last)
+        return margin_theorem.prove(local, rule, tenth if early else last, everywhere)
 
     @property
     def predicted(self) -> float:
@@ -104,7 +109,7 @@ class Comparison:
         return float(self.law.direction_error(last, self.measured.outside)[0])
 
 
-def late_records(steps: int) -> np.ndarray:
+def _late_records(steps):
     """Iteration 0, eleven evenly spaced in log t over the last decade, steps / 2 and steps - 1."""
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
     return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
@@ -113,94 +118,221 @@ def late_records(steps: int) -> np.ndarray:
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
-    setting = replace(setting, tokens=problem.tokens)  # the bases are large, and nobody's
-    start = setting.start or zero_start(problem)
-    history = train(
-        problem, setting.rule, steps, late_records(steps), start=start, loss=setting.loss
-    )
-    selected = measure.selection(history, problem.tokens.opt)
-    margins = measure.relative_margins(history, problem.tokens.opt, selected)
-    found = []
+    setting = replace(setting, tokens=problem.tokens)  # without the bases, which are large
+    start, record = setting.start or zero_start(problem), _late_records(steps)
+    history = train(problem, setting.rule, steps, record, start=start, loss=setting.loss)
+    selected = margins.selection(history, problem.tokens.opt)
+    relative = margins.relative_margins(history, problem.tokens.opt, selected)
+    compared = []
     for run in range(len(selected)):
         try:
-            found.append(_compare(setting, problem.tokens, history, start, selected, margins, run))
-        except PremiseFails as refused:  # told of one run by itself, it does not know which
-            said = str(PremiseFails(refused.premise, run, refused.amount, refused.said))
-            of = dict(refusal=said, premise=refused.premise, amount=refused.amount)
-            found.append(Comparison(setting=setting, run=run, **of))
-        except (Infeasible, RuntimeError) as refused:  # no W_mm, or none within accuracy
-            of = dict(refusal=f"run {run}: {refused}", premise="solution")
-            found.append(Comparison(setting=setting, run=run, **of))
-    return found
+            compared.append(_compare(setting, history, start, selected, relative, run))
+        except PremiseFails as why:  # raised for one run by itself, as run 0
+            reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
+            refusal = dict(refusal=reason, premise=why.premise, amount=why.amount)
+            compared.append(Comparison(setting=setting, run=run, **refusal))
+        except (Infeasible, RuntimeError) as why:  # no W_mm, or none within accuracy
+            refusal = dict(refusal=f"run {run}: {why}", premise="solution")
+            compared.append(Comparison(setting=setting, run=run, **refusal))
+    return compared
 
 
-def _compare(setting, tokens, history, start, selected, margins, run):
-    part, chosen = tokens.run(run), selected[run : run + 1]
-    check_selection(run, margins[run, -1])
-    solution = token_svm(part, chosen)
-    slopes = saturated_slopes(part, chosen, setting.loss)
-    law = margin_law(part, solution, chosen, log_slopes=slopes)
-    of = Comparison(
+def _compare(setting, history, start, selected, relative, run):
+    tokens, chosen = setting.tokens.run(run), selected[run : run + 1]
+    margins.check_selection(run, relative[run, -1])
+    solution = token_svm(tokens, chosen)
+    slopes = saturated_slopes(tokens, chosen, setting.loss)
+    comparison = Comparison(
         setting=setting,
         run=run,
-        tokens=part,
+        tokens=tokens,
         selected=chosen,
         solution=solution,
         log_slopes=slopes,
-        law=law,
+        law=margin_law(tokens, solution, chosen, log_slopes=slopes),
+        margins=relative[run, [1, -2, -1]],
     )
-    measured = _measure(of, history, margins[run, -2:], float(start.outside[run]))
-    check_settled(run, law, measured, setting.rule.momentum)
-    check_rest(run, measured)
-    return replace(of, measured=measured, margins=margins[run, [1, -2, -1]])
+    measured = _measure(comparison, history, float(start.outside[run]))
+    margins.check_settled(run, comparison.law, measured, setting.rule.momentum)
+    margins.check_rest(run, measured)
+    return replace(comparison, measured=measured)
 
 
-def _measure(of, history, margins, off_span):
-    """`Measured` of one run from its margins (2, n, T-1) at the last two records.
-
-    off_span: the norm of W_0's part outside minimal coordinates.
-    """
-    run = of.run
+def _measure(c, history, off_span):
+    """`_Measured` of one run; off_span: the norm of W_0's part outside minimal coordinates."""
+    run, last = c.run, c.margins[-1]
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
-    V, support = of.solution.W, of.law.support
+    V, support = c.solution.W, c.law.support
     late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
-    along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
+    along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
     early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
-    left = measure.outside_support(of.tokens, of.selected, support, early)[0]
+    left = margins.outside_support(c.tokens, c.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
-    duals = measure.recovered_duals(margins[-1], of.log_slopes[0])[None]
-    offsets = margins[:, support[0]]
+    duals = margins.recovered_duals(last, c.log_slopes[0])[None]
+    offsets = c.margins[1:, support[0]]
     offsets = offsets - offsets.mean(1, keepdims=True)
-    return Measured(
+    return _Measured(
         iterations=history.iterations[late],
-        error=np.array([measure.direction_error(W[k], V, off_span)[0] for k in late]),
+        error=np.array([margins.direction_error(W[k], V, off_span)[0] for k in late]),
         norm=history.norm[run, late],
-        level=along[late] / of.solution.norm[0],
-        margins=margins[-1],
+        level=along[late] / c.solution.norm[0],
+        margins=last,
         moved=float(np.abs(offsets[1] - offsets[0]).max()),
         step_length=float(np.exp(history.log_step[run, -1] + history.log_gradient[run, -1])),
         outside=float(np.hypot(left, off_span)),
-        residual=measure.residual(of.tokens, of.selected, support, W[-1], V)[0],
-        difference_error=float(measure.direction_error(step, V)[0]),
-        difference_gap=duality_gap(of.tokens, of.selected, step, duals)[0],
+        residual=margins.residual(c.tokens, c.selected, support, W[-1], V)[0],
+        difference_error=float(margins.direction_error(step, V)[0]),
+        difference_gap=_duality_gap(c.tokens, c.selected, step, duals)[0],
     )
 
 
-def duality_gap(tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray):
-    """How far W is from the max-margin direction, proved by duals of any origin, (runs,).
+def _duality_gap(tokens, selected, W, duals):
+    """Distance of W from the max-margin direction, proved by duals of any origin, (runs,).
 
     W / (least margin of W) is feasible, and 1^T beta / ||sum beta_m A_m|| a lower bound on the
     norm of all that is: the relative distance of the two. Needs no solver. W (runs, r, q), duals
     (runs, n, T-1) >= 0.
     """
     delta = coordinates.differences(tokens, selected)
-    least = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
+    smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
     pulled = np.einsum("rnt,rntd,rne->rde", duals, delta, tokens.z, optimize=True)
     bound = duals.sum((1, 2)) / np.linalg.norm(pulled, axis=(1, 2))
-    return 1 - bound * least / np.linalg.norm(W, axis=(1, 2))
+    return 1 - bound * smallest / np.linalg.norm(W, axis=(1, 2))
 
 
 def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """The runs whose premises hold."""
-    return [one for one in comparisons if not one.refusal]
+    return [c for c in comparisons if not c.refusal]
+
+
+def _growth(c):
+    """Slope of 1/error in t over the last decade, times C over the speed of ||W_t||.
+
+    error x t -> C / speed > 0: Theorem 1's t^{-1/2} improves to t^{-1} and to nothing better. The
+    speed is eta/(1 - momentum) for NGD, ||W_mm||/2 for Polyak's step.
+    """
+    slope, rule = np.polyfit(c.measured.iterations, 1 / c.measured.error, 1)[0], c.setting.rule
+    polyak = rule.kind == POLYAK
+    speed = float(c.law.norm[0]) / 2 if polyak else rule.step_size / (1 - rule.momentum)
+    return slope * np.hypot(c.law.constant[0], c.measured.outside) / speed
+
+
+def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
+    """beta / sum beta read off the margins, and the law's, over the support."""
+    read = margins.recovered_duals(c.measured.margins, c.log_slopes[0])
+    solved, on = c.law.duals[0], c.law.support[0]
+    return read[on], solved[on] / solved.sum()
+
+
+def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
+    """Every claim on the runs whose premises hold; there must be at least one.
+
+    The last applies the local theorem of `notebooks/law_of_margins.md` to the last iterate.
+    """
+
+    def each(formula):
+        return np.concatenate([np.atleast_1d(formula(c, c.measured)) for c in comparisons])
+
+    error = each(lambda c, m: m.error[-1] / c.predicted - 1)
+    residual = each(lambda c, m: m.residual / c.law.constant[0] - 1)
+    power = each(lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0])
+    growth = each(lambda c, m: _growth(c))
+    offsets = each(lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]])
+    duals = each(lambda c, m: np.divide(*dual_shares(c)) - 1)
+    norm = each(lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1)
+    gain = each(lambda c, m: m.error[-1] / m.difference_error)
+    gap = each(lambda c, m: abs(m.difference_gap))
+    share = np.mean([c.proof().holds for c in comparisons])
+    span = "residual across W_mm in the support's span, over C, less 1: worst of all runs"
+    pairs = "margin less a_t less log(kappa/beta): worst support pair of all runs"
+    read = "dual read off the margins over the solver's, less 1: worst support pair"
+    per_margin = "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run"
+    nearer = "direction error of W_T over that of W_T - W_{T/2}, least of all runs"
+    certified = "duality gap of W_T - W_{T/2} and the duals read off, worst run"
+    proved = "share of runs whose limit the theorem proves, from their last iterate on"
+    order = "growth of 1/error per iteration, times C / speed, worst run"
+    return [
+        near(
+            "law.constant", "direction error over its prediction, less 1: worst of all runs", error
+        ),
+        near("law.residual", span, residual),
+        near("law.exponent", "exponent of the direction error in ||W_t||, worst run", power, -1.0),
+        near("law.lower_bound", order, growth, 1.0),
+        near("law.offsets", pairs, offsets),
+        near("law.duals", read, duals),
+        near("law.norm", per_margin, norm),
+        above("law.difference", nearer, gain),
+        below("law.certificate", certified, gap),
+        above("law.proved", proved, share),
+    ]
+
+
+def _again(c, duals=None, log_slopes=None):
+    """The comparison with the law of other duals or other log kappa."""
+    duals = c.law.duals if duals is None else duals
+    slopes = c.log_slopes if log_slopes is None else log_slopes
+    law = from_duals(gram(c.tokens, c.selected), duals, c.solution.margins, slopes)
+    return but(c, law=law, log_slopes=slopes, solution__duals=duals)
+
+
+def _raised(c, values, change):
+    """`values` (1, n, T-1), changed on the pair that moves C least: dC = coefficient/C."""
+    weight = np.where(c.law.support, np.abs(c.law.coefficients), np.inf)
+    pair = np.unravel_index(weight.argmin(), weight.shape)
+    values = values.copy()
+    values[pair] = change(values[pair])
+    return values
+
+
+def dual_off(c: Comparison, by: float = 0.01) -> Comparison:
+    """One dual is larger by the share `by`: that of the support pair on which C depends least."""
+    return _again(c, duals=_raised(c, c.law.duals, lambda dual: dual * (1 + by)))
+
+
+def offset_off(c: Comparison, by: float = 0.01) -> Comparison:
+    """One offset is larger by `by`, as if its score gap were."""
+    return _again(c, log_slopes=_raised(c, c.log_slopes, lambda slope: slope + by))
+
+
+def duals_alike(c: Comparison) -> Comparison:
+    """Every pair on the support carries the same."""
+    duals = c.law.duals
+    return _again(c, duals=np.where(duals > 0, duals.sum() / (duals > 0).sum(), 0.0))
+
+
+def no_score_gaps(c: Comparison) -> Comparison:
+    """kappa forgets head and loss: the offsets are -log beta, as for a linear classifier."""
+    return _again(c, log_slopes=np.zeros_like(c.log_slopes))
+
+
+def _other_loss(c):
+    loss = "logistic" if c.setting.loss == "exponential" else "exponential"
+    return _again(c, log_slopes=saturated_slopes(c.tokens, c.selected, loss))
+
+
+def _slower(c):
+    share = c.measured.iterations / c.measured.iterations[-1]
+    return but(c, measured__error=c.measured.error * share**0.1)
+
+
+def _residual_stays(c):
+    """The residual does not cancel in a difference of iterates."""
+    plus = lambda value: value + 1e-4 * c.measured.error[-1]
+    return but(c, measured__difference_error=plus, measured__difference_gap=plus)
+
+
+WORLDS: Mapping[str, Callable[[Comparison], Comparison]] = {
+    "one dual 1 % high": dual_off,
+    "one offset 0.01 high": offset_off,
+    "all offsets of the wrong sign": lambda c: but(
+        c, law__offsets=np.negative, law__coefficients=np.negative
+    ),
+    "‖W_mm‖ 1 % high": lambda c: but(c, law__norm=1.01 * c.law.norm),
+    "error ~ t^-0.9": _slower,
+    "kappa without head and loss": no_score_gaps,
+    "kappa of the other loss": _other_loss,
+    # what the start and the transients leave off the support's span is forgotten
+    "nothing outside the span": lambda c: but(c, measured__outside=0.0),
+    "a 10^-4 of the residual stays": _residual_stays,
+}

@@ -1,53 +1,78 @@
-"""The local theorem of the margins: its constants, its hypotheses, and which runs it proves.
+"""Theorems on the margins: their constants, their hypotheses, and which runs they prove.
 
-`notebooks/law_of_margins.md` has statement and proof; the names here are its symbols and the
-numbers in brackets its equations. A run is proved from a point W on, by constants that come from
-tokens, head, loss, rule and the margins of W. All of it is float64, no interval arithmetic.
+`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols and the
+numbers in brackets its equations. The local theorem, without and with momentum, proves a run from a
+point W on, by constants of tokens, head, loss, rule and the margins of W. The theorem on two
+samples says whether a run from zero is lost. All in float64, no interval arithmetic.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_discrete_lyapunov
 
-from lib.attention import coordinates, losses, model
+from lib.attention import losses, model
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
-from papers.beyond.least_entropy import INDEPENDENT, features
-from papers.beyond.margin_law import MarginLaw
+from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
+from papers.beyond.tolerances import INDEPENDENT, TILT
 
-TILT = 1e-6  # largest ||V|| ||grad G(rho_perp)|| that is rounding
 ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
 
 
-@dataclass(frozen=True, kw_only=True)
+def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
+    """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
+    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
+    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
+    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
+
+
 class Local:
     """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
 
-    A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm its norm; rest (k,) rho_perp; basis (k, u) of U,
-    orthonormal, and spanned (k, u + 1) of span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off
-    S; log_kappa (m,), NaN off S; slowest, fastest lambda_1, lambda_max; M the largest ||A_m||, D
-    the largest ||A_m - A_k|| on S; excess (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3),
-    -inf on S; sample (m,); best: the selected tokens score most.
+    Of a run (a runs axis of length 1) with tokens `selected` (1, n); `margin_law` has refused
+    whatever breaks the hypotheses on the selection. A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm
+    its norm; rest (k,) rho_perp; basis (k, u) of U, orthonormal, and spanned (k, u + 1) of
+    span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off S; log_kappa (m,), NaN off S; slowest,
+    fastest lambda_1, lambda_max; M the largest ||A_m||, D the largest ||A_m - A_k|| on S; excess
+    (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3), -inf on S; sample (m,); best: the selected
+    tokens score most.
     """
 
-    A: np.ndarray
-    on: np.ndarray
-    V: np.ndarray
-    norm: float
-    rest: np.ndarray
-    basis: np.ndarray
-    spanned: np.ndarray
-    shares: np.ndarray
-    log_kappa: np.ndarray
-    slowest: float
-    fastest: float
-    M: float
-    D: float
-    excess: np.ndarray
-    B: float
-    log_nu: np.ndarray
-    sample: np.ndarray
-    best: bool
+    def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
+        self.A = A = features(gram(tokens, selected)[0])
+        self.on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
+        beta = np.where(self.on, law.duals[0].ravel(), 0.0)
+        self.V, tight = beta @ A, A[self.on]
+        self.norm = float(np.linalg.norm(self.V))
+        self.rest, self.shares = coefficients @ A, beta / beta.sum()
+        left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+        turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
+        self.basis = self.spanned @ turn[:, 1:]
+        self.slowest, self.fastest = float(law.slowest[0]), float(law.fastest[0])
+        square = (tight**2).sum(1)
+        apart = np.add.outer(square, square) - 2 * tight @ tight.T
+        self.M = float(np.sqrt((A**2).sum(1).max()))
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))
+        self.excess = np.where(self.on, 0.0, A @ self.V - 1)
+        scores = model.scores(tokens, tokens.u)[0]
+        gaps = gaps_of_scores(scores[None], selected)[0]
+        self.best = bool((gaps >= 0).all())
+        chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
+        lo, hi = scores.min(1), scores.max(1)
+        at_chosen = np.exp(losses.log_derivative(chosen, loss))
+        ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
+        slope, lipschitz = np.transpose(ends)
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = (lipschitz * (hi - lo) / at_chosen)[sample]
+            worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
+            self.B = float(1.25 * worst[self.on].max())
+            kappa, nu = at_chosen[sample] * gaps.ravel(), (slope * (hi - lo))[sample]
+            self.log_kappa = np.where(self.on, np.log(kappa), np.nan)
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
     @property
     def r(self) -> float:
@@ -61,14 +86,14 @@ class Local:
         return np.sqrt(np.maximum(square, 0))
 
     @property
-    def least(self) -> float:
+    def lowest(self) -> float:
         """G(rho_perp)."""
         return float(np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on]))
 
     @property
     def tilt(self) -> float:
         """||V|| ||grad G(rho_perp)||: 0, or `rest` is the rho_perp of another law."""
-        pi = np.exp((self.log_kappa - self.A @ self.rest)[self.on] - self.least)
+        pi = np.exp((self.log_kappa - self.A @ self.rest)[self.on] - self.lowest)
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -88,7 +113,7 @@ class Local:
         at_most = self.across * room - self.A @ (self.rest + omega)
         samples = range(self.sample.max() + 1)
         log_P = max(np.logaddexp.reduce(at_most[self.sample == i]) for i in samples)
-        log_N = np.logaddexp.reduce(self.log_nu + at_most) - self.least
+        log_N = np.logaddexp.reduce(self.log_nu + at_most) - self.lowest
         return float(np.logaddexp(np.log(self.B) + log_P, log_N))
 
     def curvature(self, R: float) -> tuple[float, float]:
@@ -101,62 +126,9 @@ class Local:
         return low * self.slowest / square, min(self.D**2 / 4, high * self.fastest / square)
 
 
-def slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
-    """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
-    slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
-
-
-def local(tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str) -> Local:
-    """What the theorem needs of one run (a runs axis of length 1) with tokens `selected` (1, n).
-
-    Whatever breaks the theorem's hypotheses on the selection was refused by `margin_law`.
-    """
-    A = features(coordinates.gram(coordinates.differences(tokens, selected), tokens.z)[0])
-    on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
-    beta = np.where(on, law.duals[0].ravel(), 0.0)
-    V, tight = beta @ A, A[on]
-    norm = float(np.linalg.norm(V))
-    left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-    spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
-    turn = np.linalg.qr((spanned.T @ V)[:, None], mode="complete")[0]
-    square = (tight**2).sum(1)
-    apart = np.add.outer(square, square) - 2 * tight @ tight.T
-    scores = model.scores(tokens, tokens.u)[0]
-    own = np.take_along_axis(scores, selected[0][:, None], 1)
-    gaps = own - np.take_along_axis(scores, coordinates.others(selected, scores.shape[1])[0], 1)
-    lo, hi, at_own = scores.min(1), scores.max(1), np.exp(losses.log_derivative(own[:, 0], loss))
-    slope, lipschitz = np.transpose([slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)])
-    sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = lipschitz * (hi - lo) / at_own
-        B = 1.25 * (relative[sample] + 1 + (hi - lo)[sample] / gaps.ravel())[on].max()
-        return Local(
-            A=A,
-            on=on,
-            V=V,
-            norm=norm,
-            rest=coefficients @ A,
-            basis=spanned @ turn[:, 1:],
-            spanned=spanned,
-            shares=beta / beta.sum(),
-            log_kappa=np.where(on, np.log(at_own[sample] * gaps.ravel()), np.nan),
-            slowest=float(law.slowest[0]),
-            fastest=float(law.fastest[0]),
-            M=float(np.sqrt((A**2).sum(1).max())),
-            D=float(np.sqrt(max(apart.max(), 0.0))),
-            excess=np.where(on, 0.0, A @ V - 1),
-            B=float(B),
-            log_nu=np.where(on, -np.inf, np.log((slope * (hi - lo))[sample])),
-            sample=sample,
-            best=bool((gaps >= 0).all()),
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Whether the theorem holds from a point on: `why` not, in words; level a_0 against A.
+    """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
 
     From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
     tau: the room that gave the least A.
@@ -175,16 +147,18 @@ class Proof:
         return not self.why
 
 
-def step_bound(of: Local, rule: GradientRule, R: float, L: float) -> tuple[float, float, float]:
-    """sigma-bar < 2/L, the xi that it needs, and GD's own least level, -inf else; (7).
+def _step_bound(
+    problem: Local, rule: GradientRule, R: float, L: float
+) -> tuple[float, float, float]:
+    """sigma-bar < 2/L, the xi that it needs, and GD's lowest level, -inf else; (7).
 
     sigma-bar is 0 where the rule's steps are too long for L at any level.
     """
     if rule.kind == GD:
-        most = 1 / L if L else of.norm**2
-        log_Z = of.least + of.across[of.on].max() * R
-        return most, 0.5, np.log(rule.step_size / ((of.sample[-1] + 1) * most)) + log_Z
-    exact = rule.step_size * of.norm if rule.kind == NGD else of.norm**2 / 2
+        sigma = 1 / L if L else problem.norm**2
+        log_Z = problem.lowest + problem.across[problem.on].max() * R
+        return sigma, 0.5, np.log(rule.step_size / ((problem.sample[-1] + 1) * sigma)) + log_Z
+    exact = rule.step_size * problem.norm if rule.kind == NGD else problem.norm**2 / 2
     slack = 1 - exact * L / 2
     if slack <= 0:
         return 0.0, 0.0, np.inf
@@ -195,44 +169,166 @@ def step_bound(of: Local, rule: GradientRule, R: float, L: float) -> tuple[float
     return exact * (1 + xi) / (1 - xi) ** 2, xi, -np.inf
 
 
-def constants(
-    of: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
+def _constants(
+    problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
 ) -> tuple[float, float, float]:
     """A, K, q of (8) and (9) for a start with |x_0| = x and omega_0, and room tau.
 
     A is infinite where the steps are too long. everywhere: L = D^2/4, whatever R.
     """
     R = x + tau
-    low, L = of.curvature(R)
-    L = of.D**2 / 4 if everywhere else L
-    sigma, xi, own = step_bound(of, rule, R, L)
+    low, L = problem.curvature(R)
+    L = problem.D**2 / 4 if everywhere else L
+    sigma, xi, level = _step_bound(problem, rule, R, L)
     if not sigma:
         return np.inf, np.nan, np.nan
-    r, most = of.r, 1.5 * sigma / of.norm**2
-    needed = max(-np.log(xi), np.log(2 * of.norm / (r * tau)) + r * most)
-    A = (np.log(of.norm * of.M) + of.log_small(omega, R, tau) + needed) / r
-    if of.fastest == 0:  # nothing across V
-        return max(0.0, A, own), tau, r
-    q_1 = of.norm**2 * min(low, 2 / sigma - L)
-    K = np.exp(q_1 * tau / (2 * of.norm)) * (x + r * tau * np.exp(1.5)) + tau
-    return max(0.0, A, own), float(K), float(min(q_1, r))
+    r, rise = problem.r, 1.5 * sigma / problem.norm**2
+    needed = max(-np.log(xi), np.log(2 * problem.norm / (r * tau)) + r * rise)
+    A = (np.log(problem.norm * problem.M) + problem.log_small(omega, R, tau) + needed) / r
+    if problem.fastest == 0:  # nothing across V
+        return max(0.0, A, level), tau, r
+    q_1 = problem.norm**2 * min(low, 2 / sigma - L)
+    K = np.exp(q_1 * tau / (2 * problem.norm)) * (x + r * tau * np.exp(1.5)) + tau
+    return max(0.0, A, level), float(K), float(min(q_1, r))
 
 
-def prove(of: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
+def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
     everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
     """
-    level, x, omega = of.split(g)
-    if of.tilt > TILT:
-        return Proof(why=f"rho_perp is none: |grad G| ||V|| = {of.tilt:.1e}", level=level)
+    level, x, omega = problem.split(g)
+    if why := _tilted(problem):
+        return Proof(why=why, level=level)
     if rule.momentum or rule.kind == CUSTOM or rule.decay > 1:
         return Proof(why="the rule is none of the theorem's", level=level)
-    if rule.kind == POLYAK and not of.best:
+    if rule.kind == POLYAK and not problem.best:
         return Proof(why="Polyak's step takes another loss for L*", level=level)
     size = float(np.linalg.norm(x))
-    found = [(constants(of, rule, size, omega, tau, everywhere), tau) for tau in ROOMS]
-    (A, K, q), tau = min(found, key=lambda one: one[0][0])
+    tried = [(_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS]
+    (A, K, q), tau = min(tried, key=lambda pair: pair[0][0])
     why = "" if level >= A else f"the level {level:.4g} is below A = {A:.4g}"
     why = why if np.isfinite(A) else "the steps are too long"
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
+
+
+def _tilted(problem):
+    return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}" if problem.tilt > TILT else ""
+
+
+def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
+    """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
+
+    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P.
+    Of two such norms the one with the larger (1 - varrho^2)/d: along the map's eigenvectors, or of
+    Lyapunov's equation, where those nearly meet. varrho >= 1 where the mode does not settle.
+    """
+    T = np.array([[1 - s, mu], [-s, mu]])
+    z, S = np.linalg.eig(T)
+    half = (1 + np.abs(z).max()) / 2
+    forms = [(solve_discrete_lyapunov(T.T / half, np.eye(2)), half)] if half < 1 else []
+    if np.linalg.cond(S) < 1e6:
+        back = np.linalg.inv(S * np.linalg.solve(S, np.ones(2)))
+        forms.append(((back.conj().T @ back).real, float(np.abs(z).max())))
+    scaled = [(P / P.sum(), rate) for P, rate in forms]
+    norms = [(P, rate, float(np.sqrt(np.linalg.inv(P)[0, 0]))) for P, rate in scaled]
+    return max(norms, key=lambda norm: (1 - norm[1] ** 2) / norm[2])
+
+
+def prove_with_momentum(
+    problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
+) -> Proof:
+    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`.
+
+    Near rho_perp only: far from it large cycles live below the linear threshold.
+    """
+    (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
+    if why := _tilted(problem):
+        return Proof(why=why, level=level)
+    if rule.kind != NGD or rule.decay or np.isfinite(rule.max_step):
+        return Proof(why="the rule is none of the theorem's", level=level)
+    old, x_old, omega_old = problem.split(before)
+    centred = problem.A @ problem.basis
+    values, vectors = np.linalg.eigh(centred.T @ (problem.shares[:, None] * centred))
+    s = rule.step_size * V * values
+    norms = [_mode_norm(mode, mu) for mode in s]
+    if (rates := np.array([rate for _, rate, _ in norms])).max(initial=0.0) >= 1:
+        return Proof(why="the steps are too long", level=level)
+    far = max((d for *_, d in norms), default=1.0)
+    decay = ((1 - rates**2) / s).min(initial=np.inf)
+    pairs = zip(vectors.T @ x, vectors.T @ (x - x_old), norms, strict=True)
+    size = np.sqrt(sum(np.array([y, v]) @ P @ [y, v] for y, v, (P, *_) in pairs))
+    outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
+    longest = s.max(initial=0.0)
+    for tau in ROOMS[::-1]:
+        room = _room(problem, rule, far, size, omega, outside, level, level - old, tau)
+        bends = 2 * room.b + longest * room.b**2 < decay
+        if not (room.xi <= 0.5 and bends and room.rise > 0):
+            continue
+        pushed = room.high * room.xi / V / -np.expm1(-problem.r * room.rise)
+        if pushed <= (1 - mu) * tau:  # (16)
+            return Proof(why="", level=level, tau=tau)
+    return Proof(why="no room tau meets (16)", level=level)
+
+
+class _Room(NamedTuple):
+    """R, xi, the ends of sigma_t, b and the least rise of the level of (15), for one room tau."""
+
+    R: float
+    xi: float
+    low: float
+    high: float
+    b: float
+    rise: float
+
+
+def _room(problem, rule, far, size, omega, outside, level, rise, tau):
+    """`_Room` of a start at `level` that rises by `rise`; outside: what momentum adds to tau."""
+    V, exact = problem.norm, rule.step_size * problem.norm
+    R = far * (size + tau)
+    L, r = problem.curvature(R)[1], max(min(problem.D * R, 300.0), 1e-8)
+    log_delta = problem.log_small(omega, R, outside + tau) - problem.r * level
+    xi = V * problem.M * np.exp(min(log_delta, 0.0))
+    high, low = exact / max(1 - xi, 0.5), exact / (np.hypot(1, V * L * R) + xi)
+    h, spread = np.expm1(r) / r, max(high / exact - 1, 1 - low / exact)
+    steady = low * (1 - xi) / ((1 - rule.momentum) * V**2)
+    return _Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))
+
+
+class _Criterion(NamedTuple):
+    """theta*, R_0 and R_1 of (17); theta* is -inf where K_12 >= 0."""
+
+    threshold: float
+    start: float
+    highest: float
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the selection is reached; None where R_0 <= theta* < R_1 leaves it open."""
+        if self.start > self.threshold:
+            return True
+        return None if self.highest > self.threshold else False
+
+
+def two_samples(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
+    """The criterion of one run from zero (n = T = 2), for a loss whose |l'| does not increase.
+
+    A_1, A_2 are the features of the two pairs, K their Gram matrix, the better tokens selected.
+    Raises ValueError for other sizes, for equal scores in a sample, for dependent A_1, A_2, and for
+    the sigmoid loss.
+    """
+    scores = model.scores(tokens, tokens.u)[0]
+    if scores.shape != (2, 2) or loss == "sigmoid":
+        raise ValueError(f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one")
+    K = gram(tokens, scores.argmax(1)[None])[0]
+    if not (np.ptp(scores, axis=1).all() and np.linalg.det(K) > 1e-12 * K.diagonal().prod()):
+        raise ValueError("two samples of different scores and of independent A_1, A_2 are needed")
+    first, second = np.argsort(-K.diagonal(), kind="stable")
+    low, high = scores.min(1), scores.max(1)
+    slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
+    k = -K[0, 1]
+    threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
+    middle = (low + high) / 2
+    start = slope(middle, first) / slope(middle, second)
+    highest = slope(low, first) / slope(high, second)
+    return _Criterion(float(threshold), float(start), float(highest))

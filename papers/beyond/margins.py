@@ -1,13 +1,19 @@
-"""What a history says about the max-margin solution it tends to, without solving for that.
+"""Margins of a run: what they say of the max-margin solution, and what a run must show first.
 
-Pairs m = (i, t) as everywhere: sample i, and the tokens t that it does not select, ascending.
+Pairs m = (i, t) as everywhere: sample i, and the tokens t that it does not select, ascending. The
+checks look at margins and steps, never at the direction error. None proves that the direction
+converges: they refuse the runs in which it is seen not to have.
 """
+
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.history import History
+from papers.beyond.margin_law import PremiseFails, gram, require
+from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
@@ -27,17 +33,17 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
     logits = np.zeros((runs, count, n, S + 1))  # relative to the opt token
     place = np.broadcast_to(coordinates.others(opt, S + 1)[:, None], history.margins.shape)
     np.put_along_axis(logits, place, -history.margins, -1)
-    own = np.broadcast_to(selected[:, None, :, None], (runs, count, n, 1))
+    chosen = np.broadcast_to(selected[:, None, :, None], (runs, count, n, 1))
     rest = np.broadcast_to(coordinates.others(selected, S + 1)[:, None], history.margins.shape)
-    return np.take_along_axis(logits, own, -1) - np.take_along_axis(logits, rest, -1)
+    return np.take_along_axis(logits, chosen, -1) - np.take_along_axis(logits, rest, -1)
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
     """beta_m / sum beta from margins alone: proportional to kappa_m e^{-g_m}, (..., n, T-1).
 
     margins (..., n, T-1) and log_slopes, log kappa_m of the same shape; a pair with a NaN slope,
-    whose token outscores the selected one, gets none. What W rests on, read off a trained layer
-    whose SVM nobody solved; near the SVM's as far as the offsets have settled.
+    whose token outscores the selected one, gets none. Near the SVM's duals as far as the offsets
+    have settled, though nobody solved the SVM.
     """
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
@@ -84,7 +90,7 @@ def outside_support(
     The start and the transients leave it there, and once those are over it no longer changes.
     support (runs, n, T-1).
     """
-    return np.linalg.norm(W - span_part(tokens, selected, support, W), axis=(1, 2))
+    return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
 def residual(
@@ -97,15 +103,13 @@ def residual(
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
-    return np.linalg.norm(span_part(tokens, selected, support, across), axis=(1, 2))
+    return np.linalg.norm(_span_part(tokens, selected, support, across), axis=(1, 2))
 
 
-def span_part(
-    tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
-) -> np.ndarray:
+def _span_part(tokens, selected, support, W):
     """The part of W in the span of the A_m on the support (runs, n, T-1), (runs, r, q)."""
     delta = coordinates.differences(tokens, selected)
-    K = coordinates.gram(delta, tokens.z)
+    K = gram(tokens, selected)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
@@ -129,3 +133,61 @@ def _finite(history, k):
             f"before record {k} at iteration {history.iterations[k]}"
         )
     return margins
+
+
+def check_selection(run, margins):
+    """Raise PremiseFails where the smallest of the margins (n, T-1) shows no selection yet."""
+    smallest = margins.min()
+    sample, pair = np.unravel_index(margins.argmin(), margins.shape)
+    reason = (
+        f"the smallest margin is {smallest:.2g} (sample {sample}, pair {pair}), it needs "
+        f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
+    )
+    require(smallest >= SATURATED, "selection made", smallest, reason, run)
+
+
+def check_settled(run, law, measured, momentum):
+    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
+    longest = law.longest_step(momentum)[0]
+    reason = (
+        f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
+        f"than {longest:.3g}"
+    )
+    short, share = measured.step_length < longest, measured.step_length / longest
+    require(short, "short steps", share, reason, run)
+    level = measured.level[-1:]
+    # What transients leave outside the span is read at the first late record: over by then?
+    left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
+    if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+        overshot = max(measured.step_length / law.norm[0] * law.fastest[0] - 1, 0.0)
+        left = max(left, overshot ** measured.iterations[-1])
+    if left > SETTLED:
+        more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
+        reason = (
+            f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
+            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
+        )
+        raise PremiseFails("long enough", run, left, reason)
+
+
+def check_rest(run, measured):
+    """Raise PremiseFails where an offset still moves, as in a cycle below the linear threshold."""
+    allowed = max(AT_REST, ROUNDING * np.finfo(float).eps * measured.level[-1])
+    reason = (
+        f"an offset still moves by {measured.moved:.1e} in the last step, it needs at most "
+        f"{allowed:.0e}"
+    )
+    require(measured.moved <= allowed, "offsets at rest", measured.moved, reason, run)
+
+
+def each_seed(
+    seeds: Iterable[int], study: Callable[[int], object], where: str = ""
+) -> tuple[list, dict[int, str]]:
+    """The results of `study` for the seeds that it takes, and seed -> refusal, after `where`."""
+    kept, refused = [], {}
+    for seed in seeds:
+        try:
+            kept.append(study(seed))
+        except (PremiseFails, RuntimeError) as why:
+            refused[seed] = f"{where}seed {seed}: {getattr(why, 'named', why)}"
+    return kept, refused

@@ -9,130 +9,152 @@ support's span. On the margin level a = <W, W_mm>/||W_mm||^2 as its clock, steep
 whatever the rule, as long as its steps are short: c_m the exact pull, K the Gram matrix of all
 pairs. That flow of m numbers is integrated from a = 0 on. Its first order in the pulls is a sum,
 with margins g_m = (1 + eps_m) a + <A_m, rho_perp>: w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m.
+
+A bound is proved for the saturated flow, which follows -grad log L, L = sum_m kappa_m e^{-g_m} over
+all pairs, all kappa_m > 0, from W = 0 (`notebooks/where_the_law_bends.md`). Along it log L + a
+never rises, since all margins of W_mm are at least 1. So no pull exceeds the sum of all kappa over
+e^a, and the offsets o_k = g_k - a on the support stay where sum kappa_k e^{-o_k} <= sum of all
+kappa and sum beta_k o_k = 0. Let R_m be the largest that -<A_m, .> gets there, eps_m the excess of
+pair m off the support, mean = E_beta log(kappa/beta), D = log(sum of all kappa) - mean and
+Y_m = log kappa_m + R_m - mean - D. Then, omega being W's part off the span,
+
+    ||omega||^2 <= sum_m e^D/eps_m (Y_m^2 + 1) where Y_m > 1, and e^D/eps_m 2 e^{Y_m - 1} elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
 
 from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, close, remarked
+from lib.companion.claims import Claim, remarked
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.max_margin import MaxMargin, token_svm
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.margin_law_premises import check_selection, each_seed
-from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
-from papers.beyond.outside_bound import bound
+from lib.svm.max_margin import token_svm
+from papers.beyond import margins
+from papers.beyond.margin_law import gram, log_ratios, margin_law, require, saturated_slopes
+from papers.beyond.tolerances import above, but, near
 
-SHARES = (0.1, 0.02)  # of the longest step
-# Of notebooks/bends_protocol.md
-FLOW, ORDER = 0.01, 0.1
-OURS = "ours, beyond paper A's Theorem 1"
+STEPS = (0.1, 0.02)  # as shares of the longest step
+FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
 EARLY = (
     "the sum knows small weights only: where little is left, first steps with even weights count"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pulls:
-    """One run's pairs m, all in one axis (m,), in minimal coordinates.
+class _Pulls:
+    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
 
-    K (m, m) their Gram matrix; on (m,) the support; square (off, off): Q; scores (n, T-1) of the
-    other tokens and own (n,) of the opt ones.
+    K (m, m) their Gram matrix; on (m,) the support; beta, margins, slopes (m,) the duals, margins
+    of W_mm and log kappa; square (off, off): Q; scores (n, T-1) of the other tokens and best (n,)
+    of the opt ones. Raises PremiseFails "partial support" where all constraints carry W_mm, "score
+    gaps" where another token scores at least the opt one, and what `margin_law` raises.
     """
 
-    tokens: TokenSet
-    solution: MaxMargin
-    law: MarginLaw
-    K: np.ndarray
-    on: np.ndarray
-    square: np.ndarray
-    scores: np.ndarray
-    own: np.ndarray
+    def __init__(self, data: TokenSet):
+        self.tokens = small = coordinates.minimal(data).tokens
+        solution = token_svm(small)
+        self.W_mm, self.margins = solution.W, solution.margins[0].ravel()
+        self.law, self.slopes = margin_law(small, solution), saturated_slopes(small)[0].ravel()
+        self.on, self.beta = self.law.support[0].ravel(), self.law.duals[0].ravel()
+        reason = "every constraint carries W_mm: nothing is left outside"
+        require(not self.on.all(), "partial support", 0.0, reason)
+        reason = "another token scores at least the opt one's"
+        require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
+        self.K, scores = gram(small)[0], model.scores(small, small.u)[0]
+        self.square = beyond_span(self.K, self.on, ~self.on)
+        rest = coordinates.others(small.opt, scores.shape[-1])[0]
+        self.scores = np.take_along_axis(scores, rest, -1)
+        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
         margins = g.reshape(self.scores.shape)
         rest = np.exp(-margins).sum(1)
-        f = (self.own + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
+        f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
         weight = np.exp(-f) / (1 + rest)
         relative = np.exp(margins.min() - margins)
         return (weight[:, None] * relative * (f[:, None] - self.scores)).ravel()
 
     def size(self, w: np.ndarray) -> float:
-        """What pulls w (m,) leave outside the support's span."""
+        """The norm of what pulls w (m,) leave outside the support's span."""
         rest = w[~self.on]
         return float(np.sqrt(max(rest @ self.square @ rest, 0.0)))
 
     def flow(self, level: float) -> float:
         """That size once the margin level is `level`, by the flow from W = 0."""
-        margins, square = self.solution.margins[0].ravel(), self.law.norm[0] ** 2
+        square = self.law.norm[0] ** 2
 
         def rate(_, w):
             c = self.pull(self.K @ w)
-            return c * square / (c @ margins)
+            return c * square / (c @ self.margins)
 
         zero = np.zeros(len(self.on))
-        found = solve_ivp(rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10)
-        return self.size(found.y[:, -1])
+        path = solve_ivp(rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10)
+        return self.size(path.y[:, -1])
 
     def first_order(self) -> float:
         """That size at the end of time, to first order in the pulls off the support."""
-        slopes = saturated_slopes(self.tokens)[0].ravel()
-        margins, beta = self.solution.margins[0].ravel(), self.law.duals[0].ravel()
-        on = self.on
-        mean = beta[on] @ (slopes[on] - np.log(beta[on])) / beta[on].sum()
+        _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
         rho = self.K @ self.law.coefficients[0].ravel()
-        w = np.zeros(len(on))
-        w[~on] = np.exp(slopes - mean - rho)[~on] / (margins - 1)[~on]
+        w = np.zeros(len(self.on))
+        w[~self.on] = np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
         return self.size(w)
 
     def bound(self) -> float:
-        """`outside_bound.bound` of this run."""
-        slopes, margins = saturated_slopes(self.tokens)[0].ravel(), self.solution.margins[0].ravel()
-        return bound(self.K, self.on, self.law.duals[0].ravel(), margins, slopes)
+        """The bound on that size for the saturated flow."""
+        return _bound(self.K, self.on, self.beta, self.margins, self.slopes)
 
 
-def pulls(data: TokenSet) -> Pulls:
-    """The pulls of one run that ends in its opt tokens.
+def _lowest(direction, beta, slopes, total):
+    """min <direction, o> with <beta, o> = 0 and sum e^{slopes - o} <= e^total, all (k,).
 
-    Raises PremiseFails "partial support" where all constraints carry W_mm, "score gaps" where
-    another token scores at least the opt one, and what `margin_law` raises.
+    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0; nu is where
+    <beta, o> = 0. Minus infinity where no multiplier within FARTHEST does it.
     """
-    small = coordinates.minimal(data).tokens
-    solution = token_svm(small)
-    law = margin_law(small, solution)
-    on = law.support[0].ravel()
-    if on.all():
-        said = "every constraint carries W_mm: nothing is left outside"
-        raise PremiseFails("partial support", 0, 0.0, said)
-    if not np.isfinite(saturated_slopes(small)).all():
-        raise PremiseFails("score gaps", 0, 0.0, "another token scores at least the opt one's")
-    K = coordinates.gram(coordinates.differences(small, small.opt), small.z)[0]
-    cross = K[np.ix_(~on, on)]
-    square = K[np.ix_(~on, ~on)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
-    scores = model.scores(small, small.u)[0]
-    rest = coordinates.others(small.opt, scores.shape[-1])[0]
-    return Pulls(
-        tokens=small,
-        solution=solution,
-        law=law,
-        K=K,
-        on=on,
-        square=square,
-        scores=np.take_along_axis(scores, rest, -1),
-        own=np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0],
-    )
+    first = (direction / beta).argmin()
+    spread = direction - (direction / beta)[first] * beta
+    spread[first] = 0.0  # without its rounding
+    with np.errstate(divide="ignore"):
+        log_spread = np.log(spread.clip(0))
+
+    def offsets(depth):
+        shares = np.logaddexp(log_spread, depth + np.log(beta))
+        return slopes - total - shares + np.logaddexp.reduce(shares)
+
+    def balance(depth):
+        return beta @ offsets(depth)
+
+    if len(beta) == 1:
+        return 0.0
+    if not balance(-FARTHEST) > 0 >= balance(FARTHEST):
+        return -np.inf
+    return float(direction @ offsets(brentq(balance, -FARTHEST, FARTHEST)))
+
+
+def _bound(K, on, beta, margins, slopes):
+    """The bound on ||omega|| of one run; K (m, m), the rest (m,) as in `_Pulls`."""
+    _, mean = log_ratios(slopes[on], beta[on])
+    total = np.logaddexp.reduce(slopes)
+    inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T  # (off, on)
+    farthest = np.array([-_lowest(row, beta[on], slopes[on], total) for row in inside])
+    Y = slopes[~on] + farthest - total
+    terms = np.where(Y > 1, Y**2 + 1, 2 * np.exp(np.minimum(Y, 1) - 1))
+    return float(np.sqrt(np.exp(total - mean) * (terms / (margins[~on] - 1)).sum()))
+
+
+def beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
+    cross = K[np.ix_(pairs, on)]
+    return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """One problem: what lies outside the span after runs with SHARES of the longest step, (k,).
+    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,).
 
     predicted: of the flow at the level where each run stood, (k,); first: the first-order sum;
     bound: the one that is proved for the saturated flow.
@@ -144,27 +166,26 @@ class Left:
     bound: float
 
 
-def left(of: Pulls, steps: int) -> Left:
-    """Train by NGD from zero with SHARES of the longest step, all to one margin level.
+def _left(problem, steps):
+    """Train by NGD from zero with STEPS of the longest step, all to one margin level.
 
-    `steps` of the shortest share; PremiseFails "selection made" where a run ends elsewhere.
+    `steps` of the shortest; PremiseFails "selection made" where a run ends elsewhere.
     """
-    measured, predicted = [], []
-    for share in SHARES:
-        count = round(steps * min(SHARES) / share)
-        rule = ngd(float(share * of.law.longest_step()[0]))
-        history = train(of.tokens, rule, count, [0, count])
-        check_selection(0, history.margins[0, -1])
+    measured, predicted, data = [], [], problem.tokens
+    for share in STEPS:
+        count = round(steps * min(STEPS) / share)
+        rule = ngd(float(share * problem.law.longest_step()[0]))
+        history = train(data, rule, count, [0, count])
+        margins.check_selection(0, history.margins[0, -1])
         W = history.weights(1)
-        level = measure.along_and_off(W, of.solution.W)[0][0] / of.law.norm[0]
-        found = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)
-        measured.append(found[0])
-        predicted.append(of.flow(level))
+        level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
+        measured.append(margins.outside_support(data, data.opt, problem.law.support, W)[0])
+        predicted.append(problem.flow(level))
     return Left(
         measured=np.array(measured),
         predicted=np.array(predicted),
-        first=of.first_order(),
-        bound=of.bound(),
+        first=problem.first_order(),
+        bound=problem.bound(),
     )
 
 
@@ -175,45 +196,44 @@ PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
 
 
 def study(name: str, seeds: Sequence[int], steps: int):
-    """Every seed of PROBLEMS[name]: what is kept, and seed -> refusal."""
-    return each_seed(seeds, lambda seed: left(pulls(PROBLEMS[name](seed)), steps), f"{name}, ")
+    """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
+    study_seed = lambda seed: _left(_Pulls(PROBLEMS[name](seed)), steps)
+    return margins.each_seed(seeds, study_seed, f"{name}, ")
 
 
-def left_claims(found: Sequence[Left]) -> list[Claim]:
+def left_claims(runs: Sequence[Left]) -> list[Claim]:
     """Size from the flow, its order in the step, and the first-order sum as a bound from above.
 
     Without a run none holds.
     """
-    none = np.full(len(SHARES), np.nan)
-    found = found or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
-    off = np.array([one.measured / one.predicted - 1 for one in found])  # (runs, shares)
-    worst = off[np.abs(off[:, -1]).argmax(), -1]
-    text = f"outside the span: norm over the flow's, less 1, at {SHARES[-1]:g} of the longest step"
-    order = np.median(np.abs(off[:, 0] / off[:, -1])) * SHARES[-1] / SHARES[0]
-    said = "outside the span: how that grows from the shorter to the longer step, over the ratio"
-    least = min(one.first / one.measured[-1] for one in found)
-    above = "outside the span: first-order sum over the norm, least run"
-    proved = "outside the span: the saturated flow's bound over the norm, least run"
+    none = np.full(len(STEPS), np.nan)
+    runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
+    off = np.array([run.measured / run.predicted - 1 for run in runs])  # (runs, STEPS)
+    flow = f"norm over the flow's, less 1, at {STEPS[-1]:g} of the longest step"
+    order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
+    growth = "how that grows from the shorter to the longer step, over the ratio, median"
+    first = np.array([run.first / run.measured[-1] for run in runs])
+    bound = np.array([run.bound / run.measured[-1] for run in runs])
+    text = "outside the span: {}".format
+    claim = above("outside.first", text("first-order sum over the norm, least run"), first)
+    proved = text("the saturated flow's bound over the norm, least run")
     return [
-        close("outside.flow", text + f", worst of {len(found)} runs", OURS, worst, 0.0, FLOW),
-        close("outside.order", said + ", median", OURS, order, 1.0, ORDER),
-        remarked(at_least("outside.first", above, OURS, least, 1.0), EARLY),
-        at_least("outside.bound", proved, OURS, min(o.bound / o.measured[-1] for o in found), 1.0),
+        near("outside.flow", text(f"{flow}, worst of {len(runs)} runs"), off[:, -1]),
+        near("outside.order", text(growth), order, 1.0),
+        remarked(claim, EARLY),
+        above("outside.bound", proved, bound),
     ]
 
 
-def any_step(one: Left) -> Left:
-    """The flow is as far off at any step."""
-    off = one.measured[-1] / one.predicted[-1]
-    return replace(one, measured=one.predicted * off)
-
-
 WORLDS: Mapping[str, Callable[[Left], Left]] = {
-    # Pairs off the support do not feel what they left: the first-order sum is exact.
-    "pulls without reaction": lambda o: replace(o, predicted=np.full_like(o.predicted, o.first)),
-    "the step does not matter": any_step,
-    "a bound fifty times lower": lambda one: replace(one, bound=one.bound / 50),
+    # pairs off the support do not feel what they left: the first-order sum is exact
+    "pulls without reaction": lambda run: but(run, predicted=np.full(len(STEPS), run.first)),
+    # the flow is as far off at any step
+    "the step does not matter": lambda run: but(
+        run, measured=run.predicted * (run.measured[-1] / run.predicted[-1])
+    ),
+    "a bound fifty times lower": lambda run: but(run, bound=run.bound / 50),
 }
 BOUND_WORLDS = {  # for runs in which it is a bound
-    "first order without its main pair": lambda one: replace(one, first=one.first / 10)
+    "first order without its main pair": lambda run: but(run, first=run.first / 10)
 }

@@ -7,10 +7,13 @@ W must move along W_mm + D/a, so that an idle pair pulls y_k/a beside the duals:
 
     g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1),
 
-the law of one such pair with y_k = ||d_k||^2. Where y_k = 0 the pair is pushed by the others faster
-than it asks: slope <A_k, D> > 1 in log a_t. ||W_t|| x error grows like ||D|| log a_t. Wrong offsets
-of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q the
-Gram matrix of the idle A_k less the support's span.
+as if beta_k were y_k/a_t. Where y_k = 0 the pair is pushed by the others faster than it asks: slope
+<A_k, D> > 1 in log a_t. ||W_t|| x error grows like ||D|| log a_t, so NGD's error is of order
+log t / t. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
+Y^1/2 Q Y^1/2, Y = diag(y), Q the Gram matrix of the idle A_k less the support's span.
+
+Of a single idle pair, y_k = ||d_k||^2, d_k in the span of the tight A_m with <A_k, d_k> = 1 and
+<A_m, d_k> = 0 for the others: `unit_runs` and `zero_claims`, of several `study` and `zeros_claims`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,44 +24,68 @@ from scipy.optimize import nnls
 
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, close, furthest
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
-from lib.svm.max_margin import MaxMargin, token_svm
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import TIGHT, from_duals
-from papers.beyond.margin_law_premises import check_selection, each_seed
-from papers.beyond.margin_slopes import SMALLEST_DUAL, PremiseFails, saturated_slopes
-
-APART = 1e-3  # an idle pair with y_k = 0 must have a slope of 1 + APART at least
-DEAD = 0.01  # a_t^-rate at the end that counts as settled
-# Of notebooks/bends_protocol.md
-OFFSET, SLOPE, RESIDUAL = 0.02, 0.02, 0.005
-OURS = "ours, beyond paper A's Theorem 1"
+from lib.svm.max_margin import token_svm
+from papers.beyond import margins
+from papers.beyond.margin_law import from_duals, gram, log_ratios, require, saturated_slopes
+from papers.beyond.outside_span import beyond_span
+from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, but, near
 
 
-@dataclass(frozen=True, kw_only=True)
+def _second(Q):
+    """y >= 0 that maximises 1^T y - y^T Q y / 2: duals of D on the idle pairs."""
+    lower = np.linalg.cholesky(Q)
+    return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
+
+
 class ZeroDuals:
-    """One run's law with idle tight pairs, all in minimal coordinates.
+    """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
     pairs (k,): their places among n (T-1); duals (k,) y; slopes (k,) <A_k, D>; constants (k,) the
     offsets less log a_t, NaN where y_k = 0; lengths (k,) Q_kk; rate; step: half of the longest one,
     or ||W_mm||. tight (n (T-1),): the support and the pairs; K, rest (m,): Gram matrix and offsets
     at log a_t = 0 of those.
+
+    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
+    a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
+    D and is only just further out.
     """
 
-    tokens: TokenSet
-    solution: MaxMargin
-    pairs: np.ndarray
-    duals: np.ndarray
-    slopes: np.ndarray
-    constants: np.ndarray
-    lengths: np.ndarray
-    rate: float
-    step: float
-    tight: np.ndarray
-    K: np.ndarray
-    rest: np.ndarray
+    def __init__(self, data: TokenSet, count: int = 1):
+        self.tokens = coordinates.minimal(data).tokens
+        self.solution = solution = token_svm(self.tokens)
+        beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
+        on = beta > SMALLEST_DUAL * beta.max()
+        self.pairs = idle = np.flatnonzero((at_solution - 1 <= TIGHT) & ~on)
+        reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
+        require(idle.size == count, "zero duals", idle.size, reason)
+        self.tight = on.copy()
+        self.tight[idle] = True
+        log_slopes = saturated_slopes(self.tokens)[0].ravel()
+        reason = "a tight token scores at least the opt token"
+        require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
+        K = gram(self.tokens)[0]
+        Q = beyond_span(K, on, idle)
+        self.duals, self.lengths = _second(Q), np.diag(Q)
+        y = self.duals
+        self.slopes, active = Q @ y, y > 0
+        slowest = self.slopes[~active].min(initial=np.inf)
+        reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
+        require(slowest >= 1 + APART, "second margin", slowest, reason)
+        rest = np.zeros(len(beta))
+        rest[on], mean = log_ratios(log_slopes[on], beta[on])
+        with np.errstate(divide="ignore"):
+            rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
+        self.constants, self.rest = rest[idle], rest[self.tight]
+        self.K = K[np.ix_(self.tight, self.tight)]
+        root, shape = np.sqrt(y[active]), solution.duals.shape
+        pushed = root[:, None] * Q[np.ix_(active, active)] * root
+        self.rate = float(np.linalg.eigvalsh(pushed)[0])
+        held = np.where(on, beta, 0.0).reshape(shape)
+        law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
+        self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
         """||rho_0 + D log a||, the length of W's part in the tight span across W_mm, at `level`."""
@@ -68,68 +95,7 @@ class ZeroDuals:
         return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
 
 
-def second(Q: np.ndarray) -> np.ndarray:
-    """y >= 0 that maximises 1^T y - y^T Q y / 2: duals of D on the idle pairs."""
-    lower = np.linalg.cholesky(Q)
-    return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
-
-
-def predict(data: TokenSet, count: int = 1) -> ZeroDuals:
-    """The law of a run that ends in the opt tokens of `data`, one run, exponential loss.
-
-    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
-    a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
-    D and is only just further out.
-    """
-    small = coordinates.minimal(data).tokens
-    solution = token_svm(small)
-    beta, margins = solution.duals[0].ravel(), solution.margins[0].ravel()
-    on = beta > SMALLEST_DUAL * beta.max()
-    idle = np.flatnonzero((margins - 1 <= TIGHT) & ~on)
-    if idle.size != count:
-        said = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
-        raise PremiseFails("zero duals", 0, idle.size, said)
-    log_slopes = saturated_slopes(small)[0].ravel()
-    if not np.isfinite(log_slopes[on]).all() or not np.isfinite(log_slopes[idle]).all():
-        raise PremiseFails("score gaps", 0, 0.0, "a tight token scores at least the opt token")
-    K = coordinates.gram(coordinates.differences(small, small.opt), small.z)[0]
-    cross = K[np.ix_(idle, on)]
-    Q = K[np.ix_(idle, idle)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
-    y = second(Q)
-    slopes, active = Q @ y, y > 0
-    if (slopes[~active] < 1 + APART).any():
-        least = slopes[~active].min()
-        said = f"an idle pair without pull has the slope {least:.6f}, it needs {1 + APART:g}"
-        raise PremiseFails("second margin", 0, least, said)
-    mean = beta[on] @ (log_slopes[on] - np.log(beta[on])) / beta[on].sum()
-    with np.errstate(divide="ignore"):
-        constants = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-    root = np.sqrt(y[active])
-    shape = solution.duals.shape
-    held = np.where(on, beta, 0.0).reshape(shape)
-    law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
-    rest = np.zeros(len(beta))
-    rest[on] = log_slopes[on] - np.log(beta[on]) - mean
-    rest[idle] = constants
-    tight = np.zeros(len(beta), bool)
-    tight[on] = tight[idle] = True
-    return ZeroDuals(
-        tokens=small,
-        solution=solution,
-        pairs=idle,
-        duals=y,
-        slopes=slopes,
-        constants=constants,
-        lengths=np.diag(Q),
-        rate=float(np.linalg.eigvalsh(root[:, None] * Q[np.ix_(active, active)] * root)[0]),
-        step=float(min(law.longest_step()[0] / 2, law.norm[0])),
-        tight=tight,
-        K=K[np.ix_(tight, tight)],
-        rest=rest[tight],
-    )
-
-
-def tightened(data: TokenSet, count: int = 1) -> TokenSet:
+def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """One run's data with its `count` least slack constraints made tight; their duals stay zero.
 
     Their tokens move along W_mm z until the margin at W_mm is 1, so that W_mm is still the
@@ -137,9 +103,9 @@ def tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
-    if np.isfinite(slack).sum() < count:
-        said = f"{np.isfinite(slack).sum()} constraints are slack; it needs {count}"
-        raise PremiseFails("slack constraints", 0, np.isfinite(slack).sum(), said)
+    known = np.isfinite(slack).sum()
+    reason = f"{known} constraints are slack; it needs {count}"
+    require(known >= count, "slack constraints", known, reason)
     X = data.X.copy()
     place = coordinates.others(data.opt, data.shape[2])[0]
     for m in np.argsort(slack, axis=None)[:count]:
@@ -156,86 +122,105 @@ class ZeroDualsRun:
     residual: the length of W_t's part in the span of the tight pairs, across W_mm.
     """
 
-    of: ZeroDuals
+    law: ZeroDuals
     level: np.ndarray
     offsets: np.ndarray
     residual: np.ndarray
 
 
-def run(of: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
-    """Train by NGD from zero; records of the last decades, steps of length of.step by default.
+def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
+    """Train by NGD from zero; records of the last decades, steps of length law.step by default.
 
     PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
-    left of their wrong offsets is above DEAD.
+    left of their wrong offsets is above SETTLED_IDLE.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
-    history = train(of.tokens, ngd(step or of.step), steps, [0, *late])
-    check_selection(0, history.margins[0, -1])
+    data, V, tight = law.tokens, law.solution.W, law.tight.reshape(law.solution.duals.shape)
+    history = train(data, ngd(step or law.step), steps, [0, *late])
+    margins.check_selection(0, history.margins[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]
-    V, tight = of.solution.W, of.tight.reshape(of.solution.duals.shape)
-    along = np.array([measure.along_and_off(w, V)[0][0] for w in W])
-    level = along / of.solution.norm[0]
-    left = level[-1] ** -of.rate
-    if not left <= DEAD:
-        said = f"wrong offsets of idle pairs have decayed to {left:.2g}, they need {DEAD:g}"
-        raise PremiseFails("idle pairs settled", 0, left, said)
-    margins = history.margins[0, 1:].reshape(len(late), -1)
-    across = [measure.residual(of.tokens, of.tokens.opt, tight, w, V)[0] for w in W]
+    level = np.array([margins.along_and_off(w, V)[0][0] for w in W]) / law.solution.norm[0]
+    left = level[-1] ** -law.rate
+    reason = f"wrong offsets of idle pairs have decayed to {left:.2g}, they need {SETTLED_IDLE:g}"
+    require(left <= SETTLED_IDLE, "idle pairs settled", left, reason)
+    idle = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
+    across = [margins.residual(data, data.opt, tight, w, V)[0] for w in W]
     return ZeroDualsRun(
-        of=of, level=level, offsets=margins[:, of.pairs] - level[:, None], residual=np.array(across)
+        law=law, level=level, offsets=idle - level[:, None], residual=np.array(across)
     )
 
 
 def study(seeds: Sequence[int], count: int, steps: int):
     """Gaussian tokens (n = 6, T = 6, d = 36) with `count` pairs made tight: kept, and refused."""
 
-    def one(seed):
-        data = tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
-        return run(predict(data, count), steps)
+    def study_seed(seed):
+        data = _tightened(tokens.gaussian_tokens(seed, n=6, T=6, d=36), count)
+        return _run(ZeroDuals(data, count), steps)
 
-    return each_seed(seeds, one, f"{count} idle pairs, ")
+    return margins.each_seed(seeds, study_seed, f"{count} idle pairs, ")
+
+
+def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
+    """Unit tokens (n = 6, T = 8, d = 10) made tight, and trained: runs kept; seed -> refusal."""
+
+    def study_seed(seed):
+        data = _tightened(tokens.unit_tokens(seed, n=6, T=8, d=10))
+        return _run(ZeroDuals(data), steps, decades=2, step=step_size)
+
+    return margins.each_seed(seeds, study_seed)
+
+
+def _last_offsets(r):
+    """Offsets of the idle pairs at the end, less log a_t and their constants."""
+    return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
+
+
+def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
+    """The offset of a single idle pair at the end, and its slope in log a_t over the last decade.
+
+    Without a run neither holds.
+    """
+    slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
+    text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
+    power = "dual at zero: slope of that offset in log a_t, worst run"
+    return [
+        near("zero.offset", text, [_last_offsets(r) for r in runs]),
+        near("zero.slope", power, slopes, 1.0),
+    ]
 
 
 def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
     """Offset, slope in log a_t and residual, by the number of idle pairs, worst run."""
-    claims = []
-    for count in dict.fromkeys(len(r.of.pairs) for r in runs):
-        own = [r for r in runs if len(r.of.pairs) == count]
-        text = f"{count} duals at zero: {{}}, worst of {len(own)} runs".format
-        last = [r.offsets[-1] - np.log(r.level[-1]) - r.of.constants for r in own]
-        slopes = [np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.of.slopes for r in own]
-        size = [r.residual[-1] / r.of.residual(r.level[-1:]) - 1 for r in own]
+    rows = []
+    for count in dict.fromkeys(len(r.law.pairs) for r in runs):
+        alike = [r for r in runs if len(r.law.pairs) == count]
+        text = f"{count} duals at zero: {{}}, worst of {len(alike)} runs".format
+        slopes = [np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.law.slopes for r in alike]
+        size = [r.residual[-1] / r.law.residual(r.level[-1:]) - 1 for r in alike]
         parts = (
-            ("offset", "offset less log a_t and constant", last, OFFSET),
-            ("slope", "slope of an offset in log a_t, less <A_k, D>", slopes, SLOPE),
-            ("residual", "length of the residual over its prediction, less 1", size, RESIDUAL),
+            ("offset", "offset less log a_t and constant", map(_last_offsets, alike)),
+            ("slope", "slope of an offset in log a_t, less <A_k, D>", slopes),
+            ("residual", "length of the residual over its prediction, less 1", size),
         )
-        claims += [
-            close(f"zeros.{name}.{count}", text(said), OURS, _furthest(values), 0.0, bound)
-            for name, said, values, bound in parts
-        ]
-    return claims
+        for name, about, values in parts:
+            values = np.concatenate(list(values))
+            values = values[~np.isnan(values)]  # of a pair without pull
+            rows.append(near(f"zeros.{name}", text(about), values, setting=str(count)))
+    return rows
 
 
-def _furthest(values):
-    """The furthest from 0 of all runs' `values`; NaN, of a pair without pull, left out."""
-    values = np.concatenate(values)
-    return furthest(values[~np.isnan(values)])
-
-
-def alone(r: ZeroDualsRun) -> ZeroDualsRun:
-    """Each idle pair by itself: y_k = 1/Q_kk, as if it were the only one."""
-    wrong = r.of.constants + np.log(r.of.duals * r.of.lengths)
-    return replace(r, of=replace(r.of, constants=wrong))
-
-
-def settled(r: ZeroDualsRun) -> ZeroDualsRun:
-    """Offsets settle, as with positive duals."""
-    return replace(r, offsets=np.broadcast_to(r.offsets[0], r.offsets.shape))
+def _log_shift(r, shift):
+    return but(r, law__constants=r.law.constants + np.log(shift))
 
 
 WORLDS: Mapping[str, Callable[[ZeroDualsRun], ZeroDualsRun]] = {
-    "idle pairs do not meet": alone,
-    "offsets settle": settled,
-    "no drift": lambda r: replace(r, residual=np.full_like(r.residual, r.residual[0])),
+    # each idle pair by itself: y_k = 1/Q_kk, as if it were the only one
+    "idle pairs do not meet": lambda r: _log_shift(r, r.law.duals * r.law.lengths),
+    "offsets settle": lambda r: but(r, offsets=np.broadcast_to(r.offsets[0], r.offsets.shape)),
+    "no drift": lambda r: but(r, residual=np.full_like(r.residual, r.residual[0])),
+}
+SINGLE_WORLDS: Mapping[str, Callable[[ZeroDualsRun], ZeroDualsRun]] = {
+    "the offset settles": WORLDS["offsets settle"],
+    # ||d_k|| is left out of the constant
+    "d_k of length 1": lambda r: _log_shift(r, r.law.duals),
 }

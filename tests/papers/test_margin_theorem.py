@@ -4,8 +4,6 @@ On random problems: tokens, queries, head, labels, loss, selection and the point
 each inequality stands a world in which a hypothesis fails, and it with it, or the code refuses.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -15,9 +13,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
 from papers.beyond import margin_law
 from papers.beyond import margin_theorem as theorem
-from papers.beyond import margin_theorem_momentum as with_momentum
 from papers.beyond import margins as measure
-from papers.beyond.margin_slopes import PremiseFails
+from papers.beyond.margin_law import PremiseFails
+from papers.beyond.tolerances import but
 
 SEEDS = st.integers(0, 100_000)
 FEW = settings(max_examples=30, deadline=None)
@@ -40,7 +38,7 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
         return None
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
-    of = theorem.local(data, law, selected, loss)
+    of = theorem.Local(data, law, selected, loss)
     rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[0]
     return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
 
@@ -114,7 +112,7 @@ def test_slope_bounds_hold_between_the_scores(seed):
     draw = np.random.default_rng(seed)
     lo, hi = np.sort(2 * draw.standard_normal(2))
     loss = attention.LOSSES[seed % 4]
-    slope, lipschitz = theorem.slope_bounds(lo, hi, loss)
+    slope, lipschitz = theorem._slope_bounds(lo, hi, loss)
     f = np.linspace(lo, hi, 400)
     derivative = np.exp(losses.log_derivative(f, loss))
     assert derivative.max() <= slope * (1 + 1e-12)
@@ -131,7 +129,7 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
     assert np.linalg.norm(ascent(of, 0 * around(of, draw, 1.0))) < 1e-8
     values = lambda W: np.logaddexp.reduce((of.log_kappa - of.A @ W)[of.on])
     for size in (0.01, 0.3, 3.0):
-        assert values(at(of, 0.0, around(of, draw, size), 0.0)) >= of.least - 1e-9
+        assert values(at(of, 0.0, around(of, draw, size), 0.0)) >= of.lowest - 1e-9
 
 
 @given(SEEDS, st.booleans())
@@ -153,7 +151,7 @@ def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
 def test_step_1_fails_for_the_kappa_of_another_loss():
     """(6) holds for the loss that is trained, and not for the other one's numbers."""
     _, model, of = problem(8, loss="exponential")
-    other = replace(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
+    other = but(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
     W = at(of, 25 / of.r, around(of, np.random.default_rng(0), 0.1), 0.0)
     for one, holds in ((of, True), (other, False)):
         Z, mean = saturated(one, W)
@@ -201,14 +199,8 @@ def test_step_2_the_three_parts_of_a_step(seed):
     assert np.linalg.norm(moved[2] - omega) <= sigma * of.M * delta + 1e-7
 
 
-@given(SEEDS, st.booleans())
-@FEW
-def test_step_3_the_curvature_between_its_bounds(seed, copies):
-    _, _, of, draw = drawn(seed, copies=copies)
-    assume(of.basis.shape[1] > 0)
-    R = draw.uniform(0.01, 3.0)
-    low, high = of.curvature(R)
-    x = around(of, draw, R)
+def mean_hessian(of, x):
+    """The mean of F's Hessian on the way from 0 to x."""
     nodes, weights = np.polynomial.legendre.leggauss(40)
     H, centre = np.zeros((len(x), len(x))), of.A @ of.basis
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
@@ -217,6 +209,18 @@ def test_step_3_the_curvature_between_its_bounds(seed, copies):
         pi /= pi.sum()
         apart = centre - pi @ centre
         H += weight * apart.T @ (pi[:, None] * apart)
+    return H
+
+
+@given(SEEDS, st.booleans())
+@FEW
+def test_step_3_the_curvature_between_its_bounds(seed, copies):
+    _, _, of, draw = drawn(seed, copies=copies)
+    assume(of.basis.shape[1] > 0)
+    R = draw.uniform(0.01, 3.0)
+    low, high = of.curvature(R)
+    x = around(of, draw, R)
+    H = mean_hessian(of, x)
     np.testing.assert_allclose(-ascent(of, x), H @ x, atol=1e-7)
     values = np.linalg.eigvalsh(H)
     assert low * (1 - 1e-7) <= values[0] and values[-1] <= high * (1 + 1e-7)
@@ -242,10 +246,10 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
     assume(rule.kind != dynamics.polyak().kind or of.best)
     x, tau, omega = draw.uniform(0, 0.5), 0.2, off_span(of, draw, 0.3)
     R = x + tau
-    A, _, _ = theorem.constants(of, rule, x, omega, tau)
+    A, _, _ = theorem._constants(of, rule, x, omega, tau)
     assume(np.isfinite(A) and A * (1 + of.excess.max()) < 300)
     W = at(of, A, around(of, draw, R), omega + off_span(of, draw, tau))
-    sigma_bar, xi, _ = theorem.step_bound(of, rule, R, L := of.curvature(R)[1])
+    sigma_bar, xi, _ = theorem._step_bound(of, rule, R, L := of.curvature(R)[1])
     assert 0 < sigma_bar < 2 / L or not L
     assert of.norm * of.M * small(of, of.A @ W) <= xi * (1 + 1e-9)
     Z, mean = saturated(of, W)
@@ -277,7 +281,7 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
     for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
         size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
         room = [
-            (theorem.constants(of, rule, size, omega, tau, everywhere), tau) for tau in (0.1, 1)
+            (theorem._constants(of, rule, size, omega, tau, everywhere), tau) for tau in (0.1, 1)
         ]
         (A, K, q), tau = min(room, key=lambda one: one[0][0])
         if not np.isfinite(A) or (rule.kind == dynamics.polyak().kind and not of.best):
@@ -314,9 +318,7 @@ def test_below_the_level_the_theorem_is_silent():
     assert not proof.holds and "is below A" in proof.why and np.isfinite(proof.A)
     for rule in (dynamics.ngd(0.1, momentum=0.5), dynamics.custom(lambda t, gap, norm: -norm)):
         assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.A @ of.V).why
-    assert (
-        "another loss" in theorem.prove(replace(of, best=False), dynamics.polyak(), of.A @ of.V).why
-    )
+    assert "another loss" in theorem.prove(but(of, best=False), dynamics.polyak(), of.A @ of.V).why
 
 
 @given(SEEDS)
@@ -350,36 +352,101 @@ def test_the_orders(rule):
         np.testing.assert_allclose(grown, np.log(10), rtol=0.05)
 
 
+@pytest.mark.parametrize("mu", [0.5, 0.9])
+@pytest.mark.parametrize("s", [1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99, None])
+def test_momentum_norms_contract(s, mu):
+    draw, s = np.random.default_rng(0), s or 1.99 * (1 + mu)
+    P, rate, far = theorem._mode_norm(s, mu)
+    size = lambda x, v: np.sqrt(np.array([x, v]) @ P @ [x, v])
+    assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
+    for x, v in draw.standard_normal((20, 2)):
+        after = mu * v - s * x
+        assert size(x + after, after) <= rate * size(x, v) * (1 + 1e-9)
+        assert abs(x) <= far * size(x, v) * (1 + 1e-9)
+    assert theorem._mode_norm(2.01 * (1 + mu), mu)[1] >= 1
+
+
+@given(SEEDS, st.sampled_from([0.5, 0.9]))
+@FEW
+def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
+    """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of (15)."""
+    _, model, of, draw = drawn(seed)
+    assume(of.basis.shape[1] > 0)
+    rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
+    size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
+    R = far * (size + tau)
+    level = max(0.0, (of.log_small(omega, R, tau) + np.log(4 * of.norm * of.M)) / of.r)
+    assume(level * (1 + of.excess.max()) < 250)
+    room = theorem._room(of, rule, far, size, omega, 0.0, level, 1.0, tau)
+    assert room.R == R and room.xi <= 0.5
+    x = around(of, draw, draw.uniform(0, R))
+    W = at(of, level, x, omega + off_span(of, draw, tau))
+    sigma = rule.step_size * saturated(of, W)[0] / np.linalg.norm(model.gradient(W))
+    assert room.low * (1 - 1e-7) <= sigma <= room.high * (1 + 1e-7)
+    values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x))
+    back = vectors / np.sqrt(values) @ vectors.T
+    for step in (room.low, sigma, room.high):
+        bent = step / (rule.step_size * of.norm) * back @ mean_hessian(of, x) @ back
+        assert np.linalg.norm(bent - np.eye(len(x)), 2) <= room.b / far * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", [2, 8, 11])
 @pytest.mark.parametrize("mu", [0.5, 0.9])
-def test_momentum_norms_contract_and_the_run_settles(seed, mu):
+def test_momentum_the_region_of_16_is_never_left(seed, mu):
     data, model, of = problem(seed, n=2, T=3, d=12)
-    rule = dynamics.ngd(0.02, momentum=mu)
-    draw = np.random.default_rng(seed)
-    values = np.linalg.eigvalsh((of.basis.T @ of.A.T * of.shares) @ of.A @ of.basis)
-    for s in np.append(rule.step_size * of.norm * values, [1e-5, 2.6e-3, 0.5, 1.99 * (1 + mu)]):
-        P, rate, far = with_momentum.mode_norm(s, mu)
-        size = lambda x, v, P=P: np.sqrt(np.array([x, v]) @ P @ [x, v])
-        assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
-        for x, v in draw.standard_normal((20, 2)):
-            after = mu * v - s * x
-            assert size(x + after, after) <= rate * size(x, v) * (1 + 1e-9)
-            assert abs(x) <= far * size(x, v) * (1 + 1e-9)
-    assert with_momentum.mode_norm(2.01 * (1 + mu), mu)[1] >= 1
-    start = model.W(at(of, 50.0, 0 * values, 0.0))
-    history = dynamics.train(data, rule, 4000, [3999, 4000], start, loss=model.loss)
-    before, last = measure.relative_margins(history, data.opt, model.selected)[0]
-    proof = with_momentum.prove(of, rule, before, last)
-    assert proof.holds, proof
-    assert not with_momentum.prove(of, rule, last, before).holds  # the level falls
-    long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)
-    assert "too long" in with_momentum.prove(of, long, before, last).why
+    rule, draw = dynamics.ngd(0.02, momentum=mu), np.random.default_rng(seed)
+    W = at(of, 40 / of.r, around(of, draw, 1e-3), off_span(of, draw, 0.2))
+    history = dynamics.train(data, rule, 400, range(401), start=model.W(W), loss=model.loss)
+    margins = measure.relative_margins(history, data.opt, model.selected)[0]
+    split = [of.split(g) for g in margins]
+    levels, x, omega = (np.array([parts[k] for parts in split]) for k in range(3))
+    first = 100  # from where the steps have their length
+    proof = theorem.prove_with_momentum(of, rule, margins[first - 1], margins[first])
+    assert proof.holds and proof.level == levels[first], proof
+    values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x[0]))
+    s, moved = rule.step_size * of.norm * values, np.diff(x, axis=0, prepend=x[:1])
+    norms = [theorem._mode_norm(mode, mu) for mode in s]
+    sizes = np.sqrt(
+        [
+            sum(
+                np.array(xv) @ P @ xv
+                for xv, (P, *_) in zip(zip(vectors.T @ y, vectors.T @ v), norms)
+            )
+            for y, v in zip(x, moved, strict=True)
+        ]
+    )  # |(x_t, v_t)|
+    far, outside = max(d for *_, d in norms), np.linalg.norm(omega[first] - omega[first - 1])
+    outside *= mu / (1 - mu)
+    rise, start, tau = levels[first] - levels[first - 1], sizes[first], proof.tau
+    room = theorem._room(of, rule, far, start, omega[first], outside, proof.level, rise, tau)
+    # (16), and what follows from it
+    p = min((1 - rate**2) / s_k for s_k, (_, rate, _) in zip(s, norms, strict=True))
+    left = p - 2 * room.b - s.max() * room.b**2
+    pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
+    assert left > 0 and room.rise > 0 and pushed <= (1 - mu) * tau
+    t = np.arange(len(levels) - first)
+    assert (levels[first:] >= proof.level + room.rise * t - 1e-9).all()
+    assert np.linalg.norm(x[first:], axis=1).max() <= room.R
+    assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= tau + outside
+    rate = max(np.sqrt(1 - s.min() * left), np.exp(-of.r * room.rise))
+    assert (sizes[first:] <= (start + t * tau) * rate ** (t - 1.0) + 1e-9).all()
+    refused = {
+        "no room tau meets (16)": (rule, margins[first], margins[first - 1]),  # the level falls
+        "too long": (
+            dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu),
+            margins[first - 1],
+            margins[first],
+        ),
+    }
+    for why, arguments in refused.items():
+        assert why in theorem.prove_with_momentum(of, *arguments).why
 
 
 def test_another_rho_perp_is_refused():
     _, _, of = problem(8, n=2, T=3, d=12)
     g = of.A @ (100 / of.r * of.V + of.rest)
     for rest, tilted in ((of.rest, False), (1.001 * of.rest, True)):
-        for prove in (theorem.prove, lambda of, rule, g: with_momentum.prove(of, rule, 0.9 * g, g)):
-            proof = prove(replace(of, rest=rest), dynamics.ngd(0.01), g)
+        later = lambda of, rule, g: theorem.prove_with_momentum(of, rule, 0.9 * g, g)
+        for prove in (theorem.prove, later):
+            proof = prove(but(of, rest=rest), dynamics.ngd(0.01), g)
             assert ("rho_perp is none" in proof.why) == tilted

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lib import attention, dynamics
 from lib.attention import losses
 from papers.a import phase_diagram
-from papers.beyond import two_samples
+from papers.beyond.margin_theorem import two_samples
 
 CONVEX = ("exponential", "logistic", "reciprocal")
 
@@ -50,7 +52,7 @@ PROBLEMS = [drawn(seed) for seed in range(150)]
 
 @pytest.mark.parametrize("loss", CONVEX)
 def test_decided_problems_end_as_the_theorem_says(loss):
-    said = [two_samples.criterion(data, loss).reached for data in PROBLEMS]
+    said = [two_samples(data, loss).reached for data in PROBLEMS]
     ends = descend(PROBLEMS, loss, np.full(3000, 0.05))[:, -1].min(1)
     assert said.count(True) > 50 and said.count(False) >= 5
     for one, end in zip(said, ends, strict=True):
@@ -59,13 +61,13 @@ def test_decided_problems_end_as_the_theorem_says(loss):
 
 def test_the_module_and_training_agree_on_the_counterexample():
     data = phase_diagram.two_samples()
-    lost = two_samples.criterion(data)
+    lost = two_samples(data)
     assert lost.reached is False
     np.testing.assert_allclose(lost.threshold, (3 - 1.26) / (9 - 3), rtol=1e-3)
-    assert lost.start < lost.most < 0.1 * lost.threshold
+    assert lost.start < lost.highest < 0.1 * lost.threshold
     assert dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
     turned = phase_diagram.two_samples(overlap=1.0)
-    assert two_samples.criterion(turned).reached
+    assert two_samples(turned).reached
     assert dynamics.train(turned, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() > 0
 
 
@@ -76,29 +78,58 @@ def test_where_the_slope_is_constant_the_threshold_is_exact(k):
     threshold = (k - 0.5) / (2 - k)
     for factor, reached in ((0.99, False), (1.01, True)):
         data = pair(K, [-3.0, -3.0], [factor * threshold, 1.0])
-        found = two_samples.criterion(data, "reciprocal")
+        found = two_samples(data, "reciprocal")
         assert found.reached is reached
-        np.testing.assert_allclose([found.start, found.most], factor * threshold, rtol=1e-9)
+        np.testing.assert_allclose([found.start, found.highest], factor * threshold, rtol=1e-9)
         path = descend([data], "reciprocal", np.full(20_000, 0.01))
         assert (path[0, -1].min() > 1) == reached
     near = pair(np.array([[2.0, -0.49], [-0.49, 0.5]]), [0.0, 0.0], [1e-6, 1.0])
-    assert two_samples.criterion(near).reached  # |K_12| < K_22: whatever the scores
+    assert two_samples(near).reached  # |K_12| < K_22: whatever the scores
 
 
 def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
-    lost = [one for one in PROBLEMS if two_samples.criterion(one).reached is False]
+    lost = [one for one in PROBLEMS if two_samples(one).reached is False]
     lengths = np.exp(np.random.default_rng(0).normal(0, 3, 500))
     assert len(lost) >= 5
     assert (descend(lost, "exponential", lengths, momentum=0.7).min(2) <= 0).all()
 
 
-def test_what_the_theorem_is_not_about_is_refused():
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_the_direction_is_that_of_the_duals_or_of_the_second_sample(seed, tight):
+    """K_12 < K_22: both pairs tight. Else V = A_2/K_22, g_1 - g_2 grows and theta tends to 0."""
+    draw = np.random.default_rng(seed)
+    small = draw.uniform(0.2, 1.0)
+    large = small * draw.uniform(1.5, 6.0)
+    ends = (-0.9 * small, 0.8 * small) if tight else (1.05 * small, 0.95 * np.sqrt(small * large))
+    k = draw.uniform(*ends)
+    K = np.array([[large, k], [k, small]])
+    data = pair(K, draw.normal(0, 0.5, 2), np.exp(draw.normal(-1, 0.7, 2)))
+    assert two_samples(data).reached  # |K_12| <= K_22, or K_12 >= 0
+    duals = np.linalg.solve(K, np.ones(2)) if tight else np.array([0, 1 / small])
+    assert (duals > 0).all() == tight and (K @ duals >= 1 - 1e-12).all()
+    path = descend([data], "exponential", np.full(8000, 0.05))[0][[999, 1999, 3999, 7999]]
+    w = np.linalg.solve(K, path.T).T
+    size = np.sqrt(np.einsum("tm,mk,tk->t", w, K, w))
+    cosine = (w @ K @ duals) / (size * np.sqrt(duals @ K @ duals))
+    error = np.sqrt(np.maximum(2 - 2 * cosine, 0))
+    apart = path[:, 0] - path[:, 1]
+    if tight:  # the offsets rest, and theta with them
+        assert np.ptp(apart) < 1e-2 * (1 + abs(apart[-1]))
+    else:
+        assert (np.diff(apart) > 1).all()  # log theta falls at least like g_2 - g_1
+    assert (error[1:] < 0.75 * error[:-1] + 1e-7).all() and error[-1] < 0.1
+
+
+@pytest.mark.parametrize("reason", ["convex", "two, two", "different scores", "independent"])
+def test_what_the_theorem_is_not_about_is_refused(reason):
     data = phase_diagram.two_samples()
-    with pytest.raises(ValueError, match="a convex one"):
-        two_samples.criterion(data, "sigmoid")
-    three = attention.token_set(data.X[0][:, [0, 1, 0]], data.y[0], data.z[0], data.u[0])
-    with pytest.raises(ValueError, match="it needs two, two"):
-        two_samples.criterion(three)
-    flat = attention.token_set(data.X[0], data.y[0], data.z[0], 0 * data.u[0], [1, 1])
-    with pytest.raises(ValueError, match="different scores"):
-        two_samples.criterion(flat)
+    X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]
+    refused = {
+        "convex": data,
+        "two, two": attention.token_set(X[:, [0, 1, 0]], y, z, u),
+        "different scores": attention.token_set(X, y, z, 0 * u, [1, 1]),
+        "independent": attention.token_set(X[[0, 0]], y[[0, 0]], z[[0, 0]], u),
+    }
+    with pytest.raises(ValueError, match=reason):
+        two_samples(refused[reason], "sigmoid" if reason == "convex" else "exponential")
