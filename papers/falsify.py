@@ -11,7 +11,7 @@ import argparse
 import importlib
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 
@@ -29,14 +29,14 @@ class NotTouched(ValueError):
     """A wrong world that does not apply to a row: it changes nothing of what the row measures."""
 
 
-def power(section: Callable[[World], list[Claim]]) -> dict[str, dict]:
+def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     """Per row of a section: the smallest world of each family that it catches, and if one is small.
 
     section(world) gives the rows in a world. A row that fails in the true world catches nothing.
     Raises NotTouched where a family that a row names leaves its measured value and bound alone, and
     where the row is missing from such a world: it was not measured there.
     """
-    true = section(World())
+    true = list(section(World()))
     power = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows, smallest = [row for row in true if family in row.fails_if], {}
@@ -71,7 +71,7 @@ def _require_touched(rows, wrong, family):
         raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
 
 
-def sections(paper: str) -> Mapping[str, Callable[[World], list[Claim]]]:
+def sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
     """The ledger's sections of a paper at small size, each a function of the world."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {name: partial(section, module.SMALL) for name, section in module.SECTIONS.items()}

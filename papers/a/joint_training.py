@@ -90,12 +90,12 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     ]
 
 
-def theorem3(history: History, target: str, since: float) -> list[Claim]:
+def theorem3(history: History, since: float) -> list[Claim]:
     """The direction error of W falls at least like 1/log t, and like 1/S_t (ours): exponents.
 
     Fitted over t >= since, in log t and in S_t.
     """
-    late, error = history.iterations >= since, history.direction_error[target]
+    late, error = history.iterations >= since, history.direction_error["W_mm"]
     rate = log_slope(np.log(history.iterations[late]), error[:, late])
     slopes, source = path_exponent(history, error, 2 / 3, since), "paper A, Theorem 3"
     text, sharp = "Eq. 13: exponent of W's direction error in {}".format, f"ours, beside {source}"
@@ -107,9 +107,9 @@ def theorem3(history: History, target: str, since: float) -> list[Claim]:
     ]
 
 
-def head_direction(history: History, target: str, since: float) -> Claim:
+def head_direction(history: History, since: float) -> Claim:
     """u_t turns towards u_mm, its direction error falling like 1/S_t (ours): exponent in S_t."""
-    slopes = path_exponent(history, history.head_direction_error[target], 2 / 3, since)
+    slopes = path_exponent(history, history.head_direction_error["u_mm"], 2 / 3, since)
     text = "Eq. 13: exponent of u's direction error in S_t"
     return every_close("head", text, "ours, beside paper A, Theorem 4", slopes, -1.0, 0.02)
 
