@@ -173,6 +173,10 @@ RIGHT_AND_WRONG = {
     "lemma11": (lambda noise: data_and_starts.lemma11(DM, 3.0, noise), 0.1, 0.01),
     "lemma11 exponents": (lemma11_exponents, 0.0, 0.15),
     "lemma14": (other_tokens, 0, -2),
+    "lemma14 opt": (
+        lambda world: data_and_starts.lemma14(J.tokens, world.target(J.head))[0],
+        World(), World("norm off", -0.01),
+    ),
 }  # fmt: skip
 
 
