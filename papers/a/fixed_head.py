@@ -47,7 +47,8 @@ def direction(history: History, rule: str, since: float, statement: str) -> list
 
 def gradient_direction(history: History, bound: float = 0.03) -> Claim:
     """GD's last -grad L itself points to W_mm, within a direction error of `bound`."""
-    error, source = _last_descent_error(history), "paper A, Theorem 6 (our constant)"
+    error = _last_descent_error(history)
+    source = "paper A, Theorem 6 (our constant)"
     text = "GD: direction error of the last gradient"
     return at_most("gradient.GD", text, source, error.max(), bound, remark=REGRESSION)
 
@@ -67,7 +68,8 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     factor = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf).min()
     share = f"{rule}: smallest p_opt(t) / p_opt(0) of any sample"
     rises = f"{rule}: smallest growth factor of a p_opt that is at most 1/2"
-    constant, reading = "paper A, Lemma 5 (our constant)", "paper A, Lemma 5 (our reading)"
+    constant = "paper A, Lemma 5 (our constant)"
+    reading = "paper A, Lemma 5 (our reading)"
     return [
         at_least(f"lemma5.{rule}", share, constant, smallest, 0.5),
         at_least(f"lemma5.rises.{rule}", rises, reading, factor, 1 - FLOAT),
@@ -114,7 +116,8 @@ def saturation(history: History, since: float) -> Claim:
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     """The norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
-    text, ratio = "Polyak: norm of the last step, over ||W_mm||/2", step / (solution.norm / 2)
+    ratio = step / (solution.norm / 2)
+    text = "Polyak: norm of the last step, over ||W_mm||/2"
     return every_close("sharp.polyak_step", text, THEOREM_7, ratio, 1.0, 0.01)
 
 
@@ -122,7 +125,8 @@ def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     """L - L* is of the order of ||grad L||: near saturation L - L* = ||grad L|| ||W_mm|| (ours)."""
     late = history.iterations >= since
     gap = (history.log_gap - history.log_gradient)[:, late] - np.log(solution.norm)[:, None]
-    text, ratio = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late", np.exp(gap.clip(max=700))
+    ratio = np.exp(gap.clip(max=700))
+    text = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late"
     return close("theorem7.gap", text, THEOREM_7, furthest(ratio, 1.0), 1, 0.02)
 
 
