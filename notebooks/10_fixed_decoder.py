@@ -238,7 +238,7 @@ def check(name):
         *lemma5(name),
         gradient_cone.lemma6(problems[name].tokens, target),
         paper.lemma7(ngd, ngd_step),
-        paper.direction(ngd, "NGD", "W_mm", late, "Theorem 1")[0],
+        paper.direction(ngd, "NGD", late, "Theorem 1")[0],
         paper.margin_growth(ngd, "NGD", ngd_step * margin, steps / 2),
         paper.margin_growth(history["NGD-mom"], "NGD-mom", ngd_step * margin / (1 - momentum), steps / 2),
         paper.margin_growth(uncapped, "Polyak, no cap", np.full(seeds, 0.5), steps / 2),

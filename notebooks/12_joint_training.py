@@ -177,9 +177,9 @@ table = claims.Table([
     *paper.growth(decayed, "NGD, decay", exponent, last_decade),
     *paper.growth(ngd, "NGD", 0, last_decade),
     *paper.theorem2(decayed, ngd_step, head_svm, last_decade),
-    *paper.theorem3(decayed, "W_mm", last_decade),
+    *paper.theorem3(decayed, last_decade),
     *paper.theorem4(decayed, data, head_svm, since=1),
-    paper.head_direction(decayed, "u_mm", last_decade),
+    paper.head_direction(decayed, last_decade),
     paper.lemma12(decayed, ngd_step),
     *paper.lemma13(decayed, data, last_decade),
 ])  # fmt: skip
@@ -196,7 +196,7 @@ compared_rules = claims.Table([
     fixed.fastest_at_first(drawn_there, "Polyak, no cap", 0.01, "Section 5.1"),
     *figure3.slower_than_others(histories, "GD", ("NGD", "NGD-joint", "Polyak, no cap")),
     claims.close("same.loss", "log L of NGD-joint over that of NGD, last record", section, ratio, 1, 0.05),
-    *figure3.ahead(ngd, joint, ("NGD", "NGD-joint"), "W_mm", "u_mm", since=10),
+    *figure3.ahead(ngd, joint, ("NGD", "NGD-joint"), since=10),
 ])  # fmt: skip
 compared_rules
 
@@ -205,7 +205,7 @@ compared_rules
 # over seeds agrees with that reference within a factor 1.5, in every quantity and at every iteration compared.
 
 # %%
-measured = {t: figure3.measured(decayed, "W_mm", "u_mm", data, head_svm, t) for t in compared}
+measured = {t: figure3.measured(decayed, data, head_svm, t) for t in compared}
 reference = claims.Table(figure3.against_reference(measured))
 reference
 

@@ -38,7 +38,8 @@ def lemma4(
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
     logit = f"largest |x^T W_0 z| of a start over c, quantile {1 - delta:g}"
     source, quantile = "paper A, Lemma 4 (our constant)", np.quantile(share, 1 - delta)
-    norm, ratio = "largest ||W_0||_F over std d, any start", (size / (std * dimension)).max()
+    norm = "largest ||W_0||_F over std d, any start"
+    ratio = (size / (std * dimension)).max()
     return [
         at_most("lemma4.logits", logit, source, quantile, 1.0),
         close("lemma4.norm", norm, "paper A, Lemma 4", ratio, 1.0, 0.03),
@@ -120,8 +121,10 @@ def lemma8(tokens: TokenSet, delta: float = 0.1) -> list[Claim]:
     Assumption 1 in our sufficient form, whose smallest margin is the third claim; and whether other
     tokens' scores differ by more than rounding.
     """
-    margin, reading = _assumption1(tokens), "paper A, Assumption 1 (our reading)"
-    far, unequal = _probability_at_most(margin < 1), _probability_at_most(_imbalance(tokens) > 1e-9)
+    margin = _assumption1(tokens)
+    far = _probability_at_most(margin < 1)
+    unequal = _probability_at_most(_imbalance(tokens) > 1e-9)
+    reading = "paper A, Assumption 1 (our reading)"
     text = "probability of a draw without Assumption {}, upper end at 95 %".format
     smallest = "smallest b^2 (a^2 - 3 mu) / (4 n C mu^2) of any draw"
     return [

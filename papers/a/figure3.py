@@ -35,17 +35,15 @@ def at(history: History, t: int) -> int:
     return int(np.searchsorted(history.iterations, t))
 
 
-def measured(
-    history: History, target: str, head_target: str, tokens: TokenSet, head: MaxMargin, t: int
-) -> dict:
+def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
     """The quantities of REFERENCE at iteration t: {name: (runs,)}."""
     k = at(history, t)
     return {
         "log L": history.log_gap[:, k],
         "||W||": history.norm[:, k],
         "||u||": history.head_norm[:, k],
-        "error of W": history.direction_error[target][:, k],
-        "error of u": history.head_direction_error[head_target][:, k],
+        "error of W": history.direction_error["W_mm"][:, k],
+        "error of u": history.head_direction_error["u_mm"][:, k],
         "margin": head_margin(history, tokens, head)[:, k],
         "loss ratio": loss_ratio(history, tokens)[:, k],
         "score gap": history.score_gaps[:, k].min((1, 2)),
@@ -86,22 +84,15 @@ def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list
     return claims
 
 
-def ahead(
-    fast: History,
-    slow: History,
-    names: tuple[str, str],
-    target: str,
-    head_target: str,
-    since: float,
-) -> list[Claim]:
+def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
     """`fast` is ahead of `slow` in norms, opt weight, alignments: in every run, for t >= since."""
     late = fast.iterations >= since
     series = {
         "||W||": lambda h: h.norm,
         "||u||": lambda h: h.head_norm,
         "-log(1 - p_opt)": lambda h: -h.log_miss.max(-1),
-        "1 / error of W": lambda h: 1 / h.direction_error[target],
-        "1 / error of u": lambda h: 1 / h.head_direction_error[head_target],
+        "1 / error of W": lambda h: 1 / h.direction_error["W_mm"],
+        "1 / error of u": lambda h: 1 / h.head_direction_error["u_mm"],
     }
     claims = []
     for name, value in series.items():

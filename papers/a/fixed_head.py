@@ -3,7 +3,7 @@
 Each takes a history and returns what was measured. Constants that the paper's text lost are derived
 under Assumption 2 and marked "our constant"; what is sharper than the paper is marked "ours". B is
 the largest norm of a token or query. Where several runs enter, a claim speaks of the worst of them.
-`solution` is an end point with `norm` and `W`, the history's target `target` its direction.
+`solution` is an end point with `norm` and `W`; the history's target "W_mm" is its direction.
 """
 
 from collections.abc import Iterable
@@ -35,11 +35,9 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
     return at_most(id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY)
 
 
-def direction(
-    history: History, rule: str, target: str, since: float, statement: str
-) -> list[Claim]:
+def direction(history: History, rule: str, since: float, statement: str) -> list[Claim]:
     """The direction error falls at least like t^-1/2, like 1/t (ours): exponents, t >= since."""
-    slopes, source = exponent(history, target, since), f"paper A, {statement}"
+    slopes, source = exponent(history, "W_mm", since), f"paper A, {statement}"
     text, ends = f"{rule}: exponent of the direction error in t", interval(slopes)
     return [
         at_most(f"rate.{rule}", f"{text}, largest", source, slopes.max(), -0.5, interval=ends),
@@ -47,16 +45,17 @@ def direction(
     ]
 
 
-def gradient_direction(history: History, target: str, bound: float = 0.03) -> Claim:
+def gradient_direction(history: History, bound: float = 0.03) -> Claim:
     """GD's last -grad L itself points to W_mm, within a direction error of `bound`."""
-    error, source = _last_descent_error(history, target), "paper A, Theorem 6 (our constant)"
+    error = _last_descent_error(history)
+    source = "paper A, Theorem 6 (our constant)"
     text = "GD: direction error of the last gradient"
     return at_most("gradient.GD", text, source, error.max(), bound, remark=REGRESSION)
 
 
-def _last_descent_error(history, target):
+def _last_descent_error(history):
     """|| -grad L/||grad L|| - W_mm/||W_mm|| || at the last record, (runs,)."""
-    return np.sqrt(2 * (1 - np.minimum(history.descent[target][:, -1], 1)))
+    return np.sqrt(2 * (1 - np.minimum(history.descent["W_mm"][:, -1], 1)))
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
@@ -69,7 +68,8 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     factor = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf).min()
     share = f"{rule}: smallest p_opt(t) / p_opt(0) of any sample"
     rises = f"{rule}: smallest growth factor of a p_opt that is at most 1/2"
-    constant, reading = "paper A, Lemma 5 (our constant)", "paper A, Lemma 5 (our reading)"
+    constant = "paper A, Lemma 5 (our constant)"
+    reading = "paper A, Lemma 5 (our reading)"
     return [
         at_least(f"lemma5.{rule}", share, constant, smallest, 0.5),
         at_least(f"lemma5.rises.{rule}", rises, reading, factor, 1 - FLOAT),
@@ -116,7 +116,8 @@ def saturation(history: History, since: float) -> Claim:
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
     """The norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
-    text, ratio = "Polyak: norm of the last step, over ||W_mm||/2", step / (solution.norm / 2)
+    ratio = step / (solution.norm / 2)
+    text = "Polyak: norm of the last step, over ||W_mm||/2"
     return every_close("sharp.polyak_step", text, THEOREM_7, ratio, 1.0, 0.01)
 
 
@@ -124,7 +125,8 @@ def polyak_gap(history: History, solution: MaxMargin, since: float) -> Claim:
     """L - L* is of the order of ||grad L||: near saturation L - L* = ||grad L|| ||W_mm|| (ours)."""
     late = history.iterations >= since
     gap = (history.log_gap - history.log_gradient)[:, late] - np.log(solution.norm)[:, None]
-    text, ratio = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late", np.exp(gap.clip(max=700))
+    ratio = np.exp(gap.clip(max=700))
+    text = "Polyak: (L - L*) / (||grad L|| ||W_mm||), late"
     return close("theorem7.gap", text, THEOREM_7, furthest(ratio, 1.0), 1, 0.02)
 
 
@@ -144,12 +146,10 @@ def fastest_at_first(
     return at_most(f"fastest.{rule}", statement, f"paper A, {section}", ratio, 1.0)
 
 
-def theorem5(
-    history: History, target: str, step_size: float, tokens: TokenSet, solution: MaxMargin
-) -> Claim:
+def theorem5(history: History, step_size: float, tokens: TokenSet, solution: MaxMargin) -> Claim:
     """After t_0 = 2 B^2 ||W_mm|| / eta (ours), error(t) / sqrt(log t/t) stays below its start."""
     moved = history.iterations > 1
-    t, error = history.iterations[moved], history.direction_error[target][:, moved]
+    t, error = history.iterations[moved], history.direction_error["W_mm"][:, moved]
     since = (2 * bound_on_tokens(tokens) ** 2 * solution.norm / step_size)[:, None]
     late, scaled = t >= since, error * np.sqrt(t / np.log(t))
     first = late.argmax(1)[:, None]
@@ -172,10 +172,10 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
     return np.exp(-scores.min((1, 2))) * D**2 * (Delta**2 / 16 + Delta / 4)
 
 
-def reached(history: History, target: str, error: float = 0.2**0.5) -> np.ndarray:
-    """Whether W_t ended within `error` of the target and selects every opt token, (runs,)."""
+def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
+    """Whether W_t ended within `error` of W_mm and selects every opt token, (runs,)."""
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
-    return selects & (history.direction_error[target][:, -1] <= error)
+    return selects & (history.direction_error["W_mm"][:, -1] <= error)
 
 
 def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -> Claim:
@@ -186,17 +186,17 @@ def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -
     return at_most("local", statement, "paper A, Section 3.1", largest, 0.0)
 
 
-def remark1(history: History, target: str, rule: str, start: str) -> Claim:
+def remark1(history: History, rule: str, start: str) -> Claim:
     """The fraction of runs that reach W_mm from a start direction; all must.
 
     Reached: within 0.02 for NGD and Polyak; for GD, which is logarithmic in t, its last gradient
     within 0.03.
     """
     if rule == "GD":
-        close_to_target = _last_descent_error(history, target) <= 0.03
-        fraction = (reached(history, target, np.inf) & close_to_target).mean()
+        close_to_target = _last_descent_error(history) <= 0.03
+        fraction = (reached(history, np.inf) & close_to_target).mean()
     else:
-        fraction = reached(history, target, 0.02).mean()
+        fraction = reached(history, 0.02).mean()
     statement = f"{rule} from {start}: fraction of seeds that reach W_mm"
     source = "paper A, Remark 1 (our constant)"
     return at_least(f"remark1.{rule}.{start}", statement, source, fraction, 1.0)

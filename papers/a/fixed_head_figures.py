@@ -1,6 +1,6 @@
 """Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing and record.
 
-Four rules on a fixed head, drawn from their histories.
+Five rules on a fixed head, drawn from their histories.
 """
 
 from collections.abc import Mapping, Sequence

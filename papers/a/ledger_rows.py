@@ -6,11 +6,11 @@ of such dimension that our sufficient form of Assumption 1 holds on every draw. 
 "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another selection,
 where the local theory (2308.16898) says training may stay.
 
-A section is a table: the number of a statement, the families of wrong worlds in which its claims
-must fail, and the claims.
+A section yields the rows of tables: the number of a statement, the families of wrong worlds in
+which its claims must fail, and the claims.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
 
@@ -81,11 +81,8 @@ SMALL = Sizes(seeds=2, steps=4000, draws=40)
 
 def _rows(table, setting, seeds):
     """The rows of a table of (statement, families of wrong worlds, claims) in one setting."""
-    return [
-        row
-        for number, families, *claims in table
-        for row in ledger.rows(number, setting, seeds, *claims, fails_if=families)
-    ]
+    for number, families, *claims in table:
+        yield from ledger.rows(number, setting, seeds, *claims, fails_if=families)
 
 
 def _with_remark(claim, why):
@@ -148,17 +145,16 @@ def _histories(sizes, name, start, world, loss="exponential"):
     return {rule: world.history(history) for rule, history in runs.items()}
 
 
-def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, footnote 5 and Section 3.1.
 
     A world that trains otherwise is seen from the small start alone.
     """
-    rows = []
     every = world.trained() == TRUE
     for name in _problems(sizes):
-        rows += _small_start_rows(sizes, name, world)
+        yield from _small_start_rows(sizes, name, world)
         for start in ("small", "opposite", "local") if every else ("small",):
-            rows += _any_start_rows(sizes, name, start, world)
+            yield from _any_start_rows(sizes, name, start, world)
         if every:
             end, other = "W_mm", "exchanged"
             if world.of("selection exchanged"):
@@ -166,8 +162,7 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
             histories = _histories(sizes, name, "local", world).values()
             leaves = fixed_head.leaves(histories, ("local", other), end)
             table = [("Section 3.1", ("selection exchanged",), leaves)]
-            rows += _rows(table, f"{name}, start local", sizes.seeds)
-    return rows
+            yield from _rows(table, f"{name}, start local", sizes.seeds)
 
 
 def _small_start_rows(sizes, name, world):
@@ -178,8 +173,8 @@ def _small_start_rows(sizes, name, world):
     slope = fixed_head.margin_growth(ngd, "NGD", step / target.norm, late)
     halves = fixed_head.margin_growth(polyak, "Polyak", np.full(sizes.seeds, 0.5), late)
     table = [
-        ("Theorem 5", DIRECTION, fixed_head.theorem5(ngd, "W_mm", step, data, target)),
-        ("Theorem 6", ("target rotated",), fixed_head.gradient_direction(gd, "W_mm")),
+        ("Theorem 5", DIRECTION, fixed_head.theorem5(ngd, step, data, target)),
+        ("Theorem 6", ("target rotated",), fixed_head.gradient_direction(gd)),
         ("Theorem 7", EXPONENT, fixed_head.growth(polyak, "Polyak", late, "Theorem 7")),
         ("Theorem 7", ("step off", "norm off"), fixed_head.polyak_step_norm(polyak, target)),
         ("Theorem 7", ("step off",), halves),
@@ -192,7 +187,7 @@ def _small_start_rows(sizes, name, world):
     table += [("Lemma 5", LABEL, *fixed_head.lemma5(histories[rule], rule)) for rule in histories]
     if name == "antipodal":
         table = [("Footnote 5", *families_and_claims) for _, *families_and_claims in table]
-    return _rows(table, f"{name}, start small", sizes.seeds)
+    yield from _rows(table, f"{name}, start small", sizes.seeds)
 
 
 def _any_start_rows(sizes, name, start, world):
@@ -200,18 +195,18 @@ def _any_start_rows(sizes, name, start, world):
     number = "Footnote 5" if name == "antipodal" else "Remark 1"
     table = []
     for rule, history in histories.items():
-        reached = fixed_head.remark1(history, "W_mm", rule, start)
+        reached = fixed_head.remark1(history, rule, start)
         table.append((number, ("target rotated",), remarked(reached, SLOW)))
     for number, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
         late = sizes.steps / 10
-        bound, sharp = fixed_head.direction(histories[rule], rule, "W_mm", late, number)
+        bound, sharp = fixed_head.direction(histories[rule], rule, late, number)
         table.append((number, DIRECTION, bound))
         if start == "small":  # from afar 1/t sets in later
             table.append((number, DIRECTION, sharp))
-    return _rows(table, f"{name}, start {start}", sizes.seeds)
+    yield from _rows(table, f"{name}, start {start}", sizes.seeds)
 
 
-def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
     recorded = dynamics.log_spaced(1000, 200)
@@ -227,28 +222,26 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         min(claims, key=lambda claim: (claim.holds, claim.measured)) for claims in zip(*parts)
     ]
     worst = [remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in worst]
-    return _rows([("Lemma 5", LABEL, *worst)], "Figure 5's data", 100)
+    yield from _rows([("Lemma 5", LABEL, *worst)], "Figure 5's data", 100)
 
 
-def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Section 3.2: Theorem 1 and Lemma 10's slope for every loss but the exponential one."""
-    rows, late = [], sizes.steps / 10
+    late = sizes.steps / 10
     target = world.target(_solutions(sizes, "class means")[0])
     for loss in attention.LOSSES:
         if loss == "exponential":
             continue
         ngd = _histories(sizes, "class means", "small", world, loss)["NGD"]
-        rates = fixed_head.direction(ngd, "NGD", "W_mm", late, "Section 3.2")
+        rates = fixed_head.direction(ngd, "NGD", late, "Section 3.2")
         slope = fixed_head.margin_growth(ngd, "NGD", sizes.ngd_step / target.norm, late)
         table = [("Section 3.2", DIRECTION, *rates), ("Section 3.2", RATE, slope)]
-        rows += _rows(table, f"class means, {loss} loss", sizes.seeds)
-    return rows
+        yield from _rows(table, f"class means, {loss} loss", sizes.seeds)
 
 
-def _data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     draws = range(sizes.draws)
-    rows = []
     for name, drawn in (("class means", sizes.class_means(draws)), ("high d", sizes.high_d(draws))):
         seen = world.tokens(drawn)
         near, equal, margin = data_and_starts.lemma8(seen)
@@ -261,15 +254,15 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         if name == "high d":
             both = replace(near, id="lemma8.orthogonal"), replace(equal, id="lemma8.scores")
             table += [("Example 1", TILT, near), ("Lemma 8", TILT, *both)]
-        rows += _rows(table, name, sizes.draws)
+        yield from _rows(table, name, sizes.draws)
     turned = "inner product turned"
     two = phase_diagram.two_samples(1.0 if world.of(turned) else -1.0)
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
-    rows += _rows([("Assumption 1", (turned,), *away)], "two samples of two tokens", 1)
+    yield from _rows([("Assumption 1", (turned,), *away)], "two samples of two tokens", 1)
     lemma4 = _lemma4(sizes, world.of("sigma off"))
-    rows += _rows([("Lemma 4", ("sigma off",), *lemma4)], "class means", 1000)
-    return rows + _data_model_rows(sizes, world)
+    yield from _rows([("Lemma 4", ("sigma off",), *lemma4)], "class means", 1000)
+    yield from _data_model_rows(sizes, world)
 
 
 def _data_model_rows(sizes, world):
@@ -277,17 +270,17 @@ def _data_model_rows(sizes, world):
     union = "a union bound by exponential tails, attained by no law"
     lemma11 = data_and_starts.lemma11(seen, sizes.joint_signal, sizes.joint_d**-0.5)
     table = [("Lemma 11", TILT, _with_remark(c, ledger.room(c, union))) for c in lemma11]
-    rows = _rows(table, "(DM)", sizes.draws)
+    yield from _rows(table, "(DM)", sizes.draws)
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
     spread = data_and_starts.lemma11_exponents(
         draw, 60, sizes.joint_signal, world.of("exponent off")
     )
-    rows += _rows([("Lemma 11", EXPONENT, *spread)], "(DM), d = 400 to 6400", 60)
+    yield from _rows([("Lemma 11", EXPONENT, *spread)], "(DM), d = 400 to 6400", 60)
     drawn = sizes.data_model(range(sizes.seeds))
     head = world.target(svm.head_svm(drawn))
     opt, mixed = data_and_starts.lemma14(world.tokens(drawn), head)
     table = [("Lemma 14", LABEL, mixed), ("Lemma 14", SOLUTION, opt)]
-    return rows + _rows(table, "(DM)", sizes.seeds)
+    yield from _rows(table, "(DM)", sizes.seeds)
 
 
 @cache
@@ -316,16 +309,16 @@ def _joined(parts):
     return type(parts[0])(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
 
-def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights: a search."""
-    rows, few = [], 1 if sizes.seeds < 20 else 3
+    few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
         data, solution = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
         attained = gradient_cone.lemma6(data, solution)
-        rows += _rows([("Lemma 6", SOLUTION, attained)], name, sizes.seeds)
+        yield from _rows([("Lemma 6", SOLUTION, attained)], name, sizes.seeds)
     second, ninth = gradient_cone.lemma2(data, solution, few, (10, 30, 100), few)
     table = [("Lemma 2", ("target rotated",), second), ("Lemma 9", ("target rotated",), ninth)]
-    return rows + _rows(table, "high d", few)
+    yield from _rows(table, "high d", few)
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
@@ -357,7 +350,7 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
     return problem.tokens, world.target(true_head), by_decay
 
 
-def _joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
+def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13; Sections 4.1 and 4.2."""
     late, step = sizes.joint_steps / 10, sizes.joint_step
     drawn, decays = sizes.data_model(range(sizes.seeds)), (0, 1 / 2, 2 / 3, 4 / 5)
@@ -365,7 +358,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     eq13 = by_decay[2 / 3]
     loss, norm, head_norm = joint_training.growth(eq13, "Eq. 13", 2 / 3, late)
     bound, sharp = joint_training.theorem2(eq13, step, head, late)
-    logarithmic, turns = joint_training.theorem3(eq13, "W_mm", late)
+    logarithmic, turns = joint_training.theorem3(eq13, late)
     quarter, margin = joint_training.theorem4(eq13, data, head, since=1)
     gradient, segment = joint_training.lemma3(eq13, data, head)
     gap, ratio, monotone = joint_training.lemma13(eq13, data, late)
@@ -373,7 +366,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
     table = [
         ("Theorem 2", EXPONENT, loss),
         ("Theorem 4", ("norm off", "label turned"), quarter),
-        ("Theorem 4", DIRECTION, joint_training.head_direction(eq13, "u_mm", late)),
+        ("Theorem 4", DIRECTION, joint_training.head_direction(eq13, late)),
         ("Theorem 8", RATE, sharp),
         ("Theorem 9", DIRECTION, turns),
         ("Theorem 9", EXPONENT, norm),
@@ -390,7 +383,8 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> list[Claim]:
         ("Theorem 3", DIRECTION, _with_remark(logarithmic, _speed(eq13))),
         *_decay_table(drawn, by_decay, sizes, world),
     ]
-    return _rows(table, "(DM)", sizes.seeds) + _beyond_rows(sizes, world)
+    yield from _rows(table, "(DM)", sizes.seeds)
+    yield from _beyond_rows(sizes, world)
 
 
 def _speed(eq13):
@@ -446,20 +440,18 @@ def _beyond_rows(sizes, world):
         "(DM), T = 4": ("Section 4.2", four, 0.0),
         "(DM), T = 4, other tokens 10 % apart": ("Section 4.2", replace(four, X=near), 0.0),
     }
-    rows = []
     for setting, (number, drawn, u_std) in cases.items():
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
         eq13 = by_decay[2 / 3]
         loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 2 / 3, late, BEYOND)
-        towards = joint_training.theorem3(eq13, "W_mm", late)[0]
+        towards = joint_training.theorem3(eq13, late)[0]
         margin = joint_training.theorem4(eq13, data, head, since=1)[1]
         table = [
             (number, EXPONENT, loss, norm),
             (number, ("norm off",), margin),
             (number, DIRECTION, _with_remark(towards, _speed(eq13))),
         ]
-        rows += _rows(table, setting, sizes.seeds)
-    return rows
+        yield from _rows(table, setting, sizes.seeds)
 
 
 SECTIONS = {

@@ -104,7 +104,7 @@ def which_reach(
     goal = {"W_mm": svm.token_svm(kept)}
     with np.errstate(invalid="ignore"):  # a run that stalled or diverged has not reached it
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
-        return {name: reached(history, "W_mm") for name, history in histories.items()}
+        return {name: reached(history) for name, history in histories.items()}
 
 
 def phase_diagram(

@@ -3,6 +3,7 @@
 `python -m papers.a.turning` writes figures/turning.gif and, beside it, its last frame.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,7 +11,7 @@ import numpy as np
 from matplotlib.animation import PillowWriter
 from matplotlib.figure import Figure
 
-from lib import attention, files, svm
+from lib import attention, dynamics, files, svm
 from lib.companion import plots
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
@@ -19,15 +20,11 @@ FRAMES, SECONDS = 72, 8.0
 LIMITS = (-2.6, 2.6)
 
 
-def path(steps: int) -> np.ndarray:
-    """W_0 to W_steps (steps + 1, 2, 2) of NGD (paper A, Eq. 4) on `attention.two_examples()`."""
-    tokens, W = attention.two_examples(), START
-    walked = [W]
-    for _ in range(steps):
-        _, gradient, _ = attention.gradients(tokens, W[None], tokens.u)
-        W = W - STEP * gradient[0] / np.linalg.norm(gradient[0])
-        walked.append(W)
-    return np.array(walked)
+def path(times: Sequence[int]) -> np.ndarray:
+    """W_t (times, 2, 2) of NGD (paper A, Eq. 4) on `attention.two_examples()` at some times."""
+    problem = attention.minimal(attention.two_examples())
+    history = dynamics.train(problem, dynamics.ngd(STEP), times[-1], times, start=START[None])
+    return np.array([problem.expand(history.weights(k))[0] for k in range(len(times))])
 
 
 def directions(W: np.ndarray) -> np.ndarray:
@@ -44,17 +41,16 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
-    at = np.unique(np.geomspace(1, 3000, frames).astype(int)) - 1
-    walked = path(at[-1])
+    times = np.unique(np.geomspace(1, 3000, frames).astype(int)) - 1
     with mpl.rc_context():
         mpl.rcdefaults()  # whatever style the caller has set: frames and poster have one size
         figure = Figure(figsize=(7, 3.6), dpi=110)
         panels = figure.subplots(1, 2)
         figure.subplots_adjust(left=0.02, right=0.98, top=0.8, bottom=0.04, wspace=0.06)
-        writer = PillowWriter(fps=len(at) / SECONDS)
+        writer = PillowWriter(fps=len(times) / SECONDS)
         writer.setup(figure, str(gif))
-        for t in at:
-            _frame(figure, panels, tokens, walked[t], W_mm, t)
+        for t, W in zip(times, path(times), strict=True):
+            _frame(figure, panels, tokens, W, W_mm, t)
             writer.grab_frame()
         for _ in range(round(2 * writer.fps)):  # two seconds to look at the end
             writer.grab_frame()

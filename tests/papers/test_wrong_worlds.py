@@ -97,7 +97,7 @@ def section(world):
     ratio = (world.target(SOLUTION).norm / SOLUTION.norm).max()
     tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
     loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
-    return ledger.rows("Theorem 1", "ours", 2, tight, loose, fails_if=("norm off",))
+    yield from ledger.rows("Theorem 1", "ours", 2, tight, loose, fails_if=("norm off",))
 
 
 def test_the_smallest_world_that_a_row_catches():
