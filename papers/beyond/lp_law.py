@@ -80,8 +80,10 @@ class LpLaw:
         scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
         root = np.sqrt(beta * scale)
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
-        self.rows, self.constant = A, float(np.sqrt(squares.sum()))
-        self.relative, self.share = np.abs(across / w), squares / squares.sum()
+        self.rows = A
+        self.constant = float(np.sqrt(squares.sum()))
+        self.relative = np.abs(across / w)
+        self.share = squares / squares.sum()
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 

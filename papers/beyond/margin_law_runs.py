@@ -290,7 +290,7 @@ def dual_off(c: Comparison, by: float = 0.01) -> Comparison:
     return _again(c, duals=_raised(c, c.law.duals, lambda dual: dual * (1 + by)))
 
 
-def offset_off(c: Comparison, by: float = 0.01) -> Comparison:
+def _offset_off(c: Comparison, by: float = 0.01) -> Comparison:
     """One offset is larger by `by`, as if its score gap were."""
     return _again(c, log_slopes=_raised(c, c.log_slopes, lambda slope: slope + by))
 
@@ -324,7 +324,7 @@ def _residual_stays(c):
 
 WORLDS: Mapping[str, Callable[[Comparison], Comparison]] = {
     "one dual 1 % high": dual_off,
-    "one offset 0.01 high": offset_off,
+    "one offset 0.01 high": _offset_off,
     "all offsets of the wrong sign": lambda c: but(
         c, law__offsets=np.negative, law__coefficients=np.negative
     ),

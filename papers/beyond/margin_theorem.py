@@ -44,14 +44,17 @@ class Local:
         self.A = A = features(gram(tokens, selected)[0])
         self.on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
         beta = np.where(self.on, law.duals[0].ravel(), 0.0)
-        self.V, tight = beta @ A, A[self.on]
+        self.V = beta @ A
+        tight = A[self.on]
         self.norm = float(np.linalg.norm(self.V))
-        self.rest, self.shares = coefficients @ A, beta / beta.sum()
+        self.rest = coefficients @ A
+        self.shares = beta / beta.sum()
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
         self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]
-        self.slowest, self.fastest = float(law.slowest[0]), float(law.fastest[0])
+        self.slowest = float(law.slowest[0])
+        self.fastest = float(law.fastest[0])
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
         self.M = float(np.sqrt((A**2).sum(1).max()))
@@ -70,7 +73,8 @@ class Local:
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
             self.B = float(1.25 * worst[self.on].max())
-            kappa, nu = at_chosen[sample] * gaps.ravel(), (slope * (hi - lo))[sample]
+            kappa = at_chosen[sample] * gaps.ravel()
+            nu = (slope * (hi - lo))[sample]
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)
             self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 

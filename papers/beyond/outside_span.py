@@ -57,14 +57,18 @@ class _Pulls:
     def __init__(self, data: TokenSet):
         self.tokens = small = coordinates.minimal(data).tokens
         solution = token_svm(small)
-        self.W_mm, self.margins = solution.W, solution.margins[0].ravel()
-        self.law, self.slopes = margin_law(small, solution), saturated_slopes(small)[0].ravel()
-        self.on, self.beta = self.law.support[0].ravel(), self.law.duals[0].ravel()
+        self.W_mm = solution.W
+        self.margins = solution.margins[0].ravel()
+        self.law = margin_law(small, solution)
+        self.slopes = saturated_slopes(small)[0].ravel()
+        self.on = self.law.support[0].ravel()
+        self.beta = self.law.duals[0].ravel()
         reason = "every constraint carries W_mm: nothing is left outside"
         require(not self.on.all(), "partial support", 0.0, reason)
         reason = "another token scores at least the opt one's"
         require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
-        self.K, scores = gram(small)[0], model.scores(small, small.u)[0]
+        self.K = gram(small)[0]
+        scores = model.scores(small, small.u)[0]
         self.square = beyond_span(self.K, self.on, ~self.on)
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
         self.scores = np.take_along_axis(scores, rest, -1)

@@ -68,9 +68,10 @@ class ZeroDuals:
         require(np.isfinite(log_slopes[self.tight]).all(), "score gaps", 0.0, reason)
         K = gram(self.tokens)[0]
         Q = beyond_span(K, on, idle)
-        self.duals, self.lengths = _second(Q), np.diag(Q)
-        y = self.duals
-        self.slopes, active = Q @ y, y > 0
+        self.duals = y = _second(Q)
+        self.lengths = np.diag(Q)
+        self.slopes = Q @ y
+        active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
         reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
         require(slowest >= 1 + APART, "second margin", slowest, reason)
@@ -78,9 +79,11 @@ class ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        self.constants, self.rest = rest[idle], rest[self.tight]
+        self.constants = rest[idle]
+        self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
-        root, shape = np.sqrt(y[active]), solution.duals.shape
+        root = np.sqrt(y[active])
+        shape = solution.duals.shape
         pushed = root[:, None] * Q[np.ix_(active, active)] * root
         self.rate = float(np.linalg.eigvalsh(pushed)[0])
         held = np.where(on, beta, 0.0).reshape(shape)

@@ -90,7 +90,7 @@ def test_a_dual_off_by_one_percent_is_caught_in_every_single_run(compared):
             claims = claims_of([runs.dual_off(run, by)])
             assert not claims["law.offsets"].holds and not claims["law.duals"].holds
     run = compared[0]  # an offset moves C by its derivative
-    moved = runs.offset_off(run, 1e-3).law.constant[0] - run.law.constant[0]
+    moved = runs._offset_off(run, 1e-3).law.constant[0] - run.law.constant[0]
     slope = np.abs(run.law.coefficients[run.law.support]).min() / run.law.constant[0]
     assert abs(abs(moved) / 1e-3 - slope) < 0.01 * slope + 1e-4
 
