@@ -43,27 +43,7 @@ def step():
 """
 
 
-def test_a_changed_rule_is_not_answered_from_the_cache(tmp_path):
-    loops = tmp_path / "lib" / "loops"
-    left = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left)
-    loops.mkdir()
-    (loops / "loop.py").write_text(LOOP)
-    env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
-    def run():
-        code = (
-            "from lib.loops import loop; print(loop.run(1.0), *loop.run.stats.cache_hits.values())"
-        )
-        done = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=env)
-        return tuple(map(float, done.split()))
-
-    (loops / "rule.py").write_text(RULE)
-    assert run() == (2.0,) and run() == (2.0, 1.0)  # compiled, then kept
-    (loops / "rule.py").write_text(RULE.replace("1.0", "7.0"))
-    assert run() == (8.0,)
-
-
+CACHED = "from lib.loops import loop; print(loop.run(1.0), *loop.run.stats.cache_hits.values())"
 APART = """
 import os, subprocess, sys
 from lib.compiled import apart
@@ -81,28 +61,36 @@ print(*found, len(started), sum(hits.values()), sum(misses.values()))
 
 
 @pytest.fixture
-def compiled_apart(tmp_path):
-    loops = tmp_path / "lib" / "loops"
+def loops(tmp_path):
+    """A room of its own with a loop and a rule: the numbers that code prints there, its folder."""
+    folder = tmp_path / "lib" / "loops"
     left = shutil.ignore_patterns("__pycache__")
     shutil.copytree(files.ROOT / "lib" / "compiled", tmp_path / "lib" / "compiled", ignore=left)
-    loops.mkdir()
-    (loops / "loop.py").write_text(LOOP)
-    (loops / "rule.py").write_text(RULE)
+    folder.mkdir()
+    (folder / "loop.py").write_text(LOOP)
+    (folder / "rule.py").write_text(RULE)
     env = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
-    def run(*words):
-        command = [sys.executable, "-c", APART, *words]
+    def run(code, *words):
+        command = [sys.executable, "-c", code, *words]
         return tuple(map(float, subprocess.check_output(command, cwd=tmp_path, env=env).split()))
 
-    return run, loops
+    return run, folder
 
 
-def test_another_process_compiles_and_the_cache_hands_over(compiled_apart):
-    run, loops = compiled_apart
-    assert run() == (2.0, 2.0, 1, 1, 0)  # one process started, one hit, nothing compiled here
-    assert run() == (2.0, 2.0, 0, 1, 0)  # and none where the cache has it
-    (loops / "rule.py").write_text(RULE.replace("1.0", "7.0"))
-    assert run() == (8.0, 8.0, 0, 0, 1)  # a stale entry: compiled here
+def test_a_changed_rule_is_not_answered_from_the_cache(loops):
+    run, folder = loops
+    assert run(CACHED) == (2.0,) and run(CACHED) == (2.0, 1.0)  # compiled, then kept
+    (folder / "rule.py").write_text(RULE.replace("1.0", "7.0"))
+    assert run(CACHED) == (8.0,)
+
+
+def test_another_process_compiles_and_the_cache_hands_over(loops):
+    run, folder = loops
+    assert run(APART) == (2.0, 2.0, 1, 1, 0)  # one process started, one hit, nothing compiled here
+    assert run(APART) == (2.0, 2.0, 0, 1, 0)  # and none where the cache has it
+    (folder / "rule.py").write_text(RULE.replace("1.0", "7.0"))
+    assert run(APART) == (8.0, 8.0, 0, 0, 1)  # a stale entry: compiled here
 
 
 def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
@@ -118,9 +106,8 @@ def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["no interpreter", "no path"])
-def test_where_no_other_process_can_compile_the_call_does(compiled_apart, broken):
-    run, _ = compiled_apart
-    assert run(broken) == (2.0, 2.0, 1, 0, 1)
+def test_where_no_other_process_can_compile_the_call_does(loops, broken):
+    assert loops[0](APART, broken) == (2.0, 2.0, 1, 0, 1)
 
 
 def test_every_kept_function_is_stamped_by_all_that_it_can_call():
