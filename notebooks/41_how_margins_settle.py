@@ -254,8 +254,8 @@ for key, name in names.items():
     data_rows.append(texts.identity(key, demo=True))
     readings[name] = []
     for seed in range(sentence_seeds):
-        half = every_text.sample(len(every_text) // 2, seed)
-        of = real_tokens.sentences(half, sentence_count)
+        shuffled = every_text.sample(len(every_text) - 1, seed)
+        of = real_tokens.sentences(shuffled, sentence_count)
         one = real_tokens.read(of.tokens, dynamics.ngd(sentence_step), sentence_steps)
         readings[name].append(one)
         examples.setdefault(name, (of, one))
