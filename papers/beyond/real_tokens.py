@@ -19,9 +19,8 @@ from lib.dynamics import GradientRule, train
 from lib.networks import bert, pretrained
 from lib.svm import token_svm
 from papers.beyond import margins as measure
-from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.margin_law_premises import SATURATED
-from papers.beyond.margin_slopes import PremiseFails
+from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
+from papers.beyond.tolerances import SATURATED
 
 OURS = "ours, beyond paper A's Theorem 1"
 RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
