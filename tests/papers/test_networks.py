@@ -30,14 +30,14 @@ def small(seed=0):
 
 
 def test_near_ties_move_only_the_second_best_token():
-    tied = competing.near_ties(DATA, 0.01)
+    tied = competing._near_ties(DATA, 0.01)
     before, after = (np.sort(attention.scores(of, of.u), -1) for of in (DATA, tied))
     np.testing.assert_allclose(after[..., -1] - after[..., -2], 0.01, atol=1e-12)
     np.testing.assert_allclose(np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12)
     np.testing.assert_array_equal(attention.scores(tied, tied.u).argmax(-1), DATA.opt)
     assert ((tied.X != DATA.X).any(-1).sum(-1) == 1).all()
     with pytest.raises(ValueError, match="lead"):
-        competing.near_ties(DATA, 0.0)
+        competing._near_ties(DATA, 0.0)
 
 
 def assert_leads(data, W, margin):
@@ -49,11 +49,11 @@ def assert_leads(data, W, margin):
 
 
 def test_a_wrong_start_leads_by_its_margin_in_every_sample():
-    assert_leads(DATA, competing.wrong_start(DATA, range(2), hold=3.0), 3)
+    assert_leads(DATA, competing._wrong_start(DATA, range(2), hold=3.0), 3)
 
 
 def ended(selection, kept=True):
-    return competing.Ended(np.array(selection), np.full(len(selection), kept))
+    return competing._Ended(np.array(selection), np.full(len(selection), kept))
 
 
 def test_disputes_compare_margins_in_a_rules_own_norm():
