@@ -7,6 +7,7 @@ by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is a lower bo
 """
 
 import time
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import cache, partial
 from numbers import Real
@@ -23,7 +24,7 @@ from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled
 from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
 
-__all__ = ["ACCURACY", "Infeasible", "MaxMargin", "feasible", "head_svm", "token_svm"]
+UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 
 
 def token_svm(
@@ -104,8 +105,10 @@ def _exponent(number):
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
     """`selected` as token indices (runs, n), by default the opt tokens; else ValueError."""
+    if selected is None:
+        return tokens.opt
     runs, n, T, _ = tokens.shape
-    selected = tokens.opt if selected is None else np.asarray(selected)
+    selected = np.asarray(selected)
     if selected.shape != (runs, n) or not np.issubdtype(selected.dtype, np.integer):
         raise ValueError(
             f"selected has shape {selected.shape} and type {selected.dtype}; "
@@ -121,16 +124,13 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
     began = time.perf_counter()
-    # One thread: at these sizes a second gains little, and on a busy machine the two wait for each
-    # other.
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with _one_thread(delta, norm):
         units = scaled(delta, z)
-        K = coordinates.gram(units.delta, units.z)  # (runs, m, m), m = n S
         # The Frobenius solution comes first for every norm: it decides feasibility, and the others
         # start there.
         first = [
-            frobenius.solve(K[run], Constraints(problem, run, shape[1:], *factors))
-            for run, factors in enumerate(zip(units.delta, units.z, units.stretch, strict=True))
+            frobenius.solve(Constraints(problem, run, shape[1:], *factors))
+            for run, factors in enumerate(zip(units.delta, units.z, units.stretch))
         ]
         if norm == 2:
             found, weights = _frobenius_norm(units, first)
@@ -153,6 +153,16 @@ def _solve(problem, tokens, delta, z, norm, shape):
     )
 
 
+def _one_thread(delta, norm):
+    """One thread for BLAS: at these sizes a second gains little, and on a busy machine two wait.
+
+    What is so small that BLAS does not share it out need not ask.
+    """
+    if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
+        return nullcontext()
+    return _thread_pools().limit(limits=1, user_api="blas")
+
+
 @cache
 def _thread_pools():
     return ThreadpoolController()
@@ -160,23 +170,24 @@ def _thread_pools():
 
 def _frobenius_norm(units: Scaled, solved):
     """Solver, objective, duals, margins, support and gap of all runs, scaled, and what builds W."""
-    duals, margins = (np.stack([run[part] for run in solved]) for part in (0, 1))  # (runs, m)
-    square = np.einsum("rm,rm->r", duals, margins)
+    duals, margins, names, weights = zip(*solved)
+    duals, margins = np.array(duals), np.array(margins)  # (runs, m)
+    square = (duals * margins).sum(1)
     found = {
-        "solver": tuple(name for _, _, name, _ in solved),
+        "solver": names,
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
-    return found, partial(_weights, units, duals, [W for *_, W in solved])
+    return found, partial(_weights, units, duals, weights)
 
 
 def _weights(units, duals, solved):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
-    runs = zip(duals, units.delta, units.z, strict=True)
-    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs, strict=True)]
+    runs = zip(duals, units.delta, units.z)
+    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs)]
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 

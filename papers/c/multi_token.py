@@ -60,5 +60,5 @@ def max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
         z=ones,
         stretch=ones[:, 0],
     )
-    beta, *_ = frobenius.solve(A @ A.T, constraints)
+    beta, *_ = frobenius.solve(constraints)
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
