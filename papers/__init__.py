@@ -6,3 +6,11 @@ In: histories, solutions and the curves of studies. Out: claims, ledgers' rows, 
 trained head), `kept_curves` (verdicts on real data), `wrong_worlds` and `falsify` (what a row
 catches), `redraw` (figures from kept curves).
 """
+
+from importlib.util import find_spec
+
+if find_spec("lib.attention") is None:
+    raise ImportError(
+        f"{find_spec('lib').origin} is another package named lib, and comes first on the path: "
+        "start in this repository, or take that folder off PYTHONPATH"
+    )
