@@ -7,10 +7,12 @@ trained head), `kept_curves` (verdicts on real data), `wrong_worlds` and `falsif
 catches), `redraw` (figures from kept curves).
 """
 
-from importlib.util import find_spec
+from pathlib import Path
 
-if find_spec("lib.attention") is None:
+import lib
+
+if Path(str(lib.__file__)).parent.parent != Path(__file__).parent.parent:
     raise ImportError(
-        f"{find_spec('lib').origin} is another package named lib, and comes first on the path: "
+        f"{lib.__file__} is another package named lib, and comes first on the path: "
         "start in this repository, or take that folder off PYTHONPATH"
     )

@@ -82,12 +82,11 @@ def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.nda
         zero = length == 0
         raise constraints.infeasible(zero / zero.sum(), 0.0)
     if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
-        beta = block_pivoting(K)
-        if (margins := _proved(K, beta, length, constraints)) is not None:
-            return beta, margins, "block principal pivoting", None
-    beta, margins, guess = _proximal(K, length, constraints)
-    if margins is not None:
-        return beta, margins, "proximal block principal pivoting", None
+        if (proved := _proved(K, block_pivoting(K), length, constraints)) is not None:
+            return *proved, "block principal pivoting", None
+    proved, guess = _proximal(K, length, constraints)
+    if proved is not None:
+        return *proved, "proximal block principal pivoting", None
     unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
     for find in (lambda: guess, lambda: least_distance(unit_rows, np.ones(len(K)))):
         x, residual = _null_combination(unit_rows, find())
@@ -122,9 +121,9 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _proved(K, beta, length, constraints):
-    """The margins (m,) of beta's W where beta proves itself, else None: see `_within_accuracy`.
+    """(beta, margins (m,) of its W) where beta proves itself, else None: see `_within_accuracy`.
 
-    They are K beta; where its terms are so much larger that digits are lost, those of W itself.
+    Margins are K beta; where its terms are so much larger that digits are lost, those of W itself.
     """
     if beta is None:
         return None
@@ -133,7 +132,7 @@ def _proved(K, beta, length, constraints):
     else:
         pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
         margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
-    return margins if _within_accuracy(beta, margins, constraints.stretch) else None
+    return (beta, margins) if _within_accuracy(beta, margins, constraints.stretch) else None
 
 
 @numba.njit(cache=True)
@@ -145,7 +144,7 @@ def _within_accuracy(beta, margins, stretch):
 
 
 def _proximal(K, length, constraints):
-    """(beta, margins, x): the dual solution for any K, None where not proved; x leads to it.
+    """(what `_proved` returns, x): the dual solution for any K, and the x that it comes from.
 
     With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
     min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
@@ -167,11 +166,11 @@ def _proximal(K, length, constraints):
         slack = 1 - b @ x
         if slack > 1e-13 and rho < 1e-6:
             beta = x / (length.min() * length * slack)
-            if (margins := _proved(K, beta, length, constraints)) is not None:
-                return beta, margins, x
+            if (proved := _proved(K, beta, length, constraints)) is not None:
+                return proved, x
     # 1 - b^T x loses digits where W is large; its support is right.
     beta = block_pivoting(K, support=support)
-    return beta, _proved(K, beta, length, constraints), x
+    return _proved(K, beta, length, constraints), x
 
 
 def _on_rows(unit_rows, length, constraints):

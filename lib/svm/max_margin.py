@@ -52,7 +52,7 @@ def token_svm(
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
-    tokens = _own(tokens, norm)
+    tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
@@ -70,14 +70,14 @@ def head_svm(
     the same record (value v (runs, d), duals (runs, n)), and it raises the same.
     """
     p = _known(p, "p", ())
-    tokens = _own(tokens, p)
+    tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
     delta = tokens.y[..., None, None] * chosen
     return _solve("head SVM", tokens, delta, np.ones((*selected.shape, 1)), p, selected.shape)
 
 
-def _own(tokens, norm):
+def _in_coordinates(tokens, norm):
     """The token set of a Minimal too; ValueError where the norm sees which coordinates they are."""
     if not isinstance(tokens, Minimal):
         return tokens
@@ -90,17 +90,10 @@ def _known(norm, name, words):
     """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the exponent 2."""
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
-    if isinstance(norm, bool) or not isinstance(norm, Real) or not _exponent(norm) >= 1:
+    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
         listed = "".join(f"{word!r}, " for word in words)
         raise ValueError(f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf")
-    return _exponent(norm)
-
-
-def _exponent(number):
-    try:
-        return float(number)
-    except OverflowError:  # of a whole number beyond the floats
-        return np.inf if number > 0 else -np.inf
+    return float(norm)
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
@@ -133,23 +126,23 @@ def _solve(problem, tokens, delta, z, norm, shape):
             for run, factors in enumerate(zip(units.delta, units.z, units.stretch))
         ]
         if norm == 2:
-            found, weights = _frobenius_norm(units, first)
+            solved, weights = _frobenius_norm(units, first)
         else:
-            found, weights = _other_norms(problem, units, norm, first)
-    for run, size in enumerate(found["objective"]):
+            solved, weights = _other_norms(problem, units, norm, first)
+    for run, size in enumerate(solved["objective"]):
         in_range(problem, run, size, units.exponent[run])
     exponent = -units.exponent
-    found["objective"] = np.ldexp(found["objective"], exponent)
-    found["duals"] = np.ldexp(found["duals"] * units.stretch, 2 * exponent[:, None])
-    found["margins"] = found["margins"] / units.stretch
-    found |= {key: found[key].reshape(shape) for key in ("duals", "margins", "support")}
+    solved["objective"] = np.ldexp(solved["objective"], exponent)
+    solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
+    solved["margins"] = solved["margins"] / units.stretch
+    solved |= {key: solved[key].reshape(shape) for key in ("duals", "margins", "support")}
     return MaxMargin(
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         seconds=time.perf_counter() - began,
         tokens=tokens,
         _weights=weights,
-        **found,
+        **solved,
     )
 
 
@@ -210,7 +203,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if _conic(norm):
-        solved = cone.least_norm(rows, shape, norm, np.linalg.norm(start))
+        solved = cone.least_norm(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = lp.least_norm(rows, norm, start, beta)

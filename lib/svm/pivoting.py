@@ -2,8 +2,7 @@
 
 import numba
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from lib.compiled import cache
@@ -29,8 +28,9 @@ def block_pivoting(
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
     if ended:
         return beta if beta.size else None
-    factor, failed = dpotrf(K, lower=1)
-    if failed:
+    try:
+        factor = cholesky(K, lower=True)
+    except np.linalg.LinAlgError:
         return None
     # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time,
     # never a cycle.
