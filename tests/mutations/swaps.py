@@ -370,14 +370,14 @@ SVM = [
         "svm/max_margin",
         "svm/test_svm",
         (
-            'found["margins"] = found["margins"] / units.stretch',
-            'found["margins"] = found["margins"]',
+            'solved["margins"] = solved["margins"] / units.stretch',
+            'solved["margins"] = solved["margins"]',
         ),
     ),
     *_of(
         "svm/max_margin",
         "svm/test_hard_problems",
-        ('np.ldexp(found["objective"], exponent)', 'np.ldexp(found["objective"], -exponent)'),
+        ('np.ldexp(solved["objective"], exponent)', 'np.ldexp(solved["objective"], -exponent)'),
         ("2 * exponent[:, None]", "exponent[:, None]"),
     ),
     *_of(
