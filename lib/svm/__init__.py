@@ -2,8 +2,8 @@
 
 In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals, margins and the
 measured duality gap; or `Infeasible` with the combination of constraints that says 0 >= 1. Open
-`max_margin` first; `frobenius`, `lp` and `cone` are its solvers, `blocks` a norm of parts of W,
-`scaling` keeps them from overflow.
+`max_margin` first; `frobenius` (by `pivoting`), `lp` and `cone` are its solvers, `blocks` a norm of
+parts of W, `scaling` keeps them from overflow.
 """
 
 from lib.svm.blocks import Blocks, norm_of

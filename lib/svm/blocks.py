@@ -11,7 +11,7 @@ import numpy as np
 from lib.attention.coordinates import lp_norm
 
 DUAL = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
-_ORDER = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
+_ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
     flat = W.reshape(*W.shape[:-2], -1)
-    return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, norm)
+    return np.abs(flat).max(-1) if norm == np.inf else lp_norm(flat, float(norm))

@@ -6,17 +6,17 @@ conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constr
 that set, solve, exchange what is wrong.
 """
 
+import contextlib
 from dataclasses import dataclass
 
+import numba
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.blas import dgemv
-from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import nnls
 
 from lib.attention.coordinates import constraint_rows
-from lib.svm.least_distance import least_distance, least_norm
+from lib.svm.pivoting import block_pivoting
 
+ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
 DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
 
@@ -68,34 +68,32 @@ class Constraints:
         return Infeasible(self.problem, self.run, certificate, residual)
 
 
-def solve(
-    K: np.ndarray, constraints: Constraints
-) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
+def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
     """The dual solution beta (m,) of one run, the margins (m,) of its W, the method's name, and W.
 
-    W (d, d_z) is None where the `weights` of beta are as exact. K (m, m) is the Gram matrix of the
-    constraints. Raises Infeasible with a Farkas certificate, and RuntimeError where neither a
-    solution within ACCURACY nor a proof that there is none was found.
+    W (d, d_z) is None where the `weights` of beta are as exact. Raises Infeasible with a Farkas
+    certificate, and RuntimeError where neither a solution within ACCURACY nor a proof that there is
+    none was found.
     """
     delta, z = constraints.delta, constraints.z
-    length = np.sqrt(np.diag(K))  # ||a_m||
-    if not length.all():
+    K = _gram(delta, z)
+    length = np.sqrt(K.diagonal())  # ||a_m||
+    if length.min() == 0:
         zero = length == 0
         raise constraints.infeasible(zero / zero.sum(), 0.0)
     if len(K) <= min(delta.shape[-1], len(K)) * min(z.shape):  # unknowns of W within the spans
-        beta = block_pivoting(K)
-        if _accurate(K, beta, constraints):
-            return beta, _margins(K, beta, constraints), "block principal pivoting", None
-    beta, guess = _proximal(K, length, constraints)
-    if beta is not None:
-        return beta, _margins(K, beta, constraints), "proximal block principal pivoting", None
+        if (proved := _proved(K, block_pivoting(K), length, constraints)) is not None:
+            return *proved, "block principal pivoting", None
+    proved, guess = _proximal(K, length, constraints)
+    if proved is not None:
+        return *proved, "proximal block principal pivoting", None
     unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
     for find in (lambda: guess, lambda: least_distance(unit_rows, np.ones(len(K)))):
         x, residual = _null_combination(unit_rows, find())
         if residual < DEPENDENT:
             raise constraints.infeasible(x / length, residual)
-    if (found := _on_rows(unit_rows, length, constraints)) is not None:
-        return found
+    if (by_rows := _on_rows(unit_rows, length, constraints)) is not None:
+        return by_rows
     raise RuntimeError(
         f"{constraints.problem} of run {constraints.run}: no solution within {ACCURACY:.0e}, and "
         "no proof that there is none. Its constraints have norms within a factor "
@@ -104,48 +102,16 @@ def solve(
     )
 
 
-def block_pivoting(
-    K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
-) -> np.ndarray | None:
-    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
-
-    K (m, m) symmetric positive definite, b (m,), default 1. Block principal pivoting (Judice and
-    Pires, 1994): guess the `support` (default: all), solve on it, exchange every index on the wrong
-    side at once; where that stops making progress, non-negative least squares. None where K is
-    singular.
-    """
-    m = len(K)
-    b = np.ones(m) if b is None else b
-    support = np.ones(m, bool) if support is None else support.copy()
-    slack_tolerance = ACCURACY * 1e-3 * np.abs(b).max()
-    fewest, patience = m + 1, 10
-    while True:
-        inside = np.flatnonzero(support)
-        beta = np.zeros(m)
-        slack = -b
-        if inside.size:
-            factor, failed = dpotrf(K[np.ix_(inside, inside)], lower=1, clean=0, overwrite_a=1)
-            if failed:
-                return None
-            beta[inside] = dpotrs(factor, b[inside], lower=1)[0]
-            slack = dgemv(1.0, K.T, beta) - b
-        wrong = np.where(support, beta < 0, slack < -slack_tolerance)
-        count = wrong.sum()
-        if count == 0:
-            return beta
-        if count < fewest:
-            fewest, patience = count, 10
-        elif patience == 0:
-            break
-        else:
-            patience -= 1
-        support ^= wrong
-    factor, failed = dpotrf(K, lower=1)
-    if failed:
-        return None
-    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time,
-    # never a cycle.
-    return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * m)[0]
+@numba.njit(cache=True)
+def _gram(delta, z):
+    """<a_m, a_m'> of all constraints, (m, m)."""
+    n, S, d = delta.shape
+    flat, queries = delta.reshape(n * S, d), z @ z.T
+    K = flat @ flat.T
+    for i in range(n):
+        for j in range(n):
+            K[i * S : i * S + S, j * S : j * S + S] *= queries[i, j]
+    return K
 
 
 def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -154,30 +120,31 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     return pulled[:, 0].T @ z
 
 
-def _margins(K, beta, constraints):
-    """K beta (m,); where its terms are so much larger than it that digits are lost, those of W."""
-    length = np.sqrt(np.diag(K))
-    if np.finfo(float).eps * (length @ beta) * length.max() < ACCURACY / 100:
-        return K @ beta
-    pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
-    return np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
+def _proved(K, beta, length, constraints):
+    """(beta, margins (m,) of its W) where beta proves itself, else None: see `_within_accuracy`.
+
+    Margins are K beta; where its terms are so much larger that digits are lost, those of W itself.
+    """
+    if beta is None:
+        return None
+    if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
+        margins = K @ beta
+    else:
+        pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
+        margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
+    return (beta, margins) if _within_accuracy(beta, margins, constraints.stretch) else None
 
 
-def _accurate(K, beta, constraints):
-    """Whether beta (m,) proves itself: margins at least 1, and a gap, within ACCURACY."""
-    return beta is not None and _proved(beta, _margins(K, beta, constraints), constraints)
-
-
-def _proved(beta, margins, constraints):
-    value = beta @ margins
-    if not (np.isfinite(value) and value > 0):
-        return False
-    closed = abs(constraints.stretch @ beta - value) <= ACCURACY * value
-    return 1 - (margins / constraints.stretch).min() <= ACCURACY and closed
+@numba.njit(cache=True)
+def _within_accuracy(beta, margins, stretch):
+    """Whether margins are at least 1, and the duality gap closed, within ACCURACY."""
+    value = (beta * margins).sum()
+    is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
+    return value > 0 and is_closed and 1 - (margins / stretch).min() <= ACCURACY
 
 
 def _proximal(K, length, constraints):
-    """(beta, x): the dual solution for any K, or None for it; and the x that it comes from.
+    """(what `_proved` returns, x): the dual solution for any K, and the x that it comes from.
 
     With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
     min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
@@ -199,15 +166,20 @@ def _proximal(K, length, constraints):
         slack = 1 - b @ x
         if slack > 1e-13 and rho < 1e-6:
             beta = x / (length.min() * length * slack)
-            if _accurate(K, beta, constraints):
-                return beta, x
+            if (proved := _proved(K, beta, length, constraints)) is not None:
+                return proved, x
     # 1 - b^T x loses digits where W is large; its support is right.
     beta = block_pivoting(K, support=support)
-    return (beta if _accurate(K, beta, constraints) else None), x
+    return _proved(K, beta, length, constraints), x
 
 
 def _on_rows(unit_rows, length, constraints):
-    """What `solve` returns, by the rows, or None; unit_rows (m, D) are those of `thin`."""
+    """What `solve` returns, by the rows, or None; unit_rows (m, D) are those of `thin`.
+
+    A problem whose constraints of norm 1 leave a margin s for W of norm 1 has W of norm 1/s, from
+    terms of size 1/s^2 that cancel: from the duals alone its margins are known to about eps/s^2.
+    Solved on the rows and kept as it is, W has margins to about eps/s.
+    """
     shortest = length.min()
     solution = least_norm(unit_rows, shortest / length)
     if solution is None:
@@ -217,9 +189,40 @@ def _on_rows(unit_rows, length, constraints):
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
     margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
     apart = np.linalg.norm(weights(beta, constraints.delta, constraints.z) - W)
-    if apart <= ACCURACY * np.linalg.norm(W) and _proved(beta, margins, constraints):
+    if apart <= ACCURACY * np.linalg.norm(W) and _within_accuracy(
+        beta, margins, constraints.stretch
+    ):
         return beta, margins, "least distance on the rows", W
     return None
+
+
+def least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
+
+    The constraints rows w >= asked that x is positive on carry the w of least norm (Lawson and
+    Hanson, 1974, ch. 23); where the sum of terms is zero there is none.
+    """
+    stacked = np.vstack([rows.T, asked])
+    with contextlib.suppress(RuntimeError):  # no end within maxiter
+        return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]
+    return np.zeros(len(rows))
+
+
+def least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """(w, beta): the w (D,) of least norm with rows w >= asked, and beta >= 0 with rows^T beta = w.
+
+    rows (m, D) of norm 1, asked (m,). Both to rounding times the condition of the rows that carry
+    w; None where none were found. The caller checks what it needs.
+    """
+    on = least_distance(rows, asked) > 0
+    if not on.any():
+        return None
+    w = np.zeros(rows.shape[1])
+    for _ in range(3):  # each removes the rounding of the one before
+        w = w + np.linalg.lstsq(rows[on], asked[on] - rows[on] @ w, rcond=None)[0]
+    beta = np.zeros(len(rows))
+    beta[on] = np.linalg.lstsq(rows[on].T, w, rcond=None)[0]
+    return (w, beta) if (beta >= 0).all() else None
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -14,7 +14,7 @@ exponents are approached from 2.
 import numpy as np
 
 from lib.attention.coordinates import lp_norm as norm
-from lib.svm.frobenius import block_pivoting
+from lib.svm.pivoting import block_pivoting
 from lib.svm.scaling import shortened
 
 GOAL = 1e-13  # relative duality gap at which Newton's method rests

@@ -7,6 +7,7 @@ by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is a lower bo
 """
 
 import time
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import cache, partial
 from numbers import Real
@@ -23,7 +24,7 @@ from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.scaling import Scaled, in_range, scaled
 from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
 
-__all__ = ["ACCURACY", "Infeasible", "MaxMargin", "feasible", "head_svm", "token_svm"]
+UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 
 
 def token_svm(
@@ -51,7 +52,7 @@ def token_svm(
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
-    tokens = _own(tokens, norm)
+    tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
     with np.errstate(over="ignore"):  # said by `scaled`
@@ -69,14 +70,14 @@ def head_svm(
     the same record (value v (runs, d), duals (runs, n)), and it raises the same.
     """
     p = _known(p, "p", ())
-    tokens = _own(tokens, p)
+    tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)  # (runs, n, 1, d)
     delta = tokens.y[..., None, None] * chosen
     return _solve("head SVM", tokens, delta, np.ones((*selected.shape, 1)), p, selected.shape)
 
 
-def _own(tokens, norm):
+def _in_coordinates(tokens, norm):
     """The token set of a Minimal too; ValueError where the norm sees which coordinates they are."""
     if not isinstance(tokens, Minimal):
         return tokens
@@ -89,23 +90,18 @@ def _known(norm, name, words):
     """`norm` as an exponent p >= 1, or as one of the `words`; "frobenius" is the exponent 2."""
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
-    if isinstance(norm, bool) or not isinstance(norm, Real) or not _exponent(norm) >= 1:
+    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
         listed = "".join(f"{word!r}, " for word in words)
         raise ValueError(f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf")
-    return _exponent(norm)
-
-
-def _exponent(number):
-    try:
-        return float(number)
-    except OverflowError:  # of a whole number beyond the floats
-        return np.inf if number > 0 else -np.inf
+    return float(norm)
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
     """`selected` as token indices (runs, n), by default the opt tokens; else ValueError."""
+    if selected is None:
+        return tokens.opt
     runs, n, T, _ = tokens.shape
-    selected = tokens.opt if selected is None else np.asarray(selected)
+    selected = np.asarray(selected)
     if selected.shape != (runs, n) or not np.issubdtype(selected.dtype, np.integer):
         raise ValueError(
             f"selected has shape {selected.shape} and type {selected.dtype}; "
@@ -121,36 +117,43 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
     began = time.perf_counter()
-    # One thread: at these sizes a second gains little, and on a busy machine the two wait for each
-    # other.
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with _one_thread(delta, norm):
         units = scaled(delta, z)
-        K = coordinates.gram(units.delta, units.z)  # (runs, m, m), m = n S
         # The Frobenius solution comes first for every norm: it decides feasibility, and the others
         # start there.
         first = [
-            frobenius.solve(K[run], Constraints(problem, run, shape[1:], *factors))
-            for run, factors in enumerate(zip(units.delta, units.z, units.stretch, strict=True))
+            frobenius.solve(Constraints(problem, run, shape[1:], *factors))
+            for run, factors in enumerate(zip(units.delta, units.z, units.stretch))
         ]
         if norm == 2:
-            found, weights = _frobenius_norm(units, first)
+            solved, weights = _frobenius_norm(units, first)
         else:
-            found, weights = _other_norms(problem, units, norm, first)
-    for run, size in enumerate(found["objective"]):
+            solved, weights = _other_norms(problem, units, norm, first)
+    for run, size in enumerate(solved["objective"]):
         in_range(problem, run, size, units.exponent[run])
     exponent = -units.exponent
-    found["objective"] = np.ldexp(found["objective"], exponent)
-    found["duals"] = np.ldexp(found["duals"] * units.stretch, 2 * exponent[:, None])
-    found["margins"] = found["margins"] / units.stretch
-    found |= {key: found[key].reshape(shape) for key in ("duals", "margins", "support")}
+    solved["objective"] = np.ldexp(solved["objective"], exponent)
+    solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
+    solved["margins"] = solved["margins"] / units.stretch
+    solved |= {key: solved[key].reshape(shape) for key in ("duals", "margins", "support")}
     return MaxMargin(
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
         seconds=time.perf_counter() - began,
         tokens=tokens,
         _weights=weights,
-        **found,
+        **solved,
     )
+
+
+def _one_thread(delta, norm):
+    """One thread for BLAS: at these sizes a second gains little, and on a busy machine two wait.
+
+    What is so small that BLAS does not share it out need not ask.
+    """
+    if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
+        return nullcontext()
+    return _thread_pools().limit(limits=1, user_api="blas")
 
 
 @cache
@@ -160,23 +163,24 @@ def _thread_pools():
 
 def _frobenius_norm(units: Scaled, solved):
     """Solver, objective, duals, margins, support and gap of all runs, scaled, and what builds W."""
-    duals, margins = (np.stack([run[part] for run in solved]) for part in (0, 1))  # (runs, m)
-    square = np.einsum("rm,rm->r", duals, margins)
+    duals, margins, names, weights = zip(*solved)
+    duals, margins = np.array(duals), np.array(margins)  # (runs, m)
+    square = (duals * margins).sum(1)
     found = {
-        "solver": tuple(name for _, _, name, _ in solved),
+        "solver": names,
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
-    return found, partial(_weights, units, duals, [W for *_, W in solved])
+    return found, partial(_weights, units, duals, weights)
 
 
 def _weights(units, duals, solved):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
-    runs = zip(duals, units.delta, units.z, strict=True)
-    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs, strict=True)]
+    runs = zip(duals, units.delta, units.z)
+    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs)]
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
@@ -199,7 +203,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if _conic(norm):
-        solved = cone.least_norm(rows, shape, norm, np.linalg.norm(start))
+        solved = cone.least_norm(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = lp.least_norm(rows, norm, start, beta)

@@ -4,13 +4,19 @@ Only products <delta_{i,t} z_i^T, W> are asked for, so each factor may be divide
 which rounds nothing. What is left is one unit for W, that of the shortest constraint.
 """
 
+import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
+
+from lib.compiled import cache
 
 LARGEST_EXPONENT = 480  # of W in powers of two: its square, the size of the duals, is still a float
 BAD = 1e4  # constraints this much longer than the shortest are asked for more than margin 1
 MORE = 1e-11  # ... by this much relative to their length: 1e5 roundings
+
+cache.find_place()
 
 
 @dataclass(frozen=True)
@@ -36,27 +42,52 @@ def scaled(delta: np.ndarray, z: np.ndarray) -> Scaled:
 
     A constraint that is zero stays zero. Raises ValueError where a difference of tokens overflows.
     """
-    size_delta, size_z = np.abs(delta).max(-1), np.abs(z).max(-1)  # (runs, n, S), (runs, n)
-    if not np.isfinite(size_delta).all():
+    if not np.isfinite(delta).all():
         raise ValueError(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
             "power of two, which only multiplies W by it"
         )
-    of_delta, of_z = np.frexp(size_delta)[1], np.frexp(size_z)[1]
-    of_row = of_delta + of_z[..., None]
-    there = (size_delta > 0) & (size_z > 0)[..., None]
-    shortest = np.where(there, of_row, np.iinfo(np.int32).max).min((1, 2), keepdims=True)
-    shortest = np.where(there.any((1, 2), keepdims=True), shortest, 0)
-    inverse = np.ldexp(1.0, np.minimum(shortest - of_row, 0))  # min ||a|| / ||a_m||, (runs, n, S)
-    stretch = np.where(inverse < 1 / BAD, inverse / (inverse + MORE), 1.0)
-    length = np.where(inverse < 1 / BAD, 1 / (inverse + MORE), 1 / np.maximum(inverse, 1 / BAD))
-    return Scaled(
-        delta=np.ldexp(delta, -of_delta[..., None]) * length[..., None],
-        z=np.ldexp(z, -of_z[..., None]),
-        exponent=shortest[:, 0, 0],
-        stretch=stretch.reshape(len(delta), -1),
-        ratio=1 / np.where(there, inverse, 1.0).min((1, 2)),
-    )
+    return Scaled(*_scaled(delta, np.ascontiguousarray(z)))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _scaled(delta, z):
+    """The fields of `Scaled`."""
+    runs, n, S, _ = delta.shape
+    delta, z = delta.copy(), z.copy()
+    exponent, stretch, ratio = np.zeros(runs, np.int64), np.ones((runs, n * S)), np.ones(runs)
+    for run in range(runs):
+        rows, is_zero = np.empty(n * S, np.int64), np.empty(n * S, np.bool_)
+        for i in range(n):
+            largest_z, exponent_z = _normalised(z[run, i])
+            for m in range(i * S, i * S + S):
+                largest, exponent_delta = _normalised(delta[run, i, m - i * S])
+                rows[m] = exponent_z + exponent_delta
+                is_zero[m] = largest == 0 or largest_z == 0
+        if not is_zero.all():
+            exponent[run] = rows[~is_zero].min()
+        for m in range(n * S):
+            inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))  # min ||a|| / ||a_m||
+            length = 1 / inverse
+            if inverse < 1 / BAD:
+                length = 1 / (inverse + MORE)
+                stretch[run, m] = inverse * length
+            if not is_zero[m]:
+                ratio[run] = max(ratio[run], 1 / inverse)
+            delta[run, m // S, m % S] *= length
+    return delta, z, exponent, stretch, ratio
+
+
+@numba.njit(cache=True)
+def _normalised(x):
+    """Divide x by a power of two, to entries of at most 1; its largest entry and the exponent."""
+    largest = 0.0
+    for k in range(len(x)):
+        largest = max(largest, abs(x[k]))
+    exponent = math.frexp(largest)[1]
+    for k in range(len(x)):
+        x[k] = math.ldexp(x[k], -exponent)
+    return largest, exponent
 
 
 def shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

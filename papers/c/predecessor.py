@@ -168,7 +168,7 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
         z=ones,
         stretch=ones[:, 0],
     )
-    beta, *_ = frobenius.solve(A @ A.T, constraints)
+    beta, *_ = frobenius.solve(constraints)
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
 
 

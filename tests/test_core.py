@@ -1,0 +1,79 @@
+"""The core alone, without any extra, trains, solves and checks a law; another `lib` is named."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OF_MATPLOTLIB = {"pillow"}  # which the core brings along by itself
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"{{name}} is of an extra", name=name)
+
+sys.meta_path.insert(0, Refusing())
+"""
+TRAINING = """
+from lib import attention, dynamics, svm
+from papers.beyond import margin_law
+data = attention.class_mean_tokens([0], n=20, T=10, d=300, signal=3.0, noise=0.1)
+problem = attention.minimal(data)
+solution = svm.token_svm(problem.tokens)
+history = dynamics.train(
+    problem, dynamics.ngd(0.025), 20_000, [0, 20_000], targets={"W_mm": solution.W}
+)
+law = margin_law.margin_law(problem.tokens, solution)
+expected = law.direction_error(history.norm[:, -1])
+print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solution.gap[0]))
+"""
+
+
+def distributions(requirements):
+    return {re.match(r"[\w-]+", text).group().lower() for text in requirements}
+
+
+def modules_of_extras():
+    """The importable modules that only an extra brings."""
+    extras = distributions(sum(PROJECT["optional-dependencies"].values(), []))
+    extras -= distributions(PROJECT["dependencies"]) | OF_MATPLOTLIB
+    modules = packages_distributions().items()
+    return sorted(
+        module for module, of in modules if {name.lower().replace("_", "-") for name in of} & extras
+    )
+
+
+def run(code, **settings):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **settings)
+
+
+def test_the_core_alone_trains_solves_and_checks_the_law():
+    blocked = modules_of_extras()
+    assert {"torch", "cvxpy", "papermill", "IPython", "jinja2", "pytest"} <= set(blocked)
+    done = run(WITHOUT_EXTRAS.format(blocked=blocked) + TRAINING)
+    assert done.returncode == 0, done.stderr
+    ratio, gap = map(float, done.stdout.split())
+    assert abs(ratio - 1) < 1e-4 and gap < 1e-9
+
+
+def test_an_extra_that_is_missing_is_named():
+    done = run(
+        WITHOUT_EXTRAS.format(blocked=["cvxpy"]) + "from lib import svm, attention\n"
+        "svm.token_svm(attention.unit_tokens(0), norm='nuclear')"
+    )
+    assert done.returncode == 1 and "cvxpy" in done.stderr.splitlines()[-1]
+
+
+def test_another_package_named_lib_is_named(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").touch()
+    done = run(f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import papers")
+    assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
