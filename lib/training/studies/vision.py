@@ -17,7 +17,7 @@ from lib.training.study import Problem, Study
 SHOWN = 2_000  # test images at the points of a run; its end takes them all
 SMOKE_ROWS = 500  # test images of a smoke run: as many as the stand-ins have
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
-PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
+PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
 @dataclass(frozen=True)
