@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from lib import files, seeds
 from lib.training.batches import Batches
-from lib.training.curves import Curve
+from lib.training.curves import READINGS, Curve
 from lib.training.measures import Evaluate, cross_entropy
 from lib.training.rules import norms
 
@@ -63,6 +63,8 @@ def train(
     at: Iterable[int] = (),
     stop: Callable[[Mapping[str, float]], bool] | None = None,
     walk: bool = False,
+    clock: Evaluate | None = None,
+    tick: int = 0,
     cpu: bool = False,
     precision: str = "float32",
     checkpoint: Path | None = None,
@@ -80,8 +82,9 @@ def train(
         loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
         evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
             and at the end.
-        stop: what `evaluate` found, and "recent_loss", to whether the run ends there.
+        stop: what `evaluate` found, "recent_loss" and "clock", to whether the run ends there.
         walk: record the sum of squared moves of every parameter.
+        clock, tick: "clock_loss" of what it finds is recorded every `tick` steps.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
         pause: the steps done to whether the run is saved and left there.
@@ -102,7 +105,7 @@ def train(
     log = {name: torch.full((steps,), math.nan, device=device) for name in ("loss", "step", "norm")}
     path = norms([p.detach() for p in parameters]) * 0
     sized = hasattr(optimizer, "last_step_size")
-    rows, begin = [], time.process_time()
+    rows, ticks, begin = [], [], time.process_time()
 
     def autocast():
         return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
@@ -141,17 +144,24 @@ def train(
         rows.append({"at": step, "metrics": found} | kept)
         model.train()
 
+    def read_clock() -> None:
+        model.eval()
+        with torch.no_grad(), autocast():
+            ticks.append(float(clock(model)["clock_loss"]))
+        model.train()
+
     def save() -> None:
         if not (checkpoint and machine.is_main_process):
             return
         state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
         state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        write(checkpoint, state | {"log": log, "rows": rows, "path": path})
+        write(checkpoint, state | {"log": log, "rows": rows, "ticks": ticks, "path": path})
 
     done, spent, status = 0, 0.0, "finished"
     if checkpoint and checkpoint.exists():
         state = read(checkpoint, key)
         done, spent, rows = state["step"], state["seconds"], state["rows"]
+        ticks += state["ticks"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])
@@ -163,13 +173,16 @@ def train(
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), bar(machine, steps, done, label) as shown:
         for step in range(done, steps + 1):
+            if tick and step == tick * len(ticks):
+                read_clock()
             if step in points and not (rows and rows[-1]["at"] == step):
                 observe()
             if step == steps:
                 break
             if stop and step in points:
                 recent = float(log["loss"][max(0, step - RECENT) : step].mean())
-                if stop(rows[-1]["metrics"] | {"recent_loss": recent}):
+                seen = float(np.mean(ticks[-READINGS:])) if ticks else math.inf
+                if stop(rows[-1]["metrics"] | {"recent_loss": recent, "clock": seen}):
                     status = f"stopped after step {step}"
                     break
             if step > done and pause and agreed(machine, pause(step)):
@@ -199,6 +212,7 @@ def train(
     if end < step or not status:
         status = f"diverged at step {end + 1}"
     rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
+    ticks = ticks[: end // tick + 1] if tick else []
 
     def by_layer(group: str) -> dict[str, np.ndarray]:
         table = np.array([row[group] for row in rows]).reshape(len(rows), len(names))
@@ -218,6 +232,7 @@ def train(
         },
         weight_norms=by_layer("weight_norms"),
         walked=by_layer("walked") if walk else {},
+        clock=dict(at=tick * np.arange(len(ticks)), loss=np.array(ticks)) if tick else {},
     )
 
 

@@ -1,7 +1,7 @@
 """The choice of a rule's rate in a study, out of trials on a seed that no judged run has."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from lib.training.study import Study
 
 JUDGED = 4  # last evaluations whose mean held-out accuracy judges a trial
+ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
+RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
+ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
 DIVERGED = (math.inf, math.inf)
 
 
@@ -21,12 +24,15 @@ def choose(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> flo
 
     Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and the
     best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at most
-    `study.extensions` times. `trials(rates, until)` runs some rates, up to the step `until` or to
-    the end for None. ValueError, with the rates, where every one diverged.
+    `study.extensions` times. A study with a clock has a `race` in place of the halving.
+    `trials(rates, until)` runs some rates, up to the step `until` or to the end for None.
+    ValueError, with the rates, where every one diverged.
     """
     rates = sorted(study.rates[rule])
     if len(rates) == 1:
         return rates[0]
+    if study.clock:
+        return race(study, rule, trials)
     # A study that is taken up again finds some trials whole; they are judged by their first quarter
     # as before, so that the same rates are kept.
     begun = [cut(curve, study.quarter) for curve in trials(rates, study.quarter)]
@@ -50,13 +56,73 @@ def choose(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> flo
         (found[beyond],) = trials([beyond], None)
 
 
+def race(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> float:
+    """The best rate of a grid, at the cost of the best two.
+
+    All rates run side by side. For speed the race ends when two have reached the last target, or
+    twice the steps of the first are over: who is not there yet needs more steps, so nothing is
+    guessed. From the second of `ROUNDS` parts on, a rate is dropped that is worse than the best by
+    more than `ERRORS` of its error. A best rate at an edge brings in one more beyond, as far as the
+    others ran. The arguments are those of `choose`.
+    """
+    rates, tried = sorted(study.rates[rule]), {}
+    ends = [study.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
+    for extension in range(study.extensions + 1):
+        alive = rates
+        for part, until in enumerate(ends):
+            asked = until if until < study.horizon else None
+            seen = [cut(curve, until) for curve in trials(alive, asked)]
+            tried |= dict(zip(alive, seen, strict=True))
+            alive = _going_on(study, {rate: tried[rate] for rate in alive}, part)
+            first = sorted(score(study, curve)[0] for curve in tried.values())[:2]
+            over = study.criterion == "speed" and (first[-1] <= until or 2 * first[0] <= until)
+            if not alive or (over and extension == 0):
+                break
+        ends = ends if extension else ends[: part + 1]
+        if all(curve.diverged for curve in tried.values()):
+            dead = ", ".join(f"{rate:g}" for rate in sorted(tried))
+            raise ValueError(
+                f"{study.name}: every rate of {rule} diverged: {dead}; give the study lower rates"
+            )
+        best = min(tried, key=lambda rate: (score(study, tried[rate]), -rate))
+        beyond = beyond_edge(rule, best, sorted(tried), tried[best])
+        if beyond is None:
+            break
+        rates = [beyond]
+    return best
+
+
+def _going_on(study: "Study", runs: Mapping[float, Curve], part: int) -> list[float]:
+    """The rates of `runs` that neither diverged nor are worse than the best beyond their error."""
+    alive = {rate: level(study, curve) for rate, curve in runs.items() if not curve.diverged}
+    if part == 0 or not alive:
+        return list(alive)
+    mean, error = min(alive.values())
+    return [rate for rate, (m, e) in alive.items() if m - mean <= ERRORS * math.hypot(e, error)]
+
+
+def level(study: "Study", curve: Curve) -> tuple[float, float]:
+    """How good a run is on its way, the smaller the better, and the error of that.
+
+    For speed mean and standard deviation of the clock's last `RECENT` readings; for accuracy minus
+    the last held-out one, with its binomial deviation.
+    """
+    if study.criterion == "accuracy":
+        p, rows = float(curve.metrics["test_accuracy"][-1]), study.options["held_out"]
+        return -p, math.sqrt(p * (1 - p) / rows)
+    last = np.asarray(curve.clock["loss"][-RECENT:], dtype=float)
+    return float(last.mean()), float(last.std())
+
+
 def cut(curve: Curve, steps: int) -> Curve:
     """What `curve` would be had its run been left after `steps` steps; itself if it was shorter."""
     if len(curve.loss) < steps:
         return curve
     seen = curve.evaluated_at <= steps
     metrics = {name: values[seen] for name, values in curve.metrics.items()}
-    return replace(curve, status="paused", loss=curve.loss[:steps], metrics=metrics)
+    early = curve.clock["at"] <= steps if curve.clock else ()
+    clock = {name: values[early] for name, values in curve.clock.items()}
+    return replace(curve, status="paused", loss=curve.loss[:steps], metrics=metrics, clock=clock)
 
 
 def beyond_edge(rule: str, best: float, tried: Sequence[float], trial: Curve) -> float | None:
@@ -79,5 +145,7 @@ def score(study: "Study", trial: Curve) -> tuple[float, float]:
         return DIVERGED
     if study.criterion == "accuracy":
         return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-JUDGED:]))
+    if trial.clock:
+        return trial.steps_to(study.targets[-1], 0), float(trial.readings()[-1])
     target = study.targets[-1] * study.loss_rows
     return trial.steps_to(target, study.window), float(trial.smooth(study.window)[-1])

@@ -20,7 +20,7 @@ from lib.budget import Budget
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.curves import Curve, Curves, code, digest, load, made
-from lib.training.measures import Evaluate, cross_entropy
+from lib.training.measures import Evaluate, correctness, cross_entropy
 from lib.training.rate_choice import choose
 from lib.training.rules import RULES
 
@@ -29,6 +29,7 @@ CHECKPOINT_EVERY = 500  # steps
 QUARTER = 4  # half of the rates are dropped at this part of the horizon
 STOPS = {  # what may end a run, and whether it ends below or above the level
     "recent_loss": (f"mean loss of {loop.RECENT} steps at most", -1),
+    "clock": ("mean training loss of the clock's last three readings at most", -1),
     "training_accuracy": ("training accuracy of 2,500 reviews at least", 1),
 }
 
@@ -40,6 +41,8 @@ class Problem:
     `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
     held-out rows where `tuning`. `evaluate(seed, tuning)` is what is measured at the points of a
     run, `finish(seed)` what is measured once at its end, as arrays. `about` names network and data.
+    `clock` measures "clock_loss", the training loss on fixed rows; `baselines` {name: fit} are the
+    plain classifiers, `fit()` says which test rows one classifies correctly, (rows,) bool.
     """
 
     build: Callable[[], nn.Module]
@@ -48,6 +51,8 @@ class Problem:
     finish: Callable[[int], Callable[[nn.Module], Mapping[str, np.ndarray]]]
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
+    clock: Evaluate | None = None
+    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,9 @@ class Study:
     `STOPS`, is past `stop_at`, or after `horizon` steps. `criterion` is "speed" (rates by the
     training loss) or "accuracy" (by held-out accuracy). `cap` is that of SNGD, None for the one
     that SPS chose. `extensions` rates at most are added beyond an edge of the grid. Seeds are
-    `first_seed` and the `seeds` - 1 after it. `loss_rows` divides a loss that is a sum.
+    `first_seed` and the `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a
+    `clock`, steps between its readings, targets are on these, rates are raced (`rate_choice`), and
+    plain classifiers are fitted to the same rows: the second protocol.
     """
 
     name: str
@@ -81,6 +88,7 @@ class Study:
     cap: float | None = None
     loss_rows: int = 1
     walk: bool = False
+    clock: int = 0
     precision: str = "float32"
 
     def __post_init__(self):
@@ -123,6 +131,8 @@ class Study:
         """All that decides the runs, as plain values; `about` is the problem's."""
         plain = ("name", "horizon", "batch", "window", "criterion", "evaluations", "cap", "walk")
         values = {name: getattr(self, name) for name in (*plain, "extensions", "precision")}
+        if self.clock:
+            values |= {"clock": self.clock, "first_seed": self.first_seed}
         words = "never" if self.stop_at is None else f"{STOPS[self.stop_by][0]} {self.stop_at:g}"
         values |= {"rates": {rule: list(rates) for rule, rates in self.rates.items()}}
         values |= {"targets": list(self.targets), "stop": words, "tuning_seed": TUNING_SEED}
@@ -158,6 +168,8 @@ class Work:
         code or another device.
         """
         study, rates, cap = self.study, {}, self.study.cap
+        plain = self.problem.baselines if study.clock else ()
+        self.all_of([a_run("baseline", name, 0.0, None, 0) for name in plain])
         for rule in study.rates:
 
             def trials(chosen: Sequence[float], until: int | None, rule=rule, cap=cap):
@@ -202,9 +214,9 @@ class Work:
             if not loop.agreed(self.machine, mine):
                 return None
             found = self.finished(self.folder / f"{name}.npz")
-            if found and (until or not found.paused):
+            if found and (not found.paused or len(found.loss) >= (until or math.inf)):
                 return found
-            return self.trained(who, until)
+            return self.fitted(who) if who["part"] == "baseline" else self.trained(who, until)
         finally:
             lock.release()
 
@@ -219,6 +231,19 @@ class Work:
                 f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']},"
                 f" this code would run on {device}: move it away, or use another --state"
             )
+        return curve
+
+    def fitted(self, who: dict) -> Curve:
+        """Fit a plain classifier, save which test rows it has right, and say so."""
+        begin = time.process_time()
+        hits = self.problem.baselines[who["rule"]]()
+        empty, where = np.zeros(0), made(self.machine.device.type)
+        curve = Curve("finished", empty, empty, empty, empty, **who, made=where)
+        spent = time.process_time() - begin
+        curve = replace(curve, seconds=spent, end=correctness(torch.from_numpy(hits)))
+        path = self.folder / f"{_name(who)}.npz"
+        Curves(self.study.name, self.configuration, (curve,)).save(path)
+        self.say(f"{who['rule']}: {hits.mean():.4f} of the test rows right, {spent:.0f} s")
         return curve
 
     def trained(self, who: dict, until: int | None) -> Curve:
@@ -240,6 +265,8 @@ class Work:
             at=study.points,
             stop=study.stop,
             walk=study.walk and not trial,
+            clock=problem.clock,
+            tick=study.clock,
             cpu=self.cpu,
             precision=study.precision,
             checkpoint=checkpoint,
@@ -251,7 +278,7 @@ class Work:
         if curve.paused and curve.status != f"paused after step {until}":
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
         end = {}
-        if who["rule"] == "SPS" and not curve.paused:  # the share of steps that the cap held
+        if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
         if trial:
             nothing = np.zeros(0, np.float32)
@@ -264,6 +291,7 @@ class Work:
             small = {name: getattr(curve, name).astype(np.float32) for name in names}
         device = self.machine.device.type
         end = {key: np.asarray(values) for key, values in end.items()}
+        small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
         curve = replace(curve, **who, **small, end=end, made=made(device))
         if self.machine.is_main_process:
             path = self.folder / f"{name}.npz"
@@ -278,7 +306,8 @@ class Work:
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""
-        paths = [*self.folder.glob("trial-*.npz"), *self.folder.glob("curve-*.npz")]
+        kinds = ("baseline", "trial", "curve")
+        paths = [path for kind in kinds for path in self.folder.glob(f"{kind}-*.npz")]
         curves = tuple(self.finished(path) for path in sorted(paths))
         return Curves(self.study.name, self.configuration, curves)
 

@@ -3,14 +3,12 @@
 Words, intervals and targets are those of `notebooks/protocol.md`.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from lib.companion import claims
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.papers.kept_curves import few, judge
+from lib.papers.kept_curves import edges, few, gate_numbers, judge  # noqa: F401
 from lib.training import verdicts
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
@@ -168,18 +166,5 @@ def numbers(curves: Curves) -> dict[str, Number]:
                 f"{name}_steps_ratio_low": finite(interval.low, 1e-6),
                 f"{name}_steps_ratio_high": finite(interval.high, 1e-6),
             }
+    found |= gate_numbers(curves)
     return found | {"processor_hours": finite(curves.hours(), 1e-6)}
-
-
-def edges(curves: Curves) -> Mapping[str, float]:
-    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
-    found = {}
-    for rule, rate in curves.rates().items():
-        trials = curves.trials(rule)
-        tried = [trial.rate for trial in trials]
-        free = rule == "SPS" and any(
-            trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
-        )
-        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
-            found[rule] = rate
-    return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
-from lib.papers.kept_curves import few, judge
+from lib.papers.kept_curves import few, gate_numbers, judge
 from lib.training import verdicts
 from lib.training.curves import Curve, Curves
 from lib.training.verdicts import UNDECIDED, Interval
@@ -194,4 +194,4 @@ def numbers(curves: Curves) -> dict[str, Number]:
             for metric in ("hoyer", "above_90"):
                 mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
                 found[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
-    return found | {"processor_hours": finite(curves.hours(), 1e-6)}
+    return found | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}

@@ -5,7 +5,7 @@ import numpy as np
 from lib.companion.claims import Claim, Table
 from lib.companion.record import Number, finite
 from lib.papers.c.reviews import accuracy, accuracy_difference, at_end, matched
-from lib.papers.kept_curves import few, judge
+from lib.papers.kept_curves import few, gate_numbers, judge
 from lib.training import verdicts
 from lib.training.curves import Curves
 
@@ -65,9 +65,13 @@ def numbers(curves: Curves) -> dict[str, Number]:
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
         }
     apart = accuracy_difference(curves, *RULES)
-    return found | {
-        "end_apart": finite(apart.estimate, 1e-9),
-        "end_apart_low": finite(apart.low, 1e-6),
-        "end_apart_high": finite(apart.high, 1e-6),
-        "processor_hours": finite(curves.hours(), 1e-6),
-    }
+    return (
+        found
+        | gate_numbers(curves)
+        | {
+            "end_apart": finite(apart.estimate, 1e-9),
+            "end_apart_low": finite(apart.low, 1e-6),
+            "end_apart_high": finite(apart.high, 1e-6),
+            "processor_hours": finite(curves.hours(), 1e-6),
+        }
+    )

@@ -27,7 +27,7 @@ SHORT = dict(length=24, layers=None, rows=None)
 MNIST = _small(vision.MNIST, 120, SMALL | {"rows": 1400}, targets=(1.8, 1.2))
 CIFAR10 = _small(vision.CIFAR10, 80, SMALL | {"rows": 2000}, targets=(2.2, 2.0))
 VIT = _small(vision.VIT, 80, SMALL | {"rows": 1600, "held_out": 400})
-IMDB = _small(reviews.IMDB, 120, dict(length=24, words=200, shape=TINY, held=400, demo=True))
+IMDB = _small(reviews.IMDB, 120, dict(length=24, words=200, shape=TINY, held_out=400, demo=True))
 MULTI_NLI = _small(language.MULTI_NLI, 60, SHORT, rates=RATES, targets=(1.1, 1.0))
 CIVIL_COMMENTS = replace(
     MULTI_NLI,

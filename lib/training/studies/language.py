@@ -8,33 +8,49 @@ from torch import nn
 from lib.data import texts
 from lib.networks import bert, pretrained
 from lib.seeds import stream
+from lib.training import baselines
 from lib.training.batches import Bucketed, trim
-from lib.training.measures import correctness, judge, predict, right
+from lib.training.measures import classification, correctness, judge, predict, right
 from lib.training.study import Problem, Study
 
+FIXED = 256  # training rows on which the clock reads the loss
 SHOWN = 200  # test rows at the points of a run; its end takes them all
 
 
 def classify(
-    name: str, length: int, batch: int, layers: int | None, rows: int | None = None
+    name: str,
+    length: int,
+    batch: int,
+    layers: int | None,
+    rows: int | None = None,
+    characters: int | None = None,
 ) -> Problem:
     """A BERT classifier trained on `rows` texts of `name` that have at most `length` tokens.
 
-    Test texts are cut to 4 `length` tokens. The classifier has the lowest `layers` layers of the
-    pretrained one; None makes a small one from a random start, for a smoke test.
+    Test texts are cut to 4 `length` tokens. With `characters` both splits are `balanced` samples
+    of at most so many, and training texts are cut, not left out. The classifier has the lowest
+    `layers` layers of the pretrained one; None makes a small one from a random start, for a smoke
+    test.
     """
     demo = layers is None
     weights = pretrained.weights(demo=demo)
     sets = [texts.load(name, split, demo=demo) for split in ("train", "test")]
     if demo:  # a smoke test, also where the real set is at hand
         sets = [part.sample(count) for part, count in zip(sets, (1500, 200), strict=True)]
-    train = bert.tokenise(weights, sets[0], length, whole=True)
-    if rows is not None:
+    if characters is not None:
+        sets = [part.balanced(rows or len(part), characters) for part in sets]
+    train = bert.tokenise(weights, sets[0], length, whole=characters is None)
+    if rows is not None and characters is None:
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
         train = train.take(torch.from_numpy(chosen))
     test = bert.tokenise(weights, sets[1], 4 * length)  # every row; the longest are cut
     every = max(1, len(test.labels) // SHOWN)
     shown = judge(test.take(torch.arange(0, len(test.labels), every)))
+
+    ordered = train.take(train.lengths[:FIXED].argsort(stable=True))  # little padding
+    fixed, sample = (ordered.inputs, ordered.labels), {}
+    if characters is not None:
+        sample = {"characters": characters, "content": [part.content() for part in sets]}
 
     def build() -> nn.Module:
         classes = sets[0].classes
@@ -59,7 +75,10 @@ def classify(
             "test_rows": len(test.labels),
             "network": build().describe(),
             "tokens": length,
-        },
+        }
+        | sample,
+        clock=classification(*fixed, trim, 64, "clock"),
+        baselines=baselines.of_texts(*sets),
     )
 
 
@@ -100,4 +119,32 @@ CIVIL_COMMENTS = replace(
     targets=(0.6, 0.5, 0.45),
     seeds=5,
     stop_at=0.38,
+)
+# The second protocol, on samples that anybody draws alike from the pinned files.
+SECOND = dict(seeds=3, first_seed=20, clock=20, stop_by="clock", extensions=3, evaluations=8)
+RATES = {
+    "SGD": (0.025, 0.05, 0.1, 0.2),
+    "Adam": (5e-5, 1e-4, 2e-4, 4e-4),
+    "SPS": (0.1, 0.2, 0.4, 0.8),
+    "SNGD": (0.05, 0.1, 0.2, 0.4),
+}
+CIVIL_COMMENTS_400 = replace(
+    CIVIL_COMMENTS,
+    **SECOND,
+    name="civil_comments_400",
+    options=dict(name="civil_comments", length=128, layers=3, rows=6_000, characters=400),
+    rates=RATES,
+    horizon=720,
+    targets=(0.6, 0.5, 0.4),
+    stop_at=0.35,
+)
+MULTI_NLI_200 = replace(
+    MULTI_NLI,
+    **SECOND,
+    name="multi_nli_200",
+    options=dict(name="multi_nli", length=64, layers=3, rows=12_000, characters=200),
+    rates=RATES,
+    horizon=1_440,
+    targets=(1.0, 0.9, 0.8),
+    stop_at=0.75,
 )

@@ -1,6 +1,7 @@
 """Paper C's IMDb experiments as one study: accuracy, sparsity and attention from the same runs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from lib.data import texts
 from lib.networks import TextTransformer, vocabulary
 from lib.networks.text import attended, summed_loss
 from lib.networks.weight_statistics import hoyer, matrices, share_above
+from lib.training import baselines
 from lib.training.batches import Batches
 from lib.training.loop import initialised
 from lib.training.measures import Evaluate, binned, classification, correctness, predict, right
@@ -20,6 +22,7 @@ PARTS = {"K": "key", "Q": "query", "V": "value"}
 LEVELS = (0.5, 0.9)  # quantiles of a part's magnitudes at the start that serve as thresholds
 PAPERS_THRESHOLD = 0.06
 SHOWN = 2_500  # test and training reviews at the points of a run, spread over the set
+FIXED = 512  # training reviews on which the clock reads the loss
 PROBED = 400  # test reviews whose attention is measured
 MAPPED = 32  # tokens of a review that is drawn
 DROPOUT = 0.2
@@ -75,17 +78,17 @@ def at(when: str, model: nn.Module, ids: torch.Tensor, drawn: list[int]) -> dict
 
 
 def reviews(
-    length: int, words: int, shape: Mapping[str, int], batch: int, held: int, demo: bool = False
+    length: int, words: int, shape: Mapping[str, int], batch: int, held_out: int, demo: bool = False
 ) -> Problem:
     """The encoder of `shape` on all IMDb reviews, cut to `length` of the `words` commonest words.
 
-    Rates are judged on `held` training reviews, which trials do not train on.
+    Rates are judged on `held_out` training reviews, which trials do not train on.
     """
     train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
     if demo:  # a smoke test, also where the real set is at hand
         train, test = train.sample(2000), test.sample(500)
     known = vocabulary.Vocabulary.of(train.texts, words)
-    sets = dict(zip(("rest", "held"), train.hold_out(held), strict=True))
+    sets = dict(zip(("rest", "held"), train.hold_out(held_out), strict=True))
     sets = {
         key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
         for key, part in (sets | {"train": train, "test": test}).items()
@@ -100,7 +103,7 @@ def reviews(
         return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
     judges = {
-        True: (judge("held", "test", held), judge("rest", "training", SHOWN)),
+        True: (judge("held", "test", held_out), judge("rest", "training", SHOWN)),
         False: (judge("test", "test", SHOWN), judge("train", "training", SHOWN)),
     }
 
@@ -132,19 +135,21 @@ def reviews(
         about={
             "data": texts.identity("imdb", demo=demo),
             "rows": len(train),
-            "held_out": held,
+            "held_out": held_out,
             "test_rows": len(test),
             "cut": float((sets["train"][0][:, -1] != vocabulary.PADDING).float().mean()),
             "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
             f" {length} of {len(names)} words",
         },
+        clock=judge("rest", "clock", FIXED),
+        baselines=baselines.of_texts(train, test),
     )
 
 
 IMDB = Study(
     name="imdb",
     problem=reviews,
-    options=dict(length=128, words=8_000, shape=dict(size=2, width=32, hidden=128), held=2_000),
+    options=dict(length=128, words=8_000, shape=dict(size=2, width=32, hidden=128), held_out=2_000),
     rates={
         "l1.1": (2e-3, 4e-3, 8e-3, 1.6e-2),
         "l2": (4e-3, 8e-3, 1.6e-2, 3.2e-2),
@@ -159,4 +164,14 @@ IMDB = Study(
     criterion="accuracy",
     evaluations=16,
     loss_rows=50,
+)
+IMDB_WHOLE = replace(
+    IMDB,
+    name="imdb_256",
+    options=dict(length=256, words=8_000, shape=dict(size=2, width=32, hidden=128), held_out=2_000),
+    seeds=3,
+    first_seed=20,
+    clock=10,
+    extensions=3,
+    horizon=8_000,
 )

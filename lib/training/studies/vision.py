@@ -10,13 +10,17 @@ from torch import Tensor, nn
 from lib.data import images
 from lib.networks import VisionTransformer
 from lib.networks.weight_statistics import hoyer, matrices
+from lib.training import baselines
 from lib.training.batches import AugmentedBatches, Batches
 from lib.training.measures import binned, classification, correctness, predict, right
 from lib.training.study import Problem, Study
 
 SHOWN = 2_000  # test images at the points of a run; its end takes them all
 SMOKE_ROWS = 500  # test images of a smoke run: as many as the stand-ins have
+FIXED = 512  # training images on which the clock reads the loss, without augmentation
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
+AS_NAMED = {"shift": "cardinal", "head_width": 64, "start": 1.0}  # vit_for_small_dataset
+NAMED = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)"
 PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
@@ -35,20 +39,31 @@ class Resize:
 
 
 def classify(
-    name: str, rows: int, grid: int, shape: Mapping[str, int], batch: int, demo: bool = False
+    name: str,
+    rows: int,
+    grid: int,
+    shape: Mapping[str, int],
+    batch: int,
+    crops: bool = False,
+    demo: bool = False,
 ) -> Problem:
-    """The ViT for small data sets on the first `rows` training images of `name`, no augmentation.
+    """The ViT for small data sets on the first `rows` training images of `name`.
 
-    An image is cut into `grid` x `grid` patches. A `demo` is tested on SMOKE_ROWS at most.
+    An image is cut into `grid` x `grid` patches; with `crops` it is cropped and mirrored at random
+    before. A `demo` is tested on SMOKE_ROWS at most.
     """
     train = images.load(name, "train", rows=rows, demo=demo)
     test = images.load(name, "test", rows=SMOKE_ROWS if demo else None, demo=demo)
     standardise, (channels, size) = train.standardise(), train.images.shape[1:3]
     patch = size // grid
     judge = classification(test.images[:SHOWN], test.labels[:SHOWN], standardise)
+    kind = AugmentedBatches if crops else Batches
+    named = shape.get("shift") == "cardinal"
+    network = NAMED if named else "ViT with SPT and LSA"
+    sizes = {key: value for key, value in shape.items() if not named or key not in AS_NAMED}
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape),
-        batches=lambda seed, tuning: Batches(train.images, train.labels, batch, seed, standardise),
+        batches=lambda seed, tuning: kind(train.images, train.labels, batch, seed, standardise),
         evaluate=lambda seed, tuning: judge,
         finish=lambda seed: (
             lambda model: correctness(right(predict(model, test.images, standardise), test.labels))
@@ -57,9 +72,15 @@ def classify(
             "data": images.identity(name, demo=demo),
             "rows": rows,
             "test_rows": len(test),
-            "network": f"ViT with SPT and LSA, patch {patch}, {shape}",
+            "network": f"{network}, patch {patch}, {sizes}" + ", crops and flips" * crops,
         },
+        clock=classification(*_fixed(train), standardise, name="clock"),
+        baselines=baselines.of_images(train, test),
     )
+
+
+def _fixed(train: images.ImageSet) -> tuple[Tensor, Tensor]:
+    return train.images[:FIXED], train.labels[:FIXED]
 
 
 def augmented(
@@ -105,6 +126,8 @@ def augmented(
             "test_rows": len(test),
             "network": f"plain ViT on {size} pixels, patch {patch}, {shape}",
         },
+        clock=classification(*_fixed(train), transform, name="clock"),
+        baselines=baselines.of_images(train, test),
     )
 
 
@@ -152,4 +175,64 @@ VIT = Study(
     window=200,
     targets=(1.6, 1.4, 1.2),
     criterion="accuracy",
+)
+
+# The second protocol: the clock, fresh seeds, a network that must beat plain classifiers.
+SECOND = dict(seeds=3, first_seed=20, clock=10, stop_by="clock", extensions=3, evaluations=24)
+MNIST_60000 = replace(
+    MNIST,
+    **SECOND,
+    name="mnist_60000",
+    options=dict(
+        name="mnist",
+        rows=60_000,
+        grid=4,
+        shape=dict(width=64, depth=4, heads=2, hidden=128) | AS_NAMED,
+    ),
+    rates={
+        "SGD": (0.1, 0.2, 0.4, 0.8),
+        "Adam": (5e-4, 1e-3, 2e-3, 4e-3),
+        "SPS": (0.5, 1.0, 2.0, 4.0),
+        "SNGD": (0.1, 0.2, 0.4, 0.8),
+    },
+    horizon=4_800,
+    batch=128,
+    targets=(0.3, 0.2, 0.1),
+    stop_at=0.03,
+)
+CIFAR10_50000 = replace(
+    MNIST_60000,
+    name="cifar10_50000",
+    options=dict(
+        name="cifar10",
+        rows=50_000,
+        grid=8,
+        crops=True,
+        shape=dict(width=64, depth=4, heads=2, hidden=128) | AS_NAMED,
+    ),
+    rates={
+        "SGD": (0.05, 0.1, 0.2, 0.4),
+        "Adam": (5e-4, 1e-3, 2e-3, 4e-3),
+        "SNGD": (0.1, 0.2, 0.4, 0.8),
+    },
+    cap=3.0,
+    horizon=4_800,
+    batch=64,
+    targets=(1.5, 1.3, 1.2),
+    walk=True,
+    stop_at=1.0,
+)
+VIT_48000 = replace(
+    VIT,
+    **SECOND | {"stop_by": "recent_loss"},
+    name="vit_48000",
+    options=dict(
+        rows=48_000,
+        held_out=2_000,
+        size=32,
+        patch=4,
+        shape=dict(width=64, depth=4, heads=4, hidden=128),
+    ),
+    rates={"Adam": (5e-4, 1e-3, 2e-3, 4e-3), "l1.1": (0.05, 0.1, 0.2, 0.4)},
+    horizon=6_000,
 )
