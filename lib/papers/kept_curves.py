@@ -15,6 +15,7 @@ from lib.training import verdicts
 from lib.training.curves import FEWEST, Curve, Curves
 from lib.training.verdicts import UNDECIDED, Interval
 
+LEAST = 1e-9  # a lead in accuracy that is more than rounding
 ABOVE = "interval above 0"
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
 # Claims that are measured in another way than the protocol first said; the outcome was known then.
@@ -71,7 +72,7 @@ def silent(curves: Curves) -> str:
         return "no plain classifier was fitted, so the network cannot be compared with one"
     rule, best = best_rule(curves)
     name = max(plain, key=plain.get)
-    if best <= plain[name]:
+    if best - plain[name] < LEAST:
         return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
     return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
@@ -107,7 +108,7 @@ def gate(curves: Curves) -> str:
         return ""
     rule, best = best_rule(curves)
     others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
-    end = ": too small to speak" if best <= max(plain.values()) else ""
+    end = ": too small to speak" if best - max(plain.values()) < LEAST else ""
     return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
 
 

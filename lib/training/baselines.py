@@ -6,7 +6,7 @@ A regularisation is chosen on a fifth of the training rows, never on test rows.
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import hstack
+from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -36,11 +36,30 @@ def of_images(train, test) -> Fits:
     }
 
 
+def of_tokens(train: tuple, test: tuple, words: int) -> Fits:
+    """Logistic regression on the bag of the tokens that a network reads, no more and no fewer.
+
+    `train` and `test` are ids (N, T) below `words`, 0 for padding, and labels (N,).
+    """
+
+    def bag(ids) -> csr_matrix:
+        rows, columns = np.nonzero(np.asarray(ids))
+        where = (rows, np.asarray(ids)[rows, columns])
+        found = csr_matrix((np.ones(len(rows)), where), shape=(len(ids), words))
+        found.data[:] = 1  # whether, not how often
+        return found
+
+    return {
+        "bag of words": lambda: _logistic(
+            bag(train[0]), bag(test[0]), np.asarray(train[1]), np.asarray(test[1])
+        )
+    }
+
+
 def of_texts(train, test) -> Fits:
     """Logistic regression on the bag of words; of pairs, one bag a sentence.
 
-    `train` and `test` are `lib.data.texts.TextSet`, whole texts even where a network reads their
-    first words alone; a bag says which words stand in a text.
+    `train` and `test` are `lib.data.texts.TextSet`; a bag says which words stand in a text.
     """
 
     def bag() -> np.ndarray:

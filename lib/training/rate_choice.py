@@ -60,10 +60,10 @@ def race(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> float
     """The best rate of a grid, at the cost of the best two.
 
     All rates run side by side. For speed the race ends when two have reached the last target, or
-    twice the steps of the first are over: who is not there yet needs more steps, so nothing is
-    guessed. From the second of `ROUNDS` parts on, a rate is dropped that is worse than the best by
-    more than `ERRORS` of its error. A best rate at an edge brings in one more beyond, as far as the
-    others ran. The arguments are those of `choose`.
+    the first has and no other is left, or twice its steps are over: who is not there yet needs more
+    steps, so nothing is guessed. From the second of `ROUNDS` parts on, a rate is dropped that is
+    worse than the best by more than `ERRORS` of its error. A best rate at an edge brings in one
+    more beyond, as far as the others ran. The arguments are those of `choose`.
     """
     rates, tried = sorted(study.rates[rule]), {}
     ends = [study.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
@@ -74,9 +74,7 @@ def race(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> float
             seen = [cut(curve, until) for curve in trials(alive, asked)]
             tried |= dict(zip(alive, seen, strict=True))
             alive = _going_on(study, {rate: tried[rate] for rate in alive}, part)
-            first = sorted(score(study, curve)[0] for curve in tried.values())[:2]
-            over = study.criterion == "speed" and (first[-1] <= until or 2 * first[0] <= until)
-            if not alive or (over and extension == 0):
+            if not alive or (extension == 0 and _over(study, tried, alive, until)):
                 break
         ends = ends if extension else ends[: part + 1]
         if all(curve.diverged for curve in tried.values()):
@@ -90,6 +88,17 @@ def race(study: "Study", rule: str, trials: Callable[..., list[Curve]]) -> float
             break
         rates = [beyond]
     return best
+
+
+def _over(study: "Study", tried: Mapping, alive: list[float], until: int) -> bool:
+    """Whether a race for speed has ended after `until` steps."""
+    if study.criterion == "accuracy":
+        return False
+    steps = {rate: score(study, curve)[0] for rate, curve in tried.items()}
+    first, *others = sorted(steps.values())
+    waiting = any(math.isinf(steps[rate]) for rate in alive)
+    second = others[0] if others else math.inf
+    return first < math.inf and (second < math.inf or not waiting or 2 * first <= until)
 
 
 def _going_on(study: "Study", runs: Mapping[float, Curve], part: int) -> list[float]:

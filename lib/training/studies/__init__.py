@@ -16,7 +16,7 @@ REAL = (MNIST, IMDB, CIFAR10, VIT, MULTI_NLI, MULTI_NLI_AGAIN, CIVIL_COMMENTS)
 # The studies of the second protocol, in the order in which they are to be trained.
 SECOND = (
     vision.MNIST_60000,
-    reviews.IMDB_WHOLE,
+    reviews.IMDB_256,
     vision.CIFAR10_50000,
     vision.VIT_48000,
     language.CIVIL_COMMENTS_400,

@@ -142,7 +142,7 @@ def reviews(
             f" {length} of {len(names)} words",
         },
         clock=judge("rest", "clock", FIXED),
-        baselines=baselines.of_texts(train, test),
+        baselines=baselines.of_tokens(sets["train"], sets["test"], len(names)),
     )
 
 
@@ -165,13 +165,15 @@ IMDB = Study(
     evaluations=16,
     loss_rows=50,
 )
-IMDB_WHOLE = replace(
+IMDB_256 = replace(
     IMDB,
     name="imdb_256",
     options=dict(length=256, words=8_000, shape=dict(size=2, width=32, hidden=128), held_out=2_000),
     seeds=3,
     first_seed=20,
-    clock=10,
+    rates={"l1.1": (2e-3, 4e-3, 8e-3), "l2": (4e-3, 8e-3, 1.6e-2), "l3": (5e-4, 1e-3, 2e-3)},
+    clock=40,
     extensions=3,
-    horizon=8_000,
+    horizon=12_000,  # 24 epochs
+    evaluations=24,
 )

@@ -210,12 +210,9 @@ CIFAR10_50000 = replace(
         crops=True,
         shape=dict(width=64, depth=4, heads=2, hidden=128) | AS_NAMED,
     ),
-    rates={
-        "SGD": (0.05, 0.1, 0.2, 0.4),
-        "Adam": (5e-4, 1e-3, 2e-3, 4e-3),
-        "SNGD": (0.1, 0.2, 0.4, 0.8),
-    },
+    rates={"SGD": (0.1, 0.2, 0.4), "Adam": (5e-4, 1e-3, 2e-3), "SNGD": (0.1, 0.2, 0.4)},
     cap=3.0,
+    clock=20,
     horizon=4_800,
     batch=64,
     targets=(1.5, 1.3, 1.2),
@@ -224,7 +221,7 @@ CIFAR10_50000 = replace(
 )
 VIT_48000 = replace(
     VIT,
-    **SECOND | {"stop_by": "recent_loss"},
+    **SECOND | {"clock": 40, "stop_by": "recent_loss"},
     name="vit_48000",
     options=dict(
         rows=48_000,
@@ -233,6 +230,6 @@ VIT_48000 = replace(
         patch=4,
         shape=dict(width=64, depth=4, heads=4, hidden=128),
     ),
-    rates={"Adam": (5e-4, 1e-3, 2e-3, 4e-3), "l1.1": (0.05, 0.1, 0.2, 0.4)},
-    horizon=6_000,
+    rates={"Adam": (5e-4, 1e-3, 2e-3), "l1.1": (0.05, 0.1, 0.2)},
+    horizon=7_680,  # eight epochs
 )
