@@ -256,6 +256,38 @@ def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
     assert reviews.ordered(judged(0.8, 0.9), "l1.1", "l2").verdict == "undecided"
 
 
+def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
+    curves = judged(0.9, 0.8)
+    fast = {0.05: 30, 0.1: 20, 0.2: 60}
+    runs = []
+    for one in curves.curves:
+        if one.part == "trial":
+            steps = fast[one.rate] * (2 if one.rule == "Adam" else 1)
+            readings = np.where(np.arange(40) * 5 < steps, 2.0, 0.0)
+            one = timed(100, readings, one.rate, one.rule)
+        runs.append(one)
+    raced = dataclasses.replace(curves, curves=tuple(runs))
+    # A mean of three readings is 0 two readings, ten steps, after the first of them.
+    expected = (50 / 40, 70 / 30)
+    assert speed.at_two_rates(raced, "Adam", 0.5) == pytest.approx(expected)
+    assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
+
+
+def test_growth_is_that_beyond_a_random_walk():
+    found = judged(0.9, 0.8)
+    for final, verdict in ((2.3, "reproduced"), (1.9, "not reproduced")):
+        runs = [
+            dataclasses.replace(
+                run,
+                weight_norms={"w.weight": np.array([1.0, final + 0.01 * (run.seed - 21)])},
+                walked={"w.weight": np.array([0.0, 3.0])},  # which alone would double the norm
+            )
+            for run in found.curves
+        ]
+        claim = speed.growing(dataclasses.replace(found, curves=tuple(runs)), "SGD")
+        assert claim.verdict == verdict and "beyond a random walk" in claim.statement
+
+
 def test_caption_and_record_say_what_the_plain_classifiers_reach():
     curves = judged(0.8, 0.9)
     assert kept_curves.gate(curves) == (
