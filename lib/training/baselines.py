@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 NEIGHBOURS = 3
-STRENGTHS = (0.001, 0.01, 0.1)  # C of the logistic regression: the weight of the data
+STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of the logistic regression: the weight of the data
 Fits = dict[str, Callable[[], np.ndarray]]  # name: fit, which says which test rows are right
 
 

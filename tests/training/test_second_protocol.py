@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lib import files
 from lib.data import texts
 from lib.data.images import ImageSet
 from lib.papers import kept_curves
@@ -340,3 +341,16 @@ def test_a_study_of_the_second_protocol_keeps_its_rules(study):
     ends = study.horizon // rate_choice.ROUNDS * np.arange(1, rate_choice.ROUNDS + 1)
     assert set(ends) <= set(study.points.tolist())  # a race looks where a run was evaluated
     assert study.criterion == "speed" or study.options["held_out"]
+
+
+def test_the_protocol_states_what_the_studies_are():
+    whole = (files.ROOT / "notebooks" / "protocol.md").read_text("utf-8")
+    rows = [line for line in whole.splitlines() if line.startswith("| `")]
+    for study in SECOND:
+        (row,) = [row.replace("*", "") for row in rows if row.startswith(f"| `{study.name}`")]
+        *_, sizes, clock, stop, targets = [cell.strip() for cell in row.strip("|").split("|")]
+        assert sizes.startswith(f"{study.batch}; {study.horizon:,} steps")
+        assert clock.endswith(f"{study.clock} steps")
+        told = [f"{target:g}" for target in study.targets]
+        assert targets.split(", ") == told or study.criterion == "accuracy"
+        assert stop == "never" if study.stop_at is None else stop.endswith(f"{study.stop_at:g}")

@@ -174,6 +174,6 @@ IMDB_256 = replace(
     rates={"l1.1": (2e-3, 4e-3, 8e-3), "l2": (4e-3, 8e-3, 1.6e-2), "l3": (5e-4, 1e-3, 2e-3)},
     clock=40,
     extensions=3,
-    horizon=12_000,  # 24 epochs
+    horizon=9_600,  # 19 epochs
     evaluations=24,
 )

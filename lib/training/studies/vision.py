@@ -215,7 +215,7 @@ CIFAR10_50000 = replace(
     clock=20,
     horizon=4_800,
     batch=64,
-    targets=(1.5, 1.3, 1.2),
+    targets=(1.7, 1.5, 1.4),
     walk=True,
     stop_at=1.0,
 )
