@@ -7,9 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 NEIGHBOURS = 3
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of the logistic regression: the weight of the data
@@ -27,6 +24,8 @@ def of_images(train, test) -> Fits:
         return *pixels, train.labels.numpy(), test.labels.numpy()
 
     def nearest() -> np.ndarray:
+        from sklearn.neighbors import KNeighborsClassifier  # sklearn takes a second to import
+
         known, unknown, labels, truth = arrays()
         return KNeighborsClassifier(NEIGHBOURS).fit(known, labels).predict(unknown) == truth
 
@@ -63,6 +62,8 @@ def of_texts(train, test) -> Fits:
     """
 
     def bag() -> np.ndarray:
+        from sklearn.feature_extraction.text import CountVectorizer
+
         columns = [(train.texts, test.texts)]
         columns += [] if train.pairs is None else [(train.pairs, test.pairs)]
         bags = []
@@ -76,6 +77,8 @@ def of_texts(train, test) -> Fits:
 
 
 def _logistic(train, test, labels, truth) -> np.ndarray:
+    from sklearn.linear_model import LogisticRegression
+
     rest = np.arange(train.shape[0]) % 5 > 0
 
     def fit(strength, rows):
