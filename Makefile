@@ -15,7 +15,7 @@ help:
 	@echo "make figures [SCALE=demo|desk] [DATA_DIR=...] [ARGS='NAME ... --force']   regenerate every figure"
 	@echo "make test [ARGS='-k svm']      pytest and nbval"
 	@echo "make falsify                   every claim of the ledgers in its wrong worlds: the smallest one it catches"
-	@echo "make bench                     speed, as ratios against plain references"
+	@echo "make bench                     speed, as ratios against the strongest peers and plain references"
 	@echo "make mutate [ARGS=svm]         plausible wrong formulas: which do the tests notice? (an hour)"
 	@echo "make site                      every figure, claim and notebook as a site, runs/site/index.html"
 	@echo "make notebooks                 refresh the committed .ipynb from the .py sources, with outputs"
@@ -28,7 +28,7 @@ test: setup
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 falsify: setup
-	@$(PY) -m lib.papers.falsify $(ARGS)
+	@$(PY) -m papers.falsify $(ARGS)
 
 bench: setup
 	@$(PY) -m tests.benchmarks $(ARGS)
@@ -52,7 +52,7 @@ PIP = $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 HALVES = for half in 0 1; do awk "NR % 2 == $$half" requirements.txt > $(VENV)/half-$$half.txt; done; \
   printf '0\n1\n' | xargs -P 2 -I{} $(PIP) --no-deps -r $(VENV)/half-{}.txt 2> /dev/null || true
 LEFT_OUT = /tests?/|/testing/|/pip/|/sympy/|/_inductor/|/transformers/models/[c-uw-z]
-COMPILE = $(PY) -m compileall -q -j 0 -x '$(LEFT_OUT)' $(VENV)/lib lib > /dev/null || true
+COMPILE = $(PY) -m compileall -q -j 0 -x '$(LEFT_OUT)' $(VENV)/lib lib papers > /dev/null || true
 # The stamp comes last, so that an interrupted install is taken up again.
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'

@@ -24,10 +24,10 @@ def pytest_configure(config):
 PLAY = "## Change this"
 SHORT_SMOKE_RUNS = """
 from dataclasses import replace as _replace
-from lib.training.studies import demo as _demo
-for _name, _study in _demo.DEMO.items():
+from lib.training.studies import DEMO as _DEMO
+for _name, _study in _DEMO.items():
     _rates = {_rule: _values[:1] for _rule, _values in _study.rates.items()}
-    _demo.DEMO[_name] = _replace(_study, horizon=8, window=4, evaluations=1, rates=_rates)
+    _DEMO[_name] = _replace(_study, horizon=8, window=4, evaluations=1, rates=_rates)
 """
 # Parameters under nbval of the longest pages; what their compared outputs say holds there too.
 SHORTER = {

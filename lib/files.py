@@ -1,17 +1,13 @@
 """Where the project's folders are, and files written whole or not at all."""
 
-import glob
 import hashlib
 import json
 import os
-import tempfile
-import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import uuid
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import BinaryIO
 
 import lib
 
@@ -73,10 +69,8 @@ def parse_object(content: bytes, name: object) -> dict:
     """The JSON object in the `content` of the file `name`; ValueError as `read_object`."""
     try:
         value = json.loads(content.decode("utf-8"))
-    except ValueError as error:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
         raise ValueError(f"{name} is damaged: {error}") from None
-    except RecursionError:
-        raise ValueError(f"{name} is damaged: its brackets are nested too deep") from None
     if not isinstance(value, dict):
         raise ValueError(f"{name} is damaged: it holds no JSON object")
     return value
@@ -85,82 +79,44 @@ def parse_object(content: bytes, name: object) -> dict:
 def read_table(path: Path) -> dict:
     """The tables of a TOML file, none where there is no file; ValueError with the file's name."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{path} cannot be read: {error}") from None
-    return found
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `path` at the end: the old bytes or all of the new.
-
-    Whatever interrupts, a power cut included: the bytes are on the disk before the name points to
-    them.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp gives 0600, which would reach git and shared folders
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def remove_leftovers(paths: Iterable[Path]) -> None:
-    """Remove what writers of `paths` that were killed left beside them, a minute ago or longer."""
-    for path in paths:
-        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-            with suppress(OSError):
-                if time.time() - left.stat().st_mtime > 60:
-                    left.unlink()
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write `content` to `path` through `replacing`."""
-    with replacing(path) as stream:
-        stream.write(content)
+    """Write a file whole: whatever interrupts, it holds the old bytes or all of the new."""
+    write_all({path: content})
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write several files or, where one of them fails, none: what was there before comes back."""
-    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
-    waiting = {}
+    waiting, before = {}, {}
     try:
         # A full or read-only disk shows here, before any name points to new bytes.
         for path, content in contents.items():
-            waiting[path] = path.with_name(f".{path.name}.{os.getpid()}.new")
-            write(waiting[path], content)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            waiting[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+            with open(waiting[path], "xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
         for path, temporary in waiting.items():
+            old = path.read_bytes() if path.is_file() else None
             os.replace(temporary, path)
+            before[path] = old
     except BaseException:
         for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
-        for path, content in before.items():
-            _restore(path, content)
+        for path, old in before.items():
+            if old is None:
+                path.unlink(missing_ok=True)
+            else:
+                write(path, old)
         raise
-
-
-def _restore(path: Path, content: bytes | None) -> None:
-    if content is None:
-        path.unlink(missing_ok=True)
-    elif path.read_bytes() != content:
-        write(path, content)
 
 
 def sentence(error: Exception) -> str:
     """An error without its number: what the system said, and of which file."""
     place = f": {error.filename}" if getattr(error, "filename", None) else ""
     return f"{getattr(error, 'strerror', None) or error}{place}"
-
-
-class Quiet(type(Path())):
-    """A path that prints nothing as the last value of a notebook's cell."""
-
-    def _ipython_display_(self) -> None:
-        pass

@@ -6,43 +6,84 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from lib.files import ROOT, dumps, folder, in_repository, sha256
-from lib.import_closure import closure
 
+CODE = ("lib", "papers")  # the packages whose files count
+DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
 # Committed results that notebooks read: the curves of studies, and what the rows of ledgers catch.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 
 
+def closure(text: str) -> list[Path]:
+    """The files of this project that a program with this source can import or read, sorted.
+
+    Read off the sources, so that nothing is run: imports of imported files and imports inside
+    functions count, as do each package's `__init__` and the data files beside a module. Raises
+    SyntaxError where one of the sources is no Python.
+    """
+    found, waiting = set(), set(_files(_imports(text.encode(), ())))
+    while waiting:
+        path = waiting.pop()
+        found.add(path)
+        package = path.relative_to(ROOT).parent.parts
+        waiting |= set(_files(_imports(path.read_bytes(), package))) - found
+    beside = {path for folder in {path.parent for path in found} for path in folder.iterdir()}
+    return sorted(found | {path for path in beside if path.suffix in DATA})
+
+
+@cache
+def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
+    """Dotted names that `source` may import, those of mere functions or classes among them."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*above, *filter(None, [node.module])])
+            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in names if name.split(".")[0] in CODE)
+
+
+def _files(names: Iterable[str]) -> Iterator[Path]:
+    """The files of the modules called `names` and of the packages above them."""
+    for name in names:
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            place = ROOT.joinpath(*parts[:depth])
+            yield from filter(Path.is_file, (place.with_suffix(".py"), place / "__init__.py"))
+
+
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
 
-    `lib` has the files that the notebook imports, directly or through one another, with the data
-    files beside them, and no others; `kept` the committed results that it reads.
+    `lib` has the files of CODE that the notebook can import or read, and no others (those of lib/
+    are named without it); `kept` the committed results whose stem is a string in it.
     """
     source = folder("notebooks") / f"{notebook}.py"
-    text = source.read_text(encoding="utf-8") if source.exists() else None
-    modules = closure(text) if text is not None else sorted((ROOT / "lib").rglob("*.py"))
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    kept = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
+
+    def hashes(paths: Iterable[Path]) -> dict[str, str]:
+        names = {path: path.relative_to(ROOT).as_posix() for path in paths}
+        return {
+            name.removeprefix("lib/"): sha256(path.read_bytes()) for path, name in names.items()
+        }
+
     parts = {
-        "source": sha256(text.encode()) if text is not None else None,
+        "source": sha256(text.encode()),
         "parameters": dict(parameters),
-        "lib": {
-            path.relative_to(ROOT / "lib").as_posix(): sha256(path.read_bytes()) for path in modules
-        },
-        "kept": kept(text) if text is not None else {},
+        "lib": hashes(closure(text)),
+        "kept": hashes(kept),
     }
     return json.loads(dumps(parts))
-
-
-def kept(text: str) -> dict[str, str]:
-    """The hashes of the committed results whose stem is a string in a notebook's source `text`."""
-    words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
-    found = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
-    return {path.relative_to(ROOT).as_posix(): sha256(path.read_bytes()) for path in found}
 
 
 def digest(parts: Mapping) -> str:
@@ -78,19 +119,18 @@ def commit() -> str | None:
 
 def versions() -> dict[str, str]:
     """Python and the packages that numbers depend on; one that is not installed is left out."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def peak_memory_mb() -> float | None:
     """Largest resident memory of this process so far, in MB; None on Windows."""
-    # Linux; getrusage would also count what the process was started from
-    status = Path("/proc/self/status")
+    status = Path("/proc/self/status")  # getrusage would count what the process was started from
     if status.exists():
         return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
     try:

@@ -1,87 +1,33 @@
-"""How a record of arrays shows itself: sizes and a few numbers, in a line or a notebook's table."""
+"""The repr of a record of arrays: their shapes, not their entries."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import fields
-from html import escape
-from numbers import Real
 
 import numpy as np
 
 
-class Facts(ABC):
-    """A record that shows its `facts()`, in `repr` and as a table in notebooks, never its arrays.
+class Shapes:
+    """Base of a dataclass with arrays, made with repr=False: `repr` tells shapes and sizes.
 
-    A dataclass takes it as its base and is made with repr=False.
+    An array of words is told by its distinct words, a number or a word as it is; what else a field
+    may hold, such as a function, is left out.
     """
-
-    @abstractmethod
-    def facts(self) -> list[tuple[str, str]]:
-        """(what, its value in words), in the order in which they are shown."""
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{what} {value}" for what, value in self.facts())
-        return f"{type(self).__name__}({said})"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{escape(what)}</th><td>{escape(value)}</td></tr>"
-            for what, value in self.facts()
-        )
-        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
-
-
-class Shapes(Facts):
-    """A record that shows arrays by their shapes, rows of floats by their ends, the rest in words.
-
-    For records without numbers that matter more than others.
-    """
-
-    def facts(self) -> list[tuple[str, str]]:
-        """The fields in their order."""
-        return [(field.name, _size(getattr(self, field.name))) for field in fields(self)]
+        sizes = {field.name: _size(getattr(self, field.name)) for field in fields(self)}
+        words = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
+        return f"{type(self).__name__}({words})"
 
 
 def _size(value) -> str:
-    shape = getattr(value, "shape", ())
-    if (
-        isinstance(value, float | np.ndarray)
-        and len(shape) < 2
-        and np.asarray(value).dtype == float
-    ):
-        return span(value)
-    if shape:
-        return " x ".join(map(str, shape))
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return " | ".join(np.unique(value))
+    if getattr(value, "shape", ()):
+        return " x ".join(map(str, value.shape))
+    if isinstance(value, float | np.ndarray):
+        return f"{float(value):.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(map(str, value)) or "none"
-    plain = isinstance(value, Real | str | tuple | type(None))
-    return str(value) if plain else type(value).__name__
-
-
-def span(values: np.ndarray, form: str = ".3g") -> str:
-    """The smallest and the largest of `values`, of any shape, in words, NaN left aside."""
-    present = np.asarray(values)[~np.isnan(values)]
-    if not present.size:
-        return "none"
-    least, largest = format(present.min(), form), format(present.max(), form)
-    return least if least == largest else f"{least} to {largest}"
-
-
-def last(values: np.ndarray) -> np.ndarray:
-    """Of each run (runs, k) the last value that is not NaN, NaN where there is none, (runs,)."""
-    place = values.shape[1] - 1 - (~np.isnan(values))[:, ::-1].argmax(1)
-    return values[np.arange(len(values)), place]
-
-
-def counts(words: np.ndarray) -> str:
-    """How often each of the words (k,) occurs, such as "completed 3, stalled 1"."""
-    return ", ".join(
-        f"{word} {count}" for word, count in zip(*np.unique(words, return_counts=True))
-    )
-
-
-def when(happened: np.ndarray) -> str:
-    """In how many runs something happened, and when first; happened (runs,) is -1 where not."""
-    times = happened[happened >= 0]
-    first = f", first at t = {times.min()}" if times.size else ""
-    return f"in {times.size} of {happened.size} runs{first}"
+        return "{" + ", ".join(map(str, value)) + "}"
+    if isinstance(value, int | str):
+        return str(value)
+    return str(len(value)) if isinstance(value, Sized) else ""

@@ -1,10 +1,8 @@
-"""One integer seed, one independent random stream per role."""
+"""One integer seed, one independent random stream per role; what must be a whole number is one."""
 
 from collections.abc import Sequence
 
 import numpy as np
-
-from lib.whole_numbers import whole_number
 
 # Appended to, never reordered: a role's place in the list is its stream.
 ROLES = (
@@ -27,6 +25,21 @@ ROLES = (
     "buckets",
     "crops",
 )
+
+
+def whole_number(name: str, value, least: int = 0) -> int:
+    """`value` as an int, at least `least`; ValueError naming it for anything else.
+
+    A float without a fraction is one; a truth value and a text are none, though int() takes them.
+    """
+    try:
+        number = None if isinstance(value, bool | np.bool_ | str | bytes) else int(value)
+    except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
+        number = None
+    if number is None or number != value or number < least:
+        enough = f"at least {least}" if least else "zero or more"
+        raise ValueError(f"{name} = {value!r}; it must be a whole number, {enough}")
+    return number
 
 
 def stream(seed: int, role: str) -> np.random.Generator:

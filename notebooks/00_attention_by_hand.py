@@ -38,7 +38,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a.statements import STATEMENTS
+from papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
 plots.set_style()
@@ -237,8 +237,8 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
 # onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
-# Each curve runs into the dashed ray, which is the direction of $W_{mm} z_i$, and goes on along it
-# for ever. Look at the right: the distance of the directions falls like $1/t$.
+# Each curve turns until it runs beside the dashed ray, which is the direction of $W_{mm} z_i$, and goes on
+# so for ever. Look at the right: the distance of the directions falls like $1/t$.
 
 
 # %%
@@ -320,11 +320,11 @@ print(
 )
 
 # %% [markdown]
-# Nothing: by subtraction the gradient is exactly zero, and descent would stop. The differences of scores
-# keep all digits.
+# Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
+# direction. The differences of scores keep all digits.
 #
-# **Next.** Notebook 10 does the same with twenty random problems, four update rules and the theorem's
-# own hypotheses. Notebook 01 has sliders.
+# **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
+# which of the theorem's hypotheses hold. Notebook 01 has sliders.
 
 # %%
 about = (

@@ -57,7 +57,7 @@ from IPython.display import Image, display
 from lib import explorer
 from lib.companion import claims, plots, statements
 from lib.explorer import panel
-from lib.papers.a.statements import STATEMENTS
+from papers.a.statements import STATEMENTS
 
 plots.set_style()
 names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")

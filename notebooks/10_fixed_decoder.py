@@ -68,9 +68,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import fixed_head as paper
-from lib.papers.a import fixed_head_figure, gradient_cone
-from lib.papers.a.statements import STATEMENTS
+from papers.a import fixed_head as paper
+from papers.a import fixed_head_figure, gradient_cone
+from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
 plots.set_style()
@@ -190,7 +190,7 @@ histories = {
 }
 
 # %% [markdown]
-# Fifty steps by the page's own lines must give the library's matrix.
+# The page's own lines must give the library's matrix.
 
 # %%
 at = int(np.searchsorted(recorded, 50))
@@ -276,7 +276,7 @@ print("pushes on log p_opt, over the sample's own:",
 
 # %% [markdown]
 # The sample's own class pulls it down, but by less than its own push. The other class tips the scale.
-# With orthogonal means the other class has no say, and no weight falls.
+# With orthogonal means the other class has little say, and no weight falls.
 
 # %% tags=["nbval-check-output"]
 for name, table in tables.items():

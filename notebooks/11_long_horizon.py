@@ -23,7 +23,7 @@
 # up to a million.
 #
 # The difficulty is arithmetic. After a thousand iterations the softmax weights of the other tokens are
-# below $10^{-12}$, after a million below $e^{-29000}$. The smallest positive floating point number is
+# below $10^{-12}$, after a million below $e^{-28000}$. The smallest positive floating point number is
 # $e^{-745}$. This page shows how training stays exact all the same.
 #
 # ## The statement
@@ -62,9 +62,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
-from lib.papers import fits
-from lib.papers.a import horizon_figure
-from lib.papers.a.statements import STATEMENTS
+from papers import fits
+from papers.a import horizon_figure
+from papers.a.statements import STATEMENTS
 
 run = record.start("11_long_horizon", "A", globals())
 plots.set_style()

@@ -62,10 +62,10 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import figure3, joint_figure
-from lib.papers.a import fixed_head as fixed
-from lib.papers.a import joint_training as paper
-from lib.papers.a.statements import STATEMENTS
+from papers.a import figure3, joint_figure
+from papers.a import fixed_head as fixed
+from papers.a import joint_training as paper
+from papers.a.statements import STATEMENTS
 
 run = record.start("12_joint_training", "A", globals())
 plots.set_style()

@@ -24,7 +24,7 @@
 # is CivilComments: one comment is toxic or not, and few words decide.
 #
 # **Here:** on comments normalised SGD, Polyak and Adam need 0.70, 0.58 and 0.40 of SGD's steps, on sentence pairs 0.80,
-# 0.74 and 0.73: all six **reproduced**, each row by itself. Held against all claims on real data together, the first two
+# 0.74 and 0.73: all six **reproduced**, each row by itself. Held against all claims of the real-data studies together, the first two
 # on comments do not stand (p = 0.011 and 0.0058). This is half of a small encoder on private samples; on pairs the race
 # covers only the first tenth of a nat below the loss of guessing.
 #
@@ -58,10 +58,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
+from papers.a import speed, speed_figure
 
 run = record.start("14_bert", "A", globals(), None)
 plots.set_style()
@@ -105,9 +105,9 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # `civil_comments`, trains them anew in 0.7 and 1.1 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), normalised SGD and Polyak on
+# claims of the real-data studies together (Holm's rule, 5 %), normalised SGD and Polyak on
 # comments lose (adjusted p 0.14 and 0.08), the other four rows of this page stay.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 #
 # **Both data sets are private samples, which are not published.** The comments are 6,988 of CivilComments, drawn so that
 # half are toxic, and 1,000 test comments; where they come from and how they were cut stands in
@@ -124,7 +124,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
 studies = {"multi_nli": "multi_nli_again", "civil_comments": "civil_comments"}
-kept = {name: curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
+kept = {name: kept_curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
 verdict = {name: kept[name] and speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 
@@ -145,8 +145,8 @@ shown["multi_nli"] and shown["multi_nli"][0]
 # * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
 #   the target; the bar is the 95 % interval. The line at 1 is SGD: a bar wholly below it is faster. Steps count from
 #   the first full window of 50, and Adam's 55 to 64 on comments lie just above it.
-# * **Last loss of each rate tried.** A ring marks the rate that was chosen, by the steps to the last target: it
-#   need not have the lowest loss. A line that leaves the panel has diverged.
+# * **Last loss of each rate tried** (comments; the rates of the study above were chosen before). A ring marks the rate that
+#   was chosen, by the steps to the last target: it need not have the lowest loss. A line that leaves the panel has diverged.
 # * **Attention.** The last panel is the entropy of attention, an observation of ours. The paper makes no claim about it.
 #
 # The same for comments. A comment is short, and its label hangs on few words rather than on a relation of two
@@ -170,7 +170,7 @@ for name, found in verdict.items():
         found.words() if found else "undecided: the study has not run to its end",
         sep="\n",
     )
-first = curves.kept("multi_nli")
+first = kept_curves.kept("multi_nli")
 print("multi_nli, the first study:", first and speed.table(first, "fig1").words(), sep="\n")
 
 # %% [markdown]
@@ -181,7 +181,7 @@ print("multi_nli, the first study:", first and speed.table(first, "fig1").words(
 # equation. **It says nothing about the paper's claims.**
 
 # %%
-live = {name: smoke.train(demo.DEMO[name]) if scale == "demo" else None for name in figures}
+live = {name: smoke.train(DEMO[name]) if scale == "demo" else None for name in figures}
 steps = {name: one and claims.Table(speed.formulas(one)) for name, one in live.items()}
 steps["multi_nli"]
 
@@ -201,7 +201,7 @@ smoked["civil_comments"]
 # same network does learn:
 
 # %%
-small = demo.DEMO["multi_nli"]
+small = DEMO["multi_nli"]
 longer = replace(small, horizon=5 * small.horizon)
 print("last loss:", smoke.last_losses(longer, {"Adam": 1e-3}))
 

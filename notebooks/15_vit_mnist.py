@@ -53,10 +53,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
+from papers.a import speed, speed_figure
 
 run = record.start("15_vit_mnist", "A", globals(), None)
 plots.set_style()
@@ -99,11 +99,11 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # those runs; `python -m lib.training mnist` trains them anew in 0.4 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), the row on normalised SGD stays.
-# `python -m lib.papers.redraw` prints that table.
+# claims of the real-data studies together (Holm's rule, 5 %), the row on normalised SGD stays.
+# `python -m papers.redraw` prints that table.
 
 # %%
-kept = curves.kept("mnist", needed=scale != "demo")
+kept = kept_curves.kept("mnist", needed=scale != "demo")
 verdict = kept and speed.table(kept, "fig6")
 verdict
 
@@ -135,7 +135,7 @@ print(verdict.words() if kept else "undecided: the study has not run to its end"
 # MNIST where `DATA_DIR` or `data/` holds it). It shows that the code runs and that every step obeys its equation. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["mnist"]) if scale == "demo" else None
+live = smoke.train(DEMO["mnist"]) if scale == "demo" else None
 steps = live and claims.Table(speed.formulas(live))
 steps
 
@@ -155,7 +155,7 @@ smoked
 #    the loss fall faster, or not at all?
 
 # %%
-small = demo.DEMO["mnist"]
+small = DEMO["mnist"]
 for rate in (0.1, 1.0):
     print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 

@@ -58,10 +58,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.a import speed, speed_figure
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
+from papers.a import speed, speed_figure
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
 plots.set_style()
@@ -101,11 +101,11 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # those runs; `python -m lib.training cifar10` trains them anew in 0.8 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), all rows of this page stay.
-# `python -m lib.papers.redraw` prints that table.
+# claims of the real-data studies together (Holm's rule, 5 %), all rows of this page stay.
+# `python -m papers.redraw` prints that table.
 
 # %%
-kept = curves.kept("cifar10", needed=scale != "demo")
+kept = kept_curves.kept("cifar10", needed=scale != "demo")
 verdict = kept and speed.table(kept, "fig7")
 verdict
 
@@ -137,7 +137,7 @@ print(verdict.words() if kept else "undecided: the study cifar10 has not run to 
 # at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["cifar10"]) if scale == "demo" else None
+live = smoke.train(DEMO["cifar10"]) if scale == "demo" else None
 steps = live and claims.Table(speed.formulas(live))
 steps
 
@@ -157,7 +157,7 @@ smoked
 #    where the gradient is large.
 
 # %%
-found = smoke.once(demo.DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
+found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
 for rule in found.rates():
     grown = max(float(values.max()) for values in speed.growth(found, rule).values())
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
@@ -170,7 +170,7 @@ for rule in found.rates():
 
 # %%
 for rate in (0.02, 0.2):
-    found = smoke.once(demo.DEMO["cifar10"], {"SGD": 0.1, "SNGD": rate})
+    found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "SNGD": rate})
     grown = max(float(values.max()) for values in speed.growth(found, "SNGD").values())
     last = float(found.runs("SNGD")[0].smooth(20)[-1])
     print(f"rate {rate}: last loss {last:.4f}, largest growth of a layer's norm {grown:.3f}")
@@ -185,7 +185,7 @@ for rate in (0.02, 0.2):
 rules.RULES["decay"] = lambda parameters, rate, cap: torch.optim.SGD(
     parameters, rate, weight_decay=0.1
 )
-found = smoke.once(demo.DEMO["cifar10"], {"SGD": 0.1, "decay": 0.1})
+found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "decay": 0.1})
 for rule in found.rates():
     grown = max(float(values.max()) for values in speed.growth(found, rule).values())
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")

@@ -15,7 +15,7 @@
 # # Every statement of the paper, beside the number measured for it
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1,
-# Assumptions 1-2, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnote 5 and what Sections 3
+# Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnote 5 and what Sections 3
 # and 4 add**, one row or more for each but three.
 #
 # **Question.** A theorem promises a bound. Can a number that a computer measures say yes or no to it? And would the
@@ -66,9 +66,9 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import ledger, plots, record, statements
 from lib.dynamics import rules
-from lib.papers.a import ledger_rows
-from lib.papers.a.statements import STATEMENTS
 from lib.seeds import stream
+from papers.a import ledger_rows
+from papers.a.statements import STATEMENTS
 
 run = record.start("19_theory_ledger", "A", globals())
 plots.set_style()

@@ -60,8 +60,8 @@ import numpy as np
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from lib.papers.b import experiments, figures, smoothness, theorems, training_figures
-from lib.papers.b.statements import STATEMENTS
+from papers.b import experiments, figures, smoothness, theorems, training_figures
+from papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
 plots.set_style()
@@ -161,7 +161,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # ## Algebra
 #
 # The closed forms of Theorem 1 and the threshold of A3 are measured on samples, in standard errors. The constant of
-# Lemma 2 is derived in `lib.papers.b.smoothness`.
+# Lemma 2 is derived in `papers.b.smoothness`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")

@@ -58,11 +58,11 @@ import torch
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from lib.papers import fits
-from lib.papers.b import measurements, theorems, training_figures
-from lib.papers.b.statements import STATEMENTS
 from lib.regression import manifold
 from lib.seeds import stream
+from papers import fits
+from papers.b import measurements, theorems, training_figures
+from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
 plots.set_style()

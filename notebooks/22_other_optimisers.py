@@ -22,8 +22,8 @@
 # do that know nothing of the data, and what does each rule do at its own best step?
 #
 # **Answer.** Adam, Muon and SOAP come within 10 % of the optimum sooner than Algorithm 1, but settle at a higher floor. SGD
-# is late, and Shampoo does not get there. A preconditioner of ours, which acts on both sides, comes early and ends as low
-# as Algorithm 1.
+# is late, and Shampoo does not get there. A preconditioner of ours, which acts on both sides, comes early and ends about
+# as low as Algorithm 1.
 #
 # ## The statement
 #
@@ -72,8 +72,8 @@ import torch
 
 from lib import regression
 from lib.companion import claims, plots, record, statements
-from lib.papers.b import experiments, figures, training_figures
-from lib.papers.b.statements import STATEMENTS
+from papers.b import experiments, figures, training_figures
+from papers.b.statements import STATEMENTS
 
 run = record.start("22_other_optimisers", "B", globals())
 plots.set_style()

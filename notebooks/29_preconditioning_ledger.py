@@ -59,9 +59,9 @@ import numpy as np
 
 from lib import regression
 from lib.companion import claims, ledger, plots, record, statements
-from lib.papers.b import concentration, conditioning, ledger_rows
-from lib.papers.b.statements import STATEMENTS
 from lib.regression import manifold
+from papers.b import concentration, conditioning, ledger_rows
+from papers.b.statements import STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
 plots.set_style()
@@ -190,9 +190,9 @@ figure
 # ## What we saw
 #
 # The gradients of the loss carry $\Sigma$ on both sides of $E$, and the preconditioner of Algorithm 1 cancels it on one
-# side only. The iterations without it grow like the condition number to the power 1.36, with it to the power 1.00. The
-# gain depends on the draw. Our claim asks for a tenfold gain on each of four draws. On one of them descent without the
-# preconditioner is not so slow, the gain is sixfold, and the claim fails.
+# side only. With it the iterations grow like the condition number, without it faster. The gain depends on the draw. Our
+# claim asks for a tenfold gain on each of four draws. On one of them descent without the preconditioner is not so slow,
+# the gain is smaller, and the claim fails.
 #
 # ## Change this
 #

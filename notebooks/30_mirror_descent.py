@@ -42,8 +42,8 @@ import numpy as np
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.c import cones, section5, section5_figures
-from lib.papers.c.statements import STATEMENTS
+from papers.c import cones, section5, section5_figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
 plots.set_style()
@@ -156,7 +156,7 @@ same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, own=True)
 
 # %% [markdown]
-# Fifty steps by the page's own lines must give the library's matrices.
+# The page's own lines must give the library's matrices.
 
 # %%
 for p, history in histories.items():

@@ -41,8 +41,8 @@ import numpy as np
 from lib import mirror
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.c import cones, rates, theory_figures
-from lib.papers.c.statements import STATEMENTS
+from papers.c import cones, rates, theory_figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
 plots.set_style()
@@ -203,7 +203,7 @@ for p in exponents:
 # %% [markdown]
 # **Look at** the panels from left to right. Far out every run from the thinnest cone keeps its tokens, and most do from
 # cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs: at the desk scale of 20
-# seeds it does. A small dip is a single run.
+# seeds it does.
 
 # %%
 about_basins = (
@@ -218,7 +218,7 @@ figure_basins
 #
 # Every run from a thin cone far out keeps its tokens. The divergence falls with twice the exponent of the bound, so Lemma 29
 # holds and is not sharp. Most starts keep their tokens in cones that are much wider than $\mu_0$.
-# [Notebook 39](39_mirror_ledger.ipynb) measures every other lemma.
+# [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #
 # ## Change this
 #

@@ -73,9 +73,9 @@ import numpy as np
 from lib import attention, mirror, svm
 from lib.attention import tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.c import key_query, multi_token, predecessor, theory_figures
-from lib.papers.c.statements import STATEMENTS
 from lib.seeds import stream
+from papers.c import key_query, multi_token, predecessor, theory_figures
+from papers.c.statements import STATEMENTS
 
 run = record.start("32_predecessors", "C", globals())
 plots.set_style()

@@ -49,10 +49,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib.companion import claims, plots, record
-from lib.papers import kept_curves
-from lib.papers.c import reviews, reviews_figure
-from lib.training import curves, rules, smoke
-from lib.training.studies import demo
+from lib.training import rules
+from lib.training.studies import DEMO
+from papers import kept_curves, smoke
+from papers.c import reviews, reviews_figure
 
 run = record.start("33_transformer_imdb", "C", globals(), None)
 plots.set_style()
@@ -90,14 +90,14 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims on real data together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
+# claims of the real-data studies together (Holm's rule, 5 %), the undecided rows stay undecided, and the rows on
 # sparsity do not count, since their measure was chosen after the runs.
-# `python -m lib.papers.redraw` prints that table.
+# `python -m papers.redraw` prints that table.
 # If the best rule stays below 78 % test accuracy the network is too small for a verdict, and every row is
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 
 # %%
-kept = curves.kept("imdb", needed=scale != "demo")
+kept = kept_curves.kept("imdb", needed=scale != "demo")
 verdicts = [
     kept and table(kept)
     for table in (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table)
@@ -173,7 +173,7 @@ print("" if kept else "undecided: the study has not run to its end")
 # few reviews where IMDb is at hand). It shows that the code runs. **It says nothing about the paper's claims.**
 
 # %%
-live = smoke.train(demo.DEMO["imdb"]) if scale == "demo" else None
+live = smoke.train(DEMO["imdb"]) if scale == "demo" else None
 smoked = live and kept_curves.smoke_figure(live)
 smoked
 
@@ -200,10 +200,10 @@ for slug, (number, made) in parts.items():
 # Predict first, then run. Each cell trains the small network of the smoke test with one seed.
 #
 # 1. A tenth of the rate for $\ell_2$. *Prediction:* the loss is summed over the batch of 50, so a rate acts
-#    like 50 times itself. Is 0.0004 already enough? (Ten times the rate diverges, and the study says so.)
+#    like 50 times itself. Is 0.0004 already enough?
 
 # %%
-small = demo.DEMO["imdb"]
+small = DEMO["imdb"]
 for rate in (0.0004, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l2": rate}))
 
@@ -218,7 +218,7 @@ for rate in (0.002, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l1.1": rate, "l3": rate}))
 
 # %% [markdown]
-# For $\ell_3$: it ends higher at both rates, and at the larger one not far below guessing.
+# For $\ell_3$: at the larger rate it ends higher, not far below guessing.
 #
 # 3. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?

@@ -15,7 +15,8 @@
 # # Mirror descent on attention, lemma by lemma
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**, one row or more for each that a computation can check.
+# their content**, one row or more for each but the
+# identities and the rate in $k$.
 #
 # **Question.** A lemma promises a bound. Can a measured number say yes or no to it? And would the number have noticed,
 # had the lemma been a little wrong?
@@ -41,7 +42,7 @@
 # | kind of a row | what it says |
 # |---|---|
 # | *statement* | the paper's sentence with the paper's constants |
-# | *form* | the paper's sentence with a constant or a formula of ours, derived in the docstrings of `lib.papers.c`: the text at hand lost the paper's. Where our constant was set beside the first measured value the row is a regression test, and its source says so |
+# | *form* | the paper's sentence with a constant or a formula of ours, derived in the docstrings of `papers.c`: the text at hand lost the paper's. Where our constant was set beside the first measured value the row is a regression test, and its source says so |
 # | *finding* | ours, and sharper than the paper |
 #
 # **Hypotheses.**
@@ -79,8 +80,8 @@ import numpy as np
 from lib import mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
-from lib.papers.c import ledger_paths, ledger_rows, rates, step_lemmas
-from lib.papers.c.statements import STATEMENTS
+from papers.c import ledger_paths, ledger_rows, rates, step_lemmas
+from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
 plots.set_style()

@@ -43,12 +43,12 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
-from lib.papers.beyond import margin_law_figures as drawn
-from lib.papers.beyond import margin_law_networks as networks
-from lib.papers.beyond import margin_law_premises as premises
-from lib.papers.beyond import margin_law_runs as runs
-from lib.papers.beyond import margin_law_steps as law_steps
-from lib.svm import margin_law
+from papers.beyond import margin_law
+from papers.beyond import margin_law_figures as drawn
+from papers.beyond import margin_law_networks as networks
+from papers.beyond import margin_law_premises as premises
+from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law_steps as law_steps
 
 # %%
 run = record.start("41_how_margins_settle", "A", globals())
@@ -79,13 +79,13 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # | $S$; $K$; $B$ | support: pairs with $\langle A_m,W_{mm}\rangle=1$; Gram matrix of its $A_m$; $\text{diag}(\beta)$ on it |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | margin level; $g_m-a_t$ is the offset |
 # | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
-# | $\lambda_1\le\dots\le\lambda_{\max}$ | eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
+# | $\lambda_1\le\dots\le\lambda_{\max}$ | positive eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
 # | $\rho$, $\omega$ | $W_t=a_tW_{mm}+\rho+\omega$: the residual that makes the offsets, in the span of the $A_m$ on $S$; what lies off it |
 # | $\eta$, $\mu$; $h$ | step and momentum of NGD; by how much one step raises the margins, $h=\eta/\lVert W_{mm}\rVert$ |
 # | $\epsilon$ | least margin of $W_{mm}$ off $S$, less 1 |
 #
-# **Hypotheses**, as in notebook 40. The direction tends to $W_{mm}$ and the norm to infinity. The $A_m$ on $S$ are independent
-# and their duals positive. The selected token has the higher score on $S$. `runs.compare` checks them run by run.
+# **Hypotheses.** The direction tends to $W_{mm}$ and the norm to infinity; (D) and (G) of notebook 40: positive duals on $S$, and
+# there the selected token has the higher score. `runs.compare` checks the last two, and what can be seen of the first, run by run.
 #
 # **How they settle.** A step multiplies a small wrong offset in the mode $\lambda$ by $1-h\lambda$. Three things follow.
 # 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
@@ -233,7 +233,7 @@ except svm.Infeasible as refusal:
     print(f"an impossible selection: {refusal}")
 
 # %% [markdown]
-# **A small vision transformer**, as in notebooks 15 and 16: two blocks, one head, 16 images, NGD on all parameters. The class
+# **A small plain vision transformer**: two blocks, one head, 16 images, NGD on all parameters. The class
 # token's attention in the last block is read at $t$ and $2t$. Tokens, queries and values move as well, and $W=K^\top Q$ is a
 # product of keys and queries. No hypothesis of the law holds, and the law is silent.
 

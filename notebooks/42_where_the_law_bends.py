@@ -40,8 +40,8 @@
 # | $a_i=y_ix_{i,opt},\ b_i=y_ix_{i,other}$ | the two tokens of a sample in one dimension |
 # | (DM), $\alpha$ | paper A's data model of two Gaussian tokens; the opt token is $\alpha$ times as long |
 #
-# **Hypotheses.** The run ends in one selection with margins that grow without end. The duals on the support are positive and its
-# features independent. The selected token has the higher score there. Each is checked run by run, and refused by name.
+# **Hypotheses.** The run ends in one selection with margins that grow without end. The duals on the support are positive, and the
+# selected token has the higher score there. The head's opt tokens are independent. Each is checked run by run, and refused by name.
 #
 # | what | statement | status |
 # |---|---|---|
@@ -68,8 +68,8 @@ import numpy as np
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from lib.papers.a.statements import STATEMENTS
-from lib.papers.beyond import (
+from papers.a.statements import STATEMENTS
+from papers.beyond import (
     bends_figures,
     counterexample,
     global_map,
@@ -78,7 +78,7 @@ from lib.papers.beyond import (
     joint_claims,
     joint_law,
 )
-from lib.papers.beyond import margin_law_worlds as worlds
+from papers.beyond import margin_law_worlds as worlds
 
 # %%
 run = record.start("42_where_the_law_bends", "A", globals())

@@ -81,13 +81,13 @@ sizes = [1, 2, 3, 6]
 import numpy as np
 
 from lib import files
-from lib.ambient import optimisers, training
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
-from lib.papers.beyond import atlas
-from lib.papers.beyond import atlas_claims as judged
-from lib.papers.beyond import atlas_figures as drawn
-from lib.papers.beyond import atlas_rules as rules
+from papers.beyond import atlas
+from papers.beyond import atlas_claims as judged
+from papers.beyond import atlas_figures as drawn
+from papers.beyond import atlas_rules as rules
+from papers.beyond.engine import optimisers, training
 
 # %%
 run = record.start("44_atlas", "A", globals())
@@ -141,12 +141,12 @@ for norm, direction in by_hand.items():
     by_lib = training.train(data.run(0), optimisers.steepest(norm, 0.05), 50, record=[50]).W[0, 0]
     assert np.allclose(W, by_lib, rtol=0, atol=1e-9)
     print(
-        f"{norm!s:9} largest entry of W after 50 steps: {np.abs(W).max():.6f}, lib.ambient: {np.abs(by_lib).max():.6f}"
+        f"{norm!s:9} largest entry of W after 50 steps: {np.abs(W).max():.6f}, compiled: {np.abs(by_lib).max():.6f}"
     )
 
 # %% [markdown]
 # The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows, and its polar factor earlier: it must know singular values that
-# are $10^{-100}$ of the largest. `lib.ambient` keeps a logarithm for every sample and every moment, and goes on.
+# are $10^{-100}$ of the largest. `papers.beyond.engine` keeps a logarithm for every sample and every moment, and goes on.
 #
 # ## The map
 #

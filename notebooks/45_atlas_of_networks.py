@@ -70,15 +70,15 @@ rates = [[0.03, 0.1], [3e-4, 1e-3], [0.01, 0.03], [1e-3, 3e-3]]
 import numpy as np
 import torch
 
-from lib.ambient import factored, optimisers
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from lib.data import images
-from lib.papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
-from lib.papers.beyond import competing_selections as competing
-from lib.papers.beyond import network_margins as network
-from lib.papers.beyond import networks_claims as judged
-from lib.papers.beyond import networks_figures as drawn
+from papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
+from papers.beyond import competing_selections as competing
+from papers.beyond import network_margins as network
+from papers.beyond import networks_claims as judged
+from papers.beyond import networks_figures as drawn
+from papers.beyond.engine import factored, optimisers
 
 # %%
 run = record.start("45_atlas_of_networks", "A", globals())
@@ -127,7 +127,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} largest entry of W: {np.abs(K @ Q.T).max():.6f}, lib: {np.abs(W).max():.6f}")
 
 # %% [markdown]
-# The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `lib.ambient.factored` keeps a logarithm for every sample.
+# The page's loop ends where $e^{-\langle A_m,W\rangle}$ underflows. `papers.beyond.engine.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$:

@@ -11,10 +11,7 @@ from lib.site import build
 
 @pytest.fixture(scope="session")
 def whole_site(tmp_path_factory):
-    """The site of the repository's own records, with one benchmark that missed its bar.
-
-    Processes that share the tests share it: the first builds it.
-    """
+    """The site of the repository's own records, built by the first process that asks for it."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return _built(tmp_path_factory.mktemp("whole"))
     place = tmp_path_factory.getbasetemp().parent / "whole"
@@ -23,17 +20,6 @@ def whole_site(tmp_path_factory):
 
 
 def _built(place):
-    entry = dict(
-        ratio=2.0,
-        spread=[1, 3],
-        bar=3,
-        sense="at least",
-        ours="1 s",
-        reference="2 s",
-        note="n",
-        holds=False,
-    )
-    files.write(place / "runs" / "bench.json", files.dumps([{"name": "a"} | entry]).encode())
     with pytest.MonkeyPatch.context() as patch:
         for name in ("figures", "notebooks"):
             patch.setenv(f"{name.upper()}_DIR", str(files.ROOT / name))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lib import dynamics, mirror, svm
-from lib.ambient import optimisers, training
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
+from papers.beyond.engine import optimisers, training
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import measure, peers, plain
 

@@ -12,8 +12,8 @@ import tarfile
 import pytest
 from PIL import Image
 
-from lib import files, import_closure, provenance
-from lib.companion import parameters, record
+from lib import files, provenance
+from lib.companion import record
 
 FILES = (provenance.git("ls-files", "figures/*.json") or "").split()
 # What a ledger's rows catch stands in figures/power/; the record that quotes it is among these.
@@ -30,7 +30,7 @@ def test_record_is_of_a_page_of_today_at_its_scale(name):
     again = f"make figures SCALE={found['scale']} makes {found['slug']} again"
     assert page.exists(), f"there is no page {found['notebook']}: {again}"
     text = page.read_text(encoding="utf-8")
-    changed = parameters.changed(found["notebook"], text, found["parameters"])
+    changed = record.Page(found["notebook"], text, text).own(found["parameters"])
     assert not changed, f"the page has other parameters now: {again}"
 
 
@@ -87,7 +87,8 @@ def sources(tmp_path_factory):
             listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
             kept = [name for name in listed if name.startswith(("figures/desk/", "figures/power/"))]
             kept = [name for name in kept if name.endswith(".npz") or "/power/" in name]
-            archive = ["git", "archive", commit, "lib", "notebooks", *kept]
+            code = [name for name in provenance.CODE if f"{name}/__init__.py" in listed]
+            archive = ["git", "archive", commit, *code, "notebooks", *kept]
             packed = subprocess.run(archive, cwd=files.ROOT, capture_output=True, check=True).stdout
             with tarfile.open(fileobj=io.BytesIO(packed)) as files_then:
                 files_then.extractall(unpacked[commit], filter="data")
@@ -102,10 +103,10 @@ def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
     made, today = found["provenance"], found["notebook"]
     if provenance.git("cat-file", "-e", f"{made['commit']}^{{commit}}") is None:
         pytest.skip("the commit is not here; another test says so where it should be")
-    once = [old for old, now in parameters.names_now().items() if today in now]
+    once = [old for old, now in record.names_now().items() if today in now]
     then = sources(made["commit"])
     monkeypatch.setenv("NOTEBOOKS_DIR", str(then / "notebooks"))
-    for module in (files, import_closure, provenance):
+    for module in (files, provenance):
         monkeypatch.setattr(module, "ROOT", then)
     known = set()
     for page in (today, *once):

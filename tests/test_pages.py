@@ -9,7 +9,7 @@ import jupytext
 import pytest
 
 from lib import files
-from lib.companion import parameters
+from lib.companion.record import names_now
 from lib.site import figure_index
 
 LONGEST_CELL = 20  # lines that are not blank
@@ -42,7 +42,7 @@ def known(page):
     """What the records of a page's figures, at every scale, have measured or were made with."""
     for path in (files.ROOT / "figures").glob("d*/*.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
-        if page in parameters.names_now().get(record["notebook"], [record["notebook"]]):
+        if page in names_now().get(record["notebook"], [record["notebook"]]):
             yield from figure_index.quantities(record).values()
 
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from lib import files
-from lib.companion import colab_cell, parameters, record
+from lib.companion import colab_cell, record
 
 FOLDER = files.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
@@ -62,7 +62,7 @@ def test_kernel_is_python3(source):
 def test_one_parameters_cell_of_literals_at_demo_scale(source):
     tagged = [tags for _, _, tags in cells(source) if "parameters" in tags]
     assert len(tagged) == 1
-    assert parameters.literals(source.read_text(encoding="utf-8"))["scale"] == "demo"
+    assert record.literals(source.read_text(encoding="utf-8"))["scale"] == "demo"
 
 
 def assigned(node):
@@ -80,8 +80,8 @@ def test_no_later_cell_assigns_a_parameter(source):
     # A record asks for the parameters again when it is saved: another value would be a change.
     text = source.read_text(encoding="utf-8")
     names = assigned(ast.parse(text))
-    assert {name: names.count(name) for name in parameters.literals(text)} == dict.fromkeys(
-        parameters.literals(text), 1
+    assert {name: names.count(name) for name in record.literals(text)} == dict.fromkeys(
+        record.literals(text), 1
     )
 
 
@@ -100,7 +100,7 @@ def test_stored_outputs_are_there_and_without_errors(source):
 def test_scales_change_parameters_that_exist(notebook):
     source = FOLDER / f"{notebook}.py"
     assert source in SOURCES, f"scales.toml names {notebook}, and there is no {source.name}"
-    known = parameters.literals(source.read_text(encoding="utf-8"))
+    known = record.literals(source.read_text(encoding="utf-8"))
     for scale, changes in SCALES[notebook].items():
         assert scale in record.SCALES[1:], f"{notebook} has no scale {scale}"
         assert changes.keys() <= known.keys() - {"scale"}, f"{notebook}, {scale}: no such parameter"

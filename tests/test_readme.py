@@ -32,7 +32,7 @@ def test_every_link_and_every_path_leads_to_a_file(name):
     text, folder = page(name), (ROOT / name).parent
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         assert (folder / target).exists(), target
-    for path in re.findall(r"`((?:lib|tests|notebooks|figures)/[\w./-]+)`", text):
+    for path in re.findall(r"`((?:lib|papers|tests|notebooks|figures)/[\w./-]+)`", text):
         made_up = re.search(r"NN|name|paper_x|papers/x|paper_d", path)
         assert made_up or (ROOT / path).exists() or (ROOT / f"{path}.py").exists(), path
 
@@ -42,7 +42,7 @@ def test_every_command_names_what_there_is(name):
     text, makefile = page(name), page("Makefile")
     for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for module in re.findall(r"-m (lib[\w.]*)", text):
+    for module in re.findall(r"-m ((?:lib|papers)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert (place / "__main__.py").exists() or place.with_suffix(".py").exists(), module
 
@@ -91,7 +91,7 @@ def test_the_readme_is_short():
 def test_the_picture_of_the_layers_is_the_contract():
     (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
     stated = [[name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers]
-    (picture,) = re.findall(r"```\n(site.*?)```", page("lib/README.md"), re.DOTALL)
+    (picture,) = re.findall(r"```\n(papers .*?)```", page("lib/README.md"), re.DOTALL)
     drawn = [re.split(r"\s{3,}", line)[0].split(" | ") for line in picture.strip().splitlines()]
     assert drawn == stated
 
@@ -107,9 +107,8 @@ def test_the_map_has_every_package_once():
 
 
 def test_where_to_find_names_functions_that_are_there():
-    rows = re.findall(
-        r"\| `lib/([\w/]+)\.py`, `(\w+)`", section(page("lib/README.md"), "Where to find what")
-    )
+    table = section(page("lib/README.md"), "Where to find what")
+    rows = re.findall(r"\| `((?:lib|papers)/[\w/]+)\.py`, `(\w+)`", table)
     assert len(rows) >= 8
     for path, name in rows:
-        assert hasattr(importlib.import_module("lib." + path.replace("/", ".")), name), (path, name)
+        assert hasattr(importlib.import_module(path.replace("/", ".")), name), (path, name)

@@ -33,7 +33,7 @@ def run(*command, folder):
 def wheel(tmp_path_factory):
     """Built from a copy, since setuptools leaves its work beside the sources."""
     copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("lib", "notebooks"):
+    for name in ("lib", "papers", "notebooks"):
         left = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(files.ROOT / name, copy / name, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -64,7 +64,8 @@ def test_it_has_every_module_template_and_scale(wheel):
         packed = {name.partition(".data/data/")[2] or name for name in archive.namelist()}
     sources = [
         path
-        for path in (files.ROOT / "lib").rglob("*")
+        for package in ("lib", "papers")
+        for path in (files.ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     ]
     assert len(sources) > 80

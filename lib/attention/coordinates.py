@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.representation import Facts
+from lib.representation import Shapes
 
 LARGE = 2**18  # entries of runs that are factorised in one call
 BLOCK = 2**12  # coordinates that are orthonormalised at once
@@ -19,7 +19,7 @@ DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this p
 
 
 @dataclass(frozen=True, repr=False)
-class Minimal(Facts):
+class Minimal(Shapes):
     """A token set in minimal coordinates, with the bases that lead back.
 
     tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and query_basis
@@ -29,18 +29,6 @@ class Minimal(Facts):
     tokens: TokenSet
     token_basis: np.ndarray
     query_basis: np.ndarray
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, n, T, r = self.tokens.shape
-        (_, d, _), (_, d_z, q) = self.token_basis.shape, self.query_basis.shape
-        return [
-            ("runs", str(runs)),
-            ("n", str(n)),
-            ("T", str(T)),
-            ("tokens", f"{r} of {d} coordinates"),
-            ("queries", f"{q} of {d_z} coordinates"),
-            ("W", f"{r} x {q} for {d} x {d_z}"),
-        ]
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W (runs, d, d_z) in minimal coordinates (runs, r, q), and the rest's norm (runs,)."""

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib.representation import Facts, span
+from lib.representation import Shapes
 
 SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the range of float64
 
 
 @dataclass(frozen=True, repr=False)
-class TokenSet(Facts):
+class TokenSet(Shapes):
     """Sequences of tokens with labels and queries, for several independent data sets ("runs").
 
     The leading axis counts the runs. X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1,
@@ -59,16 +59,6 @@ class TokenSet(Facts):
             or self.opt.max() >= T
         ):
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
-
-    def facts(self) -> list[tuple[str, str]]:
-        """Sizes, the heads' norms and the largest token: what tells two sets apart."""
-        sizes = zip(("runs", "n", "T", "d", "d_z"), (*self.shape, self.z.shape[-1]), strict=True)
-        unit = np.abs(self.X).max() or 1.0  # squares of huge or tiny tokens leave float64
-        return [
-            *((name, str(size)) for name, size in sizes),
-            ("largest ||x||", f"{unit * np.linalg.norm(self.X / unit, axis=-1).max():.3g}"),
-            ("||u||", span(np.linalg.norm(self.u, axis=-1))),
-        ]
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -6,8 +6,7 @@ from itertools import chain
 import numpy as np
 
 from lib.attention.token_sets import TokenSet, token_set
-from lib.seeds import stream
-from lib.whole_numbers import whole_number
+from lib.seeds import stream, whole_number
 
 
 def class_mean_tokens(

@@ -1,5 +1,5 @@
 """The command `python -m lib.batch`."""
 
-from lib.batch.command import main
+from lib.batch import main
 
 raise SystemExit(main())

@@ -2,169 +2,215 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lib import files, provenance
-from lib.batch import staleness
-from lib.batch.job import Job
-from lib.companion import parameters
-from lib.files import folder
+from lib.companion import record
+
+FOLDERS = ("figures", "runs", "notebooks")
 
 
 class UsageError(Exception):
     """A request that cannot be met; its text is one sentence for the person who asked."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The jobs asked for: those `todo`, longest first, each with its reason, and those up to date.
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
-    `skipped` are the notebooks left out because they are not offered at the scale; `renamed` says
-    what the old names among those asked for stand for.
+    `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` are a
+    reader's own (`record.Page.own`). `home` is the folder of what its runs leave, `figures` that of
+    the finished figures, and `folders` has the environment variables that name the project's.
     """
 
-    jobs: tuple[Job, ...]
-    todo: tuple[Job, ...]
-    reasons: Mapping[str, str]
-    skipped: tuple[str, ...]
-    renamed: tuple[str, ...] = ()
+    notebook: str
+    scale: str
+    overrides: Mapping
+    text: str
+    parts: Mapping
+    changes: Mapping
+    home: Path
+    figures: Path
+    folders: Mapping[str, str]
 
-    def lines(self) -> list[str]:
-        """The plan in words."""
-        return [
-            *self.renamed,
-            *(f"skip {name}: not offered at scale {self.jobs[0].scale}" for name in self.skipped),
-            *(f"run  {job.notebook}: {self.reasons[job.notebook]}" for job in self.todo),
-            f"{len(self.jobs) - len(self.todo)} up to date, {len(self.todo)} to run",
-        ]
+    @property
+    def copy(self) -> Path:
+        """The executed notebook."""
+        return self.home.with_name(f"{self.home.name}.ipynb")
+
+    @property
+    def marker(self) -> Path:
+        """The file that says a run has succeeded, and with what."""
+        return self.home.with_name(f"{self.home.name}.json")
 
 
-def plan(names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool) -> Plan:
-    """The plan for `names` (all notebooks when there is none) at `scale` with own `settings`.
+def plan(
+    names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool
+) -> tuple[list[Job], list[Job], list[str]]:
+    """The jobs for `names` (all notebooks when there is none) at `scale` with own `settings`.
 
-    Raises UsageError for a name, a parameter or a scale that is not there, or a table of notebooks
-    that cannot be read.
+    Returns all of them, those that must run, longest first, and both in words. Raises UsageError
+    for a name, a parameter or a scale that is not there, or a table that cannot be read.
     """
     try:
-        return _plan(names, scale, settings, force, store)
+        selected, lines = _select(names)
+        jobs = {name: _job(name, scale, settings) for name in selected}
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def _plan(names, scale, settings, force, store):
-    known = sorted(path.stem for path in folder("notebooks").glob("*.py"))
-    if not known:
-        place = folder("notebooks")
-        raise UsageError(f"there is no notebook in {place}; name their folder by --notebooks DIR")
-    if "scale" in settings:
-        raise UsageError("choose the scale with --scale, not with --set")
-    names, renamed = _by_todays_names(names, known)
-    wanted = {name: _job(name, scale, settings) for name in select(names, known)}
-    skipped = tuple(name for name, job in wanted.items() if job is None)
-    jobs = tuple(job for job in wanted.values() if job is not None)
-    if skipped and (names or not jobs):
+    absent = [name for name, job in jobs.items() if job is None]
+    if absent and (names or len(absent) == len(jobs)):
         raise UsageError(
-            f"{', '.join(skipped)}: no section for scale {scale} in scales.toml, so not offered"
+            f"{', '.join(absent)}: no section for scale {scale} in scales.toml, so not offered"
         )
-    reasons = {job.notebook: why for job in jobs if (why := _why(job, force, store))}
-    past = _past_seconds(jobs)
+    offered = [job for job in jobs.values() if job is not None]
+    reasons = {job: reason for job in offered if (reason := _reason(job, force, store))}
     # Longest first, so that none is left alone at the end; one never run may be the longest.
-    todo = sorted(
-        (job for job in jobs if job.notebook in reasons),
-        key=lambda job: -past.get(job.notebook, float("inf")),
-    )
-    return Plan(jobs, tuple(todo), reasons, skipped, renamed)
+    seconds = _past_seconds(files.folder("figures") / scale)
+    todo = sorted(reasons, key=lambda job: -seconds.get(job.notebook, math.inf))
+    lines += [f"skip {name}: not offered at scale {scale}" for name in absent]
+    lines += [f"run  {job.notebook}: {reasons[job]}" for job in todo]
+    lines += [f"{len(offered) - len(todo)} up to date, {len(todo)} to run"]
+    return offered, todo, lines
 
 
-def _by_todays_names(names, known):
-    """The names with old ones replaced by what holds their subject now, and the hints, in words."""
-    table, found, hints = parameters.names_now(), [], []
-    for name in names:
-        if name in table and name not in known:
-            hints.append(parameters.renamed(name))
-            found += table[name]
-        else:
-            found.append(name)
-    return found, tuple(hints)
-
-
-def select(names: Iterable[str], known: list[str]) -> list[str]:
-    """The notebooks that `names` (stems or unique prefixes) stand for; all of them without a name.
-
-    Raises UsageError for a name that fits none or more than one.
-    """
-    chosen = []
+def _select(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The notebooks that `names` (stems, unique beginnings, old names) stand for, and hints."""
+    place = files.folder("notebooks")
+    known, old = sorted(path.stem for path in place.glob("*.py")), record.names_now()
+    if not known:
+        raise ValueError(f"there is no notebook in {place}; name their folder by --notebooks DIR")
+    chosen, hints = [], []
     for name in names:
         fits = [name] if name in known else [stem for stem in known if stem.startswith(name)]
-        if len(fits) != 1:
+        now = record.renamed(name)
+        if name in old and name not in known:
+            fits = old[name]
+            hints.append(now)
+        elif not fits and now:
+            raise ValueError(f"{name!r} is not a notebook any more: {now}")
+        elif len(fits) != 1:
             trouble = "fits more than one notebook" if fits else "is not a notebook"
-            if not fits and (now := parameters.renamed(name)):
-                raise UsageError(f"{name!r} {trouble} any more: {now}")
-            raise UsageError(f"{name!r} {trouble}; there are {', '.join(fits or known)}")
-        chosen += [fits[0]] if fits[0] not in chosen else []
-    return chosen or known
+            raise ValueError(f"{name!r} {trouble}; there are {', '.join(fits or known)}")
+        chosen += fits
+    return list(dict.fromkeys(chosen)) or known, hints
 
 
 def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
-    """The job of a notebook; None where `scale` is not offered."""
-    own = parameters.of_scale(notebook, scale)
-    if own is None:
+    """The job of a notebook; None where `scale` is not offered, ValueError naming the notebook."""
+    if (of_scale := record.of_scale(notebook, scale)) is None:
         return None
+    overrides = {**of_scale, **settings}
     try:
-        text = (folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
-        literals = parameters.literals(text)
-        overrides = {**own, **settings}
-        _check(overrides, literals)
-        found = {**literals, **overrides}
-        parts = provenance.fingerprint(notebook, found)
-        committed = parameters.reference(notebook, text)
-        changes = parameters.changed(notebook, committed, found)
-        changes |= parameters.own_code(text, committed)
+        page = record.Page.read(notebook)
+        defaults = record.literals(page.text)
+        _check(overrides, defaults)
+        values = {**defaults, **overrides}
+        parts, changes = provenance.fingerprint(notebook, values), page.own(values)
     except (ValueError, SyntaxError) as error:
-        raise UsageError(f"{notebook}: {error}") from None
-    return Job(notebook, scale, overrides, text, parts=parts, changes=changes)
+        raise ValueError(f"{notebook}: {error}") from None
+    folders = {f"{name}_DIR".upper(): str(files.folder(name)) for name in FOLDERS}
+    home, figures = Path(folders["RUNS_DIR"], scale, notebook), Path(folders["FIGURES_DIR"])
+    if changes:
+        home = record.custom_folder(notebook, changes)
+        figures = home / "figures"
+    return Job(
+        notebook=notebook,
+        scale=scale,
+        overrides=overrides,
+        text=page.text,
+        parts=parts,
+        changes=changes,
+        home=home,
+        figures=figures / scale,
+        folders=folders,
+    )
 
 
-def _check(changes: Mapping, known: Mapping) -> None:
+_NEEDED = {
+    bool: "true or false",
+    int: "a whole number such as {}",
+    float: "a number such as {}",
+    list: "a list such as {}",
+}
+
+
+def _check(overrides: Mapping, defaults: Mapping) -> None:
     # papermill itself only logs a parameter that it does not know, and the default figure would
     # come out.
-    unknown = sorted(changes.keys() - known.keys())
-    if unknown:
+    if unknown := sorted(overrides.keys() - defaults.keys()):
         raise ValueError(
-            f"there is no parameter {', '.join(unknown)}; there are {', '.join(known)}"
+            f"there is no parameter {', '.join(unknown)}; there are {', '.join(defaults)}"
         )
-    for key, value in changes.items():
-        if isinstance(known[key], bool):
-            right, what = isinstance(value, bool), "true or false"
-        elif isinstance(known[key], int):
-            right = isinstance(value, int) and not isinstance(value, bool)
-            what = f"a whole number such as {known[key]}"
-        elif isinstance(known[key], float):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            right, what = number and math.isfinite(value), f"a number such as {known[key]}"
-        else:
-            continue
-        if not right:
-            raise ValueError(f"{key} is {what}, not {value!r}")
+    for name, value in overrides.items():
+        kind, own = (list if isinstance(x, tuple) else type(x) for x in (defaults[name], value))
+        fits = own is kind or (kind is float and own is int)
+        if kind in _NEEDED and not (fits and (kind is list or math.isfinite(value))):
+            raise ValueError(f"{name} is {_NEEDED[kind].format(defaults[name])}, not {value!r}")
 
 
-def _why(job: Job, force: bool, store: bool) -> str | None:
-    if job.custom:
+def _reason(job: Job, force: bool, store: bool) -> str | None:
+    """Why a job must run, against the marker of its last success; None when it is up to date."""
+    if job.changes:
         return "custom code" if "code" in job.changes else "custom parameters"
     if force:
         return "forced"
-    why = staleness.reason(job)
-    return "no executed copy" if why is None and store and not job.copy.exists() else why
+    try:
+        reasons = _changed(job, files.read_object(job.marker))
+    except OSError:
+        return "never run"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"damaged: {os.path.relpath(job.marker)}"
+    if store and not job.copy.exists():
+        reasons.append("no executed copy")
+    return "; ".join(reasons) or None
 
 
-def _past_seconds(jobs: Iterable[Job]) -> dict[str, float]:
-    """How long each notebook took when its present figures were made."""
+def _changed(job: Job, old: Mapping) -> list[str]:
+    reasons = ["source changed"] if old["source"] != job.parts["source"] else []
+    for part, words in (("lib", "lib"), ("kept", "kept results"), ("parameters", "parameters")):
+        before, now = old[part], job.parts[part]
+        names = record.differing(before, now).keys() | record.differing(now, before).keys()
+        if part == "parameters":
+            names = {f"{name} {before.get(name)} -> {now.get(name)}" for name in names}
+        reasons += [f"{words} changed: {', '.join(sorted(names))}"] if names else []
+    reasons += [trouble for row in old["data"] if (trouble := _data_changed(row, job.scale))]
+    for name, content in old["figures"].items():
+        path = job.figures / name
+        if not path.exists():
+            reasons.append(f"figure missing: {name}")
+        elif files.sha256(path.read_bytes()) != content:
+            reasons.append(f"figure changed: {name}")
+    return reasons
+
+
+def _data_changed(row: Mapping, scale: str) -> str:
+    """What is another for a data row of the last run than it was; empty where it is the same."""
+    if row["source"] in ("synthetic", "kept"):
+        return ""
+    from lib.data import images, texts
+    from lib.networks import bert  # here, since most notebooks need no real data
+
+    name, demo = row.get("instead_of", row["name"]), scale == "demo"
+    try:
+        if row.get("kind") == "weights":
+            now = bert.weights(demo=demo).as_row()
+        else:
+            now = (texts if name in texts.TEXTS else images).identity(name, demo=demo)
+    except (OSError, ValueError) as error:  # the notebook itself reports it best
+        return f"data unclear: {row['name']} ({error})"
+    words = f"data changed: {now['name']}"
+    if now["source"] != row["source"]:
+        return f"{words} ({row['source']} -> {now['source']})"
+    return "" if row["name"] == now["name"] and row.get("revision") == now["revision"] else words
+
+
+def _past_seconds(figures: Path) -> dict[str, float]:
+    """How long each notebook took when the figures in a folder were made."""
     seconds = {}
-    records = {
-        path for job in jobs for path in job.figures_folder.joinpath(job.scale).glob("*.json")
-    }
-    for path in records:
+    for path in figures.glob("*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             saved = files.read_object(path)
             took, notebook = saved["provenance"]["seconds"], saved["notebook"]

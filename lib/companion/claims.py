@@ -201,46 +201,43 @@ def judged(
     return Claim(id, statement, source, measured, bound, **told)
 
 
+def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of plain text as a notebook shows it."""
+    head, *body = (map(escape, row) for row in (columns, *rows))
+    lines = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
+    return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{lines}</table>"
+
+
 class Table(tuple):
-    """Claims as a table, what fails with its reason: HTML in a notebook, aligned text elsewhere."""
+    """Claims in a notebook: what fails or has a verdict first, many that hold behind a click.
+
+    As plain text only the summary and what fails, with its reason.
+    """
 
     _columns = ("id", "kind", "statement", "source", "measured", "theory", "holds")
 
-    def _rows(self):
-        for c in self:
-            verdict = c.verdict or ("yes" if c.holds else "NO")
-            verdict += f": {c.remark}" if c.remark and not c.holds else ""
-            yield c.id, c.kind, c.statement, c.source, shown(c), c.bound, verdict
+    def _row(self, claim: Claim) -> tuple[str, ...]:
+        verdict = claim.verdict or ("yes" if claim.holds else "NO")
+        verdict += f": {claim.remark}" if claim.remark and not claim.holds else ""
+        about = claim.id, claim.kind, claim.statement, claim.source
+        return *about, shown(claim), claim.bound, verdict
 
     def __repr__(self) -> str:
-        rows = [self._columns, *self._rows()]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(self._columns))]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, *filter(None, [legend(self)])])
+        failing = [self._row(claim) for claim in self if not claim.holds]
+        return "\n".join(
+            [self.summary(), *(f"{r[0]}: {r[4]}, theory {r[5]}; {r[6]}" for r in failing)]
+        )
 
     def _repr_html_(self) -> str:
-        """What fails or has a verdict stands open and first; many rows that hold are folded."""
-        first = [row for row, c in zip(self._rows(), self, strict=True) if c.verdict or not c.holds]
-        rest = [row for row in self._rows() if row not in first]
-        open_rows, folded = (first + rest, []) if len(rest) <= UNFOLDED else (first, rest)
-        parts = [self._html(open_rows)] if open_rows else []
-        if folded:
-            which = "the others" if open_rows else "all"
-            said = f"<summary>{len(folded)} claims hold, {which}</summary>"
-            parts.append(f"<details>{said}{self._html(folded)}</details>")
-        said = legend(self)
-        return "".join(parts) + (f"<p><small>{said}</small></p>" if said else "")
-
-    def _html(self, rows) -> str:
-        def line(cells, tag):
-            cells = (f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
-            return f"<tr>{''.join(cells)}</tr>"
-
-        body = "".join(line(row, "td") for row in rows)
-        return f"<table><thead>{line(self._columns, 'th')}</thead><tbody>{body}</tbody></table>"
+        first = [claim for claim in self if claim.verdict or not claim.holds]
+        rest = [claim for claim in self if claim not in first]
+        if len(rest) <= UNFOLDED:
+            first, rest = first + rest, []
+        parts = [html_table(self._columns, map(self._row, first))] if first else []
+        if rest:
+            table = html_table(self._columns, map(self._row, rest))
+            parts += [f"<details><summary>{len(rest)} claims hold</summary>{table}</details>"]
+        return "".join(parts) + f"<p>{legend(self)}</p>"
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""

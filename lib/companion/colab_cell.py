@@ -11,7 +11,7 @@ import tomllib
 import nbformat
 
 from lib import files
-from lib.companion.parameters import INSTALLS
+from lib.companion.record import INSTALLS
 
 TAG = "install"
 CELL = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, counts, failing, legend, number, shown
+from lib.companion.claims import KINDS, Claim, counts, failing, html_table, legend, number, shown
 from lib.companion.record import Number
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object, write
@@ -134,22 +134,18 @@ class LedgerTable(tuple):
         return made
 
     def __repr__(self) -> str:
-        return markdown(self, self.paper, "Ledger")
+        return self.summary()
 
     def _repr_html_(self) -> str:
-        def cells(row, tag):
-            return "".join(f'<{tag} style="text-align:left">{c}</{tag}>' for c in row)
-
-        parts = [f"<p><small>{legend(self)}</small></p>"] if legend(self) else []
+        parts = [f"<p>{legend(self)}</p>"]
         for name, statement in self.paper.items():
             own = [row for row in self if row.number == name]
             failed = sum(not row.holds for row in own)
-            said = f"{failed} of {len(own)} fail" if failed else f"{len(own)} hold"
-            body = "".join(f"<tr>{cells(map(escape, _cells(row)), 'td')}</tr>" for row in own)
-            table = f"<table><tr>{cells(COLUMNS, 'th')}</tr>{body}</table>" if own else ""
+            count = f"{failed} of {len(own)} fail" if failed else f"{len(own)} hold"
+            summary = f"<b>{name}</b> {escape(statement.topic)}: {count if own else 'not checked'}"
+            table = html_table(COLUMNS, map(_cells, own)) if own else ""
             parts.append(
-                f"<details{' open' if failed else ''}><summary><b>{name}</b> "
-                f"{escape(statement.topic)}: {said if own else 'not checked'}</summary>"
+                f"<details{' open' * bool(failed)}><summary>{summary}</summary>"
                 f"<p>{statement.says} {escape(statement.why)}</p>{table}</details>"
             )
         return "".join(parts)

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from lib.compiled import vectors
+from lib.compiled.status import LONGEST
 
 ROUNDING = 1.5 * 2.0**52  # added to a number and taken off again, it rounds to a whole one
 
@@ -97,3 +98,32 @@ def add_logs(a, b):
     """log(e^a + e^b), without overflow; -inf stands for zero."""
     largest, smallest = max(a, b), min(a, b)
     return largest if smallest == -math.inf else largest + math.log1p(math.exp(smallest - largest))
+
+
+@numba.njit(error_model="numpy")
+def power(x, exponent, work, out):
+    """out = |x|^exponent for exponent > 0; (m,) each, `work` too.
+
+    Returns the log of the largest entry; above LONGEST, no `out`. Square roots and products where
+    they do; otherwise e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
+    """
+    if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
+        largest = 0.0
+        for i in range(x.size):
+            largest = max(largest, abs(x[i]))
+        top = exponent * math.log(largest) if largest > 0.0 else -math.inf
+        whole, root = exponent >= 1.0, exponent == 0.5 or exponent == 1.5
+        if top <= LONGEST:
+            for i in range(x.size):
+                size = abs(x[i])
+                out[i] = (size if whole else 1.0) * (
+                    math.sqrt(size) if root else size if exponent == 2.0 else 1.0
+                )
+        return top
+    log(x, exponent, work)
+    top = -math.inf
+    for i in range(x.size):
+        top = max(top, work[i])
+    if top <= LONGEST:  # false for NaN
+        exp(work, out)
+    return top

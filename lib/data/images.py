@@ -1,37 +1,25 @@
 """Real image sets as uint8 tensors, in the fixed order of `places`, checked row by row."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lib.data import places, stand_in_images
-from lib.representation import Facts
+from lib.representation import Shapes
 
 if TYPE_CHECKING:
     import torch
 
-IMAGES = places.pinned("image", stand_in_images.DIGITS, stand_in_images.PICTURES)
-
-
-@dataclass(frozen=True)
-class Standardise:
-    """x ↦ (x / 255 - mean) / std per channel, uint8 (b, C, H, W) to float32.
-
-    `mean`, `std` (C, 1, 1).
-    """
-
-    mean: "torch.Tensor"
-    std: "torch.Tensor"
-
-    def __call__(self, images):
-        mean, std = self.mean.to(images.device), self.std.to(images.device)
-        return images.float().div_(255).sub_(mean).div_(std)
+IMAGES = places.pinned("image")
+STAND_INS = {"digits": stand_in_images.digits, "demo pictures": stand_in_images.pictures}
 
 
 @dataclass(frozen=True, repr=False)
-class ImageSet(Facts):
+class ImageSet(Shapes):
     """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,).
 
     Labels lie in 0 ... classes - 1. `name`, `source` (data_dir, data, hub or demo), `revision` and
@@ -49,39 +37,31 @@ class ImageSet(Facts):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def facts(self) -> list[tuple[str, str]]:
-        return [
-            ("name", self.name),
-            ("source", self.source),
-            ("images", f"{len(self):,}"),
-            ("pixels", " x ".join(map(str, self.images.shape[1:]))),
-            ("classes", str(self.classes)),
-        ]
+    def __getitem__(self, rows: slice) -> "ImageSet":
+        """The images of a slice of the rows."""
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
 
-    def standardise(self) -> Standardise:
-        """The map to mean 0 and variance 1 per channel, measured on this split, for every split."""
+    def standardise(self) -> Callable:
+        """The map x -> (x / 255 - mean) / std per channel, uint8 (b, C, H, W) to float32.
+
+        Mean 0 and variance 1 on this split; it serves every split.
+        """
         import torch
 
-        # From the 256 grey levels' counts: a float64 copy of 50,000 colour
-        # images would take 1.2 GB.
+        # From the 256 grey levels' counts: a float64 copy of 50,000 colour images takes 1.2 GB.
         levels = torch.arange(256, dtype=torch.float64) / 255
-        channels = self.images.unbind(1)
-        counts = torch.stack([torch.bincount(c.flatten(), minlength=256) for c in channels])
-        share = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
-        mean, pixels = share @ levels, int(counts[0].sum())  # (C,)
+        counts = [torch.bincount(c.flatten(), minlength=256) for c in self.images.unbind(1)]
+        pixels = int(counts[0].sum())
+        share = torch.stack(counts).double() / pixels  # (C, 256)
+        mean = share @ levels  # (C,)
         variance = (share * (levels - mean[:, None]) ** 2).sum(1) * pixels / (pixels - 1)  # (C,)
-        # (C, 1, 1)
-        return Standardise(mean.float()[:, None, None], variance.sqrt().float()[:, None, None])
+        moments = [values.float()[:, None, None] for values in (mean, variance.sqrt())]
 
-    def first(self, rows: int | None) -> "ImageSet":
-        """The first `rows` images, all of them for None; ValueError for `rows` below 1."""
-        _check(rows)
-        return replace(self, images=self.images[:rows], labels=self.labels[:rows])
+        def standardised(images):
+            mean, std = (values.to(images.device) for values in moments)
+            return images.float().div_(255).sub_(mean).div_(std)
 
-
-def _check(rows: int | None) -> None:
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be 1 or more, got {rows}")
+        return standardised
 
 
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
@@ -94,64 +74,47 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """
     import torch
 
-    source = places.known(name, split, IMAGES)
-    _check(rows)
-    found = source.identity(demo)
-    if found["source"] == "demo":
-        (pixels,), labels = source.stand_in.read(split)
-    else:
-        parts, left = [], rows
-        for file, table in source.tables(split, demo):
-            parts.append(
-                _read(source, file, table.select(range(min(len(table), left or len(table)))))
-            )
-            left = left and left - len(parts[-1][1])
-            if left == 0:
-                break
-        pixels, labels = map(np.concatenate, zip(*parts, strict=True))
-    known_by = {key: found[key] for key in ("name", "source", "revision", "rows")}
-    pixels, labels = torch.from_numpy(pixels[:rows]), torch.from_numpy(labels[:rows])
-    return ImageSet(pixels, labels, source.classes, **known_by)
+    source = places.known(name, IMAGES)
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows must be 1 or more, got {rows}")
+    column = partial(_pixels, source.shape)
+    (pixels,), labels, found = source.read(split, demo, column, STAND_INS, rows)
+    images = torch.from_numpy(np.asarray(pixels))
+    return ImageSet(images, torch.from_numpy(labels), source.classes, **found)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
     """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}."""
-    return places.known(name, "train", IMAGES).identity(demo)
+    return places.known(name, IMAGES).identity(demo)
 
 
-def _read(source: places.Source, name: object, table) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels uint8 (N, C, H, W) and labels int64 (N,) of the rows of a file."""
+def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:
+    """The images of a file's table, each uint8 (C, H, W)."""
     import datasets
 
-    (column,) = source.columns
     kind = table.features[column]
     if not (isinstance(kind, datasets.Image) or (isinstance(kind, dict) and "bytes" in kind)):
-        raise ValueError(f"{name} cannot be read: {column} is {kind}, not a struct with bytes")
+        raise ValueError(f"{file} cannot be read: {column} is {kind}, not a struct with bytes")
     table = table.cast_column(column, datasets.Image(decode=False))
-    pixels = np.empty((len(table), *source.shape), dtype=np.uint8)
-    row = 0
-    for piece in table.with_format("arrow").iter(1000):
-        for values in piece[column].to_pylist():
-            pixels[row] = _decode(source, f"{name}, row {row}", values and values["bytes"])
-            row += 1
-    return pixels, source.labels(name, table[:][source.label])
+    pieces = table.with_format("arrow").iter(1000)
+    rows = (value for piece in pieces for value in piece[column].to_pylist())
+    return [_decode(shape, f"{file}, row {row}", v and v["bytes"]) for row, v in enumerate(rows)]
 
 
-def _decode(source: places.Source, place: str, encoded: bytes | None) -> np.ndarray:
+def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> np.ndarray:
     """One image as uint8 (C, H, W)."""
     from PIL import Image
 
-    channels, height, width = source.shape
+    channels, height, width = shape
     try:
         with Image.open(io.BytesIO(encoded)) as picture:
-            found, size = len(picture.getbands()), picture.size
+            found, (wide, high) = len(picture.getbands()), picture.size
             pixels = np.asarray(picture)
     except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them
         raise ValueError(f"{place}: the image does not decode ({error})") from error
     if found != channels:
         raise ValueError(f"{place}: the image has {found} channels, not {channels}")
-    if size != (width, height):
-        wide, high = size
+    if (wide, high) != (width, height):
         raise ValueError(f"{place}: the image has {wide} x {high} pixels, not {width} x {height}")
     # (H, W) or (H, W, C) -> (C, H, W)
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)

@@ -6,7 +6,6 @@ Scikit-learn's scanned digits, and coloured shapes drawn here.
 import numpy as np
 
 from lib import seeds
-from lib.data.places import StandIn
 
 DIGITS_TEST_ROWS = 360
 PICTURES_TRAIN_ROWS, PICTURES_TEST_ROWS = 2000, 500
@@ -14,19 +13,19 @@ SIDE = 32
 BLOCK = 100  # pictures drawn at once
 
 
-def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+def digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     """Pixels uint8 (N, 1, 8, 8) and labels int64 (N,), each digit in one split."""
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    scans = load_digits()
     # The set has no split of its own; this one is fixed, whatever seed a run has.
-    order = seeds.stream(0, "split").permutation(len(digits.target))
+    order = seeds.stream(0, "split").permutation(len(scans.target))
     rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
-    grey = np.rint(digits.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
-    return (grey.astype(np.uint8)[:, None],), digits.target[rows].astype(np.int64)
+    grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
+    return (grey.astype(np.uint8)[:, None],), scans.target[rows].astype(np.int64)
 
 
-def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+def pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     """Pixels uint8 (N, 3, SIDE, SIDE) and labels int64 (N,).
 
     One shape a picture at random place, size and colour: class = shape + 5 (stripes run upright).
@@ -66,6 +65,3 @@ def _shapes(y: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
     triangle = (abs(x) < (y + 1) / 2) & (y < 0.8)
     cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
     return [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
-
-
-DIGITS, PICTURES = StandIn("digits", _digits), StandIn("demo pictures", _pictures)

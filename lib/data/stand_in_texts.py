@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from lib import seeds
-from lib.data.places import StandIn
 
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
@@ -115,11 +114,8 @@ def _review(rng, label: int) -> tuple[str]:
     return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
 
 
-STAND_INS = [
-    StandIn(name, partial(_made, classes=classes, make=make))
-    for name, classes, make in (
-        ("demo pairs", 3, _pair),
-        ("demo comments", 2, _comment),
-        ("demo reviews", 2, _review),
-    )
-]
+STAND_INS = {
+    "demo pairs": partial(_made, classes=3, make=_pair),
+    "demo comments": partial(_made, classes=2, make=_comment),
+    "demo reviews": partial(_made, classes=2, make=_review),
+}

@@ -6,13 +6,13 @@ import numpy as np
 
 from lib import files, seeds
 from lib.data import places, stand_in_texts
-from lib.representation import Facts
+from lib.representation import Shapes
 
-TEXTS = places.pinned("text", *stand_in_texts.STAND_INS)
+TEXTS = places.pinned("text")
 
 
 @dataclass(frozen=True, repr=False)
-class TextSet(Facts):
+class TextSet(Shapes):
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
     `pairs` (N) holds the second sentence of each row, or is None. `name`, `source`, `revision` and
@@ -31,15 +31,6 @@ class TextSet(Facts):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def facts(self) -> list[tuple[str, str]]:
-        shares = np.bincount(self.labels, minlength=self.classes) / max(1, len(self))
-        return [
-            ("name", self.name),
-            ("source", self.source),
-            ("texts" if self.pairs is None else "pairs", f"{len(self):,}"),
-            ("class shares", ", ".join(f"{share:.0%}" for share in shares)),
-        ]
-
     def take(self, rows: np.ndarray) -> "TextSet":
         """The rows with these numbers (rows,), in this order."""
         texts, pairs = (part and [part[k] for k in rows] for part in (self.texts, self.pairs))
@@ -48,10 +39,8 @@ class TextSet(Facts):
     def sample(self, rows: int, seed: int = 0) -> "TextSet":
         """`rows` rows drawn at random without repeats; all of them if there are fewer.
 
-        The files may be sorted by label, so the first rows would not do. ValueError below 1.
+        The files may be sorted by label, so the first rows would not do.
         """
-        if rows < 1:
-            raise ValueError(f"rows must be 1 or more, got {rows}")
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
@@ -84,9 +73,7 @@ class TextSet(Facts):
         Raises ValueError unless 0 < rows < the number of rows.
         """
         if not 0 < rows < len(self):
-            raise ValueError(
-                f"rows must lie between 0 and {len(self)}, the size of the split; got {rows}"
-            )
+            raise ValueError(f"rows must lie between 0 and {len(self)}, all there are; got {rows}")
         order = seeds.stream(seed, "split").permutation(len(self))
         return self.take(order[rows:]), self.take(order[:rows])
 
@@ -99,34 +86,23 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     nowhere, ValueError for a file that is damaged, lacks a column, or holds a text or label that
     cannot be used; the message names file and row.
     """
-    source = places.known(name, split, TEXTS)
-    found = source.identity(demo)
-    if found["source"] == "demo":
-        columns, labels = source.stand_in.read(split)
-    else:
-        columns, parts = [[] for _ in source.columns], []
-        for file, table in source.tables(split, demo):
-            rows = table[:]
-            for column, texts in zip(source.columns, columns, strict=True):
-                texts += _texts(file, column, rows[column])
-            parts.append(source.labels(file, rows[source.label]))
-        labels = np.concatenate(parts)
-    pairs = list(columns[1]) if len(columns) > 1 else None
-    known_by = {key: found[key] for key in ("name", "source", "revision", "rows")}
-    return TextSet(list(columns[0]), labels, source.classes, pairs=pairs, **known_by)
+    source = places.known(name, TEXTS)
+    (texts, *pairs), labels, found = source.read(split, demo, _texts, stand_in_texts.STAND_INS)
+    pairs = list(pairs[0]) if pairs else None
+    return TextSet(list(texts), labels, source.classes, pairs=pairs, **found)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
     """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}."""
-    return places.known(name, "train", TEXTS).identity(demo)
+    return places.known(name, TEXTS).identity(demo)
 
 
-def _texts(name: object, column: str, texts: list) -> list[str]:
+def _texts(file: object, column: str, table) -> list[str]:
+    texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             shown = "null" if text is None else f"{text!r}, not a text"
             what = "empty" if isinstance(text, str) else shown
-            raise ValueError(
-                f"{name}, row {row}: {column} is {what}; remove such rows from the file"
-            )
+            remedy = "remove such rows from the file"
+            raise ValueError(f"{file}, row {row}: {column} is {what}; {remedy}")
     return texts

@@ -17,7 +17,7 @@ from lib.dynamics.history import History, Target, derive
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
-from lib.representation import Facts, span
+from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 from lib.svm.solution import MaxMargin
 
@@ -25,7 +25,7 @@ ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts
 
 
 @dataclass(frozen=True, repr=False)
-class Start(Facts):
+class Start(Shapes):
     """W_0: its part in minimal coordinates (runs, r, q), and the norm of the rest (runs,).
 
     The rest never moves.
@@ -33,16 +33,6 @@ class Start(Facts):
 
     inside: np.ndarray
     outside: np.ndarray
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, r, q = self.inside.shape
-        inside = np.linalg.norm(self.inside, axis=(1, 2))
-        return [
-            ("runs", str(runs)),
-            ("W_0", f"{r} x {q}"),
-            ("||W_0|| inside", span(inside)),
-            ("outside", span(self.outside)),
-        ]
 
 
 def zero_start(problem: coordinates.Minimal) -> Start:

@@ -10,7 +10,7 @@ from lib import attention
 from lib.compiled import status
 from lib.dynamics.recording import end_where_not_finite
 from lib.dynamics.reduced import Raw, Reduced
-from lib.representation import Facts, counts, last, span
+from lib.representation import Shapes
 
 CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
@@ -33,7 +33,7 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class History(Facts):
+class History(Shapes):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log
@@ -89,19 +89,6 @@ class History(Facts):
         if not -count <= k < count:
             raise IndexError(f"record k = {k} is not there: k runs from {-count} to {count - 1}")
         return slice(k % count, k % count + 1)
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, records, n, others = self.margins.shape
-        return [
-            ("runs", str(runs)),
-            ("n", str(n)),
-            ("T", str(others + 1)),
-            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
-            ("ended", counts(self.status)),
-            ("last log(L - L*)", span(last(self.log_gap))),
-            ("||W||", span(last(self.norm))),
-            *((f"error to {of}", span(last(e))) for of, e in self.direction_error.items()),
-        ]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib.attention.token_sets import SIZES
 from lib.compiled.status import DIVERGED
-from lib.whole_numbers import whole_number
+from lib.seeds import whole_number
 
 
 def log_spaced(steps: int, count: int = 100) -> np.ndarray:

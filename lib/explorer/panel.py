@@ -10,34 +10,29 @@ import ipywidgets as widgets
 from lib.explorer import trajectory
 from lib.explorer.trajectory import Board, ExplorerSetting
 
-LABELS = {"model": "data model", "rule": "update rule", "step_size": "step size"}
 WIDTH = 9 * trajectory.DPI  # shown at half the picture's pixels
-_STYLE = {"description_width": "6.5em"}
 
 
 def controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
     """A widget per field of ExplorerSetting, by the field's name, standing at `setting`."""
-    kinds = {
-        "model": (widgets.Dropdown, {"options": list(trajectory.MODELS)}),
-        "rule": (widgets.Dropdown, {"options": list(trajectory.RULES)}),
-        "step_size": (widgets.FloatLogSlider, {"min": -4, "max": 1, "step": 0.05}),
-        "n": (widgets.IntSlider, {"min": 2, "max": 20}),
-        "T": (widgets.IntSlider, {"min": 2, "max": 12}),
-        "d": (widgets.IntSlider, {"min": 3, "max": 500}),
-        "signal": (widgets.FloatSlider, {"min": 0.25, "max": 6, "step": 0.25}),
-        "noise": (widgets.FloatLogSlider, {"min": -2, "max": 0, "step": 0.05}),
-        "steps": (widgets.SelectionSlider, {"options": [100, 300, 1000, 3000, 10000]}),
-        "seed": (widgets.IntText, {}),
+    made = {
+        "model": widgets.Dropdown(description="data model", options=list(trajectory.MODELS)),
+        "rule": widgets.Dropdown(description="update rule", options=list(trajectory.RULES)),
+        "step_size": widgets.FloatLogSlider(description="step size", min=-4, max=1, step=0.05),
+        "n": widgets.IntSlider(description="n", min=2, max=20),
+        "T": widgets.IntSlider(description="T", min=2, max=12),
+        "d": widgets.IntSlider(description="d", min=3, max=500),
+        "signal": widgets.FloatSlider(description="signal", min=0.25, max=6, step=0.25),
+        "noise": widgets.FloatLogSlider(description="noise", min=-2, max=0, step=0.05),
+        "steps": widgets.SelectionSlider(
+            description="steps", options=[100, 300, 1000, 3000, 10000]
+        ),
+        "seed": widgets.IntText(description="seed"),
     }
-    return {
-        name: kind(
-            description=LABELS.get(name, name),
-            style=_STYLE,
-            value=getattr(setting, name),
-            **options,
-        )
-        for name, (kind, options) in kinds.items()
-    }
+    for name, widget in made.items():
+        widget.style.description_width = "6.5em"
+        widget.value = getattr(setting, name)
+    return made
 
 
 def said(shown: trajectory.Trajectory) -> str:
@@ -60,18 +55,16 @@ class Panel(widgets.VBox):
         self.board = Board(trajectory.explore(setting))
         for widget in self.controls.values():
             widget.observe(self.show, names="value")
-        box = widgets.Box(
-            list(self.controls.values()), layout={"flex_flow": "row wrap", "max_width": "60em"}
-        )
+        layout = {"flex_flow": "row wrap", "max_width": "60em"}
+        box = widgets.Box(list(self.controls.values()), layout=layout)
         super().__init__([box, self.words, self.picture])
         self.show()
 
     def show(self, _change=None) -> None:
         """Train with the controls' values and redraw; the words say why where that fails."""
         try:
-            shown = trajectory.explore(
-                ExplorerSetting(**{name: widget.value for name, widget in self.controls.items()})
-            )
+            values = {name: widget.value for name, widget in self.controls.items()}
+            shown = trajectory.explore(ExplorerSetting(**values))
         except (ValueError, RuntimeError) as error:
             self.words.value = f"No picture: {escape(str(error))}"
             self.picture.layout.visibility = "hidden"

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.ambient import rows
 from lib.attention.token_sets import TokenSet
 from lib.compiled import status
 from lib.dynamics.recording import check_head, checked_start, record_times
-from lib.mirror import geometry
+from lib.mirror import geometry, rows
 from lib.mirror.geometry import check_exponent, to_mirror
-from lib.representation import Facts, counts, last, span, when
+from lib.representation import Shapes
 from lib.seeds import gaussian
 
 __all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "train"]
@@ -51,7 +50,7 @@ class MirrorRule:
 
 
 @dataclass(frozen=True, repr=False)
-class MirrorHistory(Facts):
+class MirrorHistory(Shapes):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
@@ -74,19 +73,6 @@ class MirrorHistory(Facts):
     status: np.ndarray
     ended: np.ndarray
     loss_rise: np.ndarray
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, records, d, d_z = self.W.shape
-        return [
-            ("p", f"{self.rule.p:g}"),
-            ("runs", str(runs)),
-            ("W", f"{d} x {d_z}"),
-            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
-            ("ended", counts(self.status)),
-            ("last log(L - L*)", span(last(self.log_gap))),
-            ("||W||_p", span(last(self.norm))),
-            ("loss rose", when(self.loss_rise)),
-        ]
 
     def divergence(self, target: np.ndarray, p: float | None = None) -> np.ndarray:
         """Directional Bregman divergence of every iterate from `target`, as (runs, k).

@@ -39,6 +39,11 @@ class Tokens(Shapes):
         return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
 
 
+def trim(inputs: Tensor) -> Tensor:
+    """Tokens (b, 2, T) without the columns that are padding in every row."""
+    return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
+
+
 def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> Tokens:
     """The texts of `data`, or its pairs, as tokens of the tokenizer that belongs to `weights`.
 
@@ -172,6 +177,28 @@ def small_classifier(weights: Weights, classes: int) -> Classifier:
         )
         network = transformers.BertForSequenceClassification(config)
     return Classifier(network, "small BERT from a random start")
+
+
+@torch.no_grad()
+def entropies(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Relative entropy of each layer's attention (layers,): 1 for uniform weights, 0 for one token.
+
+    H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and
+    rows; padding of `inputs` (b, 2, T) is left out. A row needs two tokens or more.
+    """
+    inputs = trim(inputs).to(next(model.parameters()).device)
+    model.network.set_attn_implementation("eager")  # the fused attention does not give its weights
+    try:
+        _, attentions = model(inputs, output_attentions=True)
+    finally:
+        model.network.set_attn_implementation("sdpa")
+    return torch.stack([entropy(weights.double(), inputs[:, 0] != 0) for weights in attentions])
+
+
+def entropy(weights: Tensor, used: Tensor) -> Tensor:
+    """Mean relative entropy of `weights` (b, heads, T, T) over the queries `used` (b, T)."""
+    found = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T) -> (b, T)
+    return (found / used.sum(1, keepdim=True).double().log())[used].mean()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 from torch import nn
 
+EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of histograms
+PARTS = {"K": "key", "Q": "query", "V": "value"}
+LEVELS = (0.5, 0.9)  # quantiles of a part's magnitudes at the start that serve as thresholds
+PAPERS_THRESHOLD = 0.06  # paper C's
+
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     """The weight matrices of `model` by name, in order, each in its own shape.
@@ -34,3 +39,29 @@ def hoyer(W: np.ndarray) -> float:
     root = np.sqrt(size.size)
     with np.errstate(invalid="ignore", divide="ignore"):
         return float((root - size.sum() / np.sqrt((size**2).sum())) / (root - 1))
+
+
+def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
+    """How many magnitudes fall into each bin of `EDGES`, clipped to its ends: (bins,)."""
+    return sum(np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in matrices)
+
+
+def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
+    """The weight matrices (d, d) of K, Q and V, one a layer."""
+    found = matrices(model).items()
+    return {part: [W for name, W in found if f".{word}." in name] for part, word in PARTS.items()}
+
+
+def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
+    """Hoyer index and shares above thresholds of each part K, Q, V of `model`.
+
+    The thresholds are the paper's, and the `LEVELS` quantiles of the magnitudes at the `start`.
+    """
+    row, first = {}, by_part(start)
+    for part, found in by_part(model).items():
+        limits = np.quantile(np.abs(np.concatenate([W.ravel() for W in first[part]])), LEVELS)
+        row[f"hoyer.{part}"] = float(np.mean([hoyer(W) for W in found]))
+        row[f"above_006.{part}"] = share_above(found, PAPERS_THRESHOLD)
+        for level, limit in zip(LEVELS, limits):
+            row[f"above_{100 * level:.0f}.{part}"] = share_above(found, limit)
+    return row

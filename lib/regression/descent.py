@@ -12,13 +12,13 @@ from lib.regression.gradient_sources import Source
 from lib.regression.losses import excess_loss, regulariser_gradients
 from lib.regression.problem import Regression, covariance_root
 from lib.regression.rules import Library, PreconditionedRule
-from lib.representation import Facts, span, when
+from lib.representation import Shapes
 
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
 
 
 @dataclass(frozen=True, repr=False)
-class RegressionHistory(Facts):
+class RegressionHistory(Shapes):
     """Layers at the K recorded iterations: A (seeds, K, k, d), B (seeds, K, d, d).
 
     They are NaN from divergence on. diverged (seeds,) is the iteration whose step left the numbers
@@ -29,18 +29,6 @@ class RegressionHistory(Facts):
     A: np.ndarray
     B: np.ndarray
     diverged: np.ndarray
-
-    def facts(self) -> list[tuple[str, str]]:
-        seeds, records, k, d = self.A.shape
-        sizes = (np.linalg.norm(part[:, -1], axis=(1, 2)) for part in (self.A, self.B))
-        return [
-            ("seeds", str(seeds)),
-            ("A", f"{k} x {d}"),
-            ("B", f"{d} x {d}"),
-            ("records", f"{records}, t = {self.iterations[0]} to {self.iterations[-1]}"),
-            ("diverged", when(self.diverged)),
-            *zip(("last ||A||", "||B||"), map(span, sizes), strict=True),
-        ]
 
     def excess(self, problems: Sequence[Regression]) -> np.ndarray:
         """L(Z_t) - min L of each seed's problem, (seeds, K)."""

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import expm
 
 from lib.regression.problem import Regression, covariance_root
-from lib.representation import Facts, span
+from lib.representation import Shapes
 
 NORMS = ("left", "left_right")
 
@@ -35,7 +35,7 @@ class Constants:
 
 
 @dataclass(frozen=True, repr=False)
-class Manifold(Facts):
+class Manifold(Shapes):
     """The minima for a covariance Sigma (d, d) and a map M (k, d), true or estimated.
 
     Z = (A; B) is one (k + d, d) matrix here. Raises ValueError for a singular Sigma and for M with
@@ -51,10 +51,6 @@ class Manifold(Facts):
                 f"M has shape {self.M.shape}; it needs at least as many rows as columns"
             )
         covariance_root(self.Sigma, "Sigma")
-
-    def facts(self) -> list[tuple[str, str]]:
-        k, d = self.M.shape
-        return [("k", str(k)), ("d", str(d)), ("singular values", span(self.singular_values))]
 
     @cached_property
     def _root(self):

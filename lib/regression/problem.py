@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 
 from lib import seeds
-from lib.representation import Facts, span
+from lib.representation import Shapes
 
 # A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima.
 SELF_MOMENT = 1.0
 
 
 @dataclass(frozen=True, repr=False)
-class Regression(Facts):
+class Regression(Shapes):
     """The law of the data: Sigma (d, d), M (k, d), and the noise.
 
     `noise` is the standard deviation of eps, in the units of y.
@@ -65,15 +65,6 @@ class Regression(Facts):
                 f"{0.25 / SELF_MOMENT**2:.4g} with c = {SELF_MOMENT:g}",
                 stacklevel=3,
             )
-
-    def facts(self) -> list[tuple[str, str]]:
-        return [
-            ("k", str(self.k)),
-            ("d", str(self.d)),
-            ("noise", f"{self.noise:g}"),
-            ("condition of Sigma", f"{np.linalg.cond(self.Sigma):.3g}"),
-            ("singular values of M Sigma^1/2", span(self.singular_values)),
-        ]
 
     @property
     def k(self) -> int:

@@ -1,14 +1,14 @@
-"""The figures to show, each with its record and its sentence, and their claims as one table."""
+"""The figures to show, each with its record, its sentence and its claims in words."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lib import files
+from lib.companion import ledger
 from lib.companion.claims import UNDECIDED, failing, number
-from lib.companion.ledger import verdict
-from lib.companion.record import SCALES
-from lib.files import folder
-from lib.site import figure_index, read_record
+from lib.companion.record import SCALES, checked
+from lib.site import figure_index
 from lib.site.figure_index import Entry
 
 PAPERS = {  # letter: (title, arXiv number)
@@ -29,26 +29,28 @@ SOURCES = {  # of data, as a reader would say it
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
 }
-COLUMNS = (  # of the ledger, behind paper and statement
-    *("kind", "setting", "measured quantity", "theory", "measured", "margin", "seeds", "catches"),
-    *("holds", "remark"),
-)
+COLUMNS = "kind setting quantity source bound found margin seeds catches verdict remark".split()
+HEADS = {"quantity": "measured quantity", "bound": "theory", "found": "measured"}
+EMPTY = {"schema": 1} | {key: "" for key in ("paper", "figure", "caption", "notebook")}
+EMPTY |= {key: {} for key in ("parameters", "setting", "numbers", "statements", "provenance")}
+EMPTY |= {key: [] for key in ("seeds", "data", "claims")}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one scale; `record` is as `read_record.read` gives it."""
+    """One figure at one scale: `record` is as `read` gives it, `claims` as `rows` does."""
 
     slug: str
     scale: str
-    record: Mapping
-    entry: Entry | None
     folder: Path
+    entry: Entry | None
+    record: Mapping
+    claims: tuple[dict, ...] = ()
     troubles: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """How the page of this figure is called, without its ending."""
+        """The name of this figure's page, without its ending."""
         return f"{self.slug}-{self.scale}"
 
     @property
@@ -77,31 +79,9 @@ class Figure:
         return text[:1].upper() + text[1:] + "."
 
     @property
-    def failing(self) -> list[Mapping]:
-        """The claims that do not hold."""
-        return [claim for claim in self.record["claims"] if word(claim) == "does not hold"]
-
-    @property
-    def undecided(self) -> list[Mapping]:
-        """The claims that the data leave open."""
-        return [claim for claim in self.record["claims"] if word(claim) == UNDECIDED]
-
-    @property
-    def data(self) -> list[str]:
-        """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        names = {
-            "synthetic"
-            if row["source"] == "synthetic"
-            else f"{row['name']} ({SOURCES.get(row['source'], row['source'])})": None
-            for row in self.record["data"]
-        }
-        return list(names)
-
-    @property
     def alt(self) -> str:
-        """The picture in words: its number, then its panels and lines, or else its caption."""
-        shows = self.record["alt"] or self.record["caption"] or "no description in the record"
-        return f"{self.title}. {shows}"
+        """The picture in words: its title and its caption."""
+        return f"{self.title}. {self.record['caption'] or 'No description in the record.'}"
 
     @property
     def picture(self) -> Path | None:
@@ -109,23 +89,109 @@ class Figure:
         path = self.folder / f"{self.slug}.png"
         return path if path.exists() else None
 
+    @property
+    def data(self) -> list[str]:
+        """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
+        words = (
+            "synthetic"
+            if row["source"] == "synthetic"
+            else f"{row['name']} ({SOURCES.get(row['source'], row['source'])})"
+            for row in self.record["data"]
+        )
+        return list(dict.fromkeys(words))
+
+    def rows(self) -> tuple[dict, ...]:
+        """A row per claim, then one per statement that cannot be checked, with the reason.
+
+        All in words but `measured`, which is a number or None; `found` is that in words, with its
+        interval.
+        """
+        statements = self.record["statements"]
+        unchecked = [
+            {"statement": name, "verdict": "not checked", "remark": statement["why"]}
+            for name, statement in statements.items()
+            if statement.get("why")
+        ]
+        about = {"paper": self.record["paper"], "figure": self.name, "title": self.title}
+        return tuple(
+            about | {"says": statements.get(row["statement"], {}).get("says", "")} | row
+            for row in [*map(self._row, self.record["claims"]), *unchecked]
+        )
+
+    def _row(self, claim: Mapping) -> dict:
+        measured, margin, source = claim["measured"], claim.get("margin"), str(claim["source"])
+        name = claim.get("number") or source.removeprefix(f"paper {self.record['paper']}, ")
+        undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
+        power = claim.get("catches"), claim.get("fails_if", ())
+        if measured is None:
+            found = "not a number"
+        else:
+            found = number(measured) if claim["holds"] else failing(measured, claim["bound"])
+        ends = [number(end) for end in claim.get("interval") or () if end is not None]
+        return {
+            "statement": str(name),
+            "kind": claim.get("kind", ""),
+            "setting": claim.get("setting") or self.scale,
+            "quantity": str(claim["statement"]),
+            "source": source,
+            "bound": str(claim["bound"]),
+            "measured": measured,
+            "found": f"{found} [{', '.join(ends)}]" if len(ends) == 2 else found,
+            "margin": "" if margin is None else number(margin),
+            "seeds": str(claim.get("seeds") or len(self.record["seeds"]) or ""),
+            "catches": ", ".join(power[0] or ()),
+            "verdict": UNDECIDED if undecided else ledger.verdict(claim["holds"], *power),
+            "remark": claim.get("remark", ""),
+        }
+
+    @property
+    def open_claims(self) -> list[dict]:
+        """The claims that fail, then those that the data leave undecided."""
+        return [row for word in ("NO", UNDECIDED) for row in self.claims if row["verdict"] == word]
+
 
 def figures() -> list[Figure]:
     """Every figure there is or should be, by paper: those of the index in its order, then the rest.
 
     A figure is expected where there is a record, a picture or an entry of the index.
     """
-    base = folder("figures")
+    base = files.folder("figures")
     entries = {(entry.scale, entry.slug): entry for entry in figure_index.entries(base)}
-    files = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
-    there = {(p.parent.name, p.stem) for p in files if p.suffix in (".json", ".png")}
+    paths = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
+    there = {(p.parent.name, p.stem) for p in paths if p.suffix in (".json", ".png")}
     slugs = [slug for _, slug in entries] + sorted(slug for _, slug in there)
     order = {slug: place for place, slug in reversed(list(enumerate(slugs)))}
-    found = [
+    shown = [
         _figure(base / scale, slug, entries.get((scale, slug)))
         for scale, slug in {**entries, **dict.fromkeys(there)}
     ]
-    return sorted(found, key=lambda f: (f.record["paper"] or "~", order[f.slug], f.scale))
+    return sorted(shown, key=lambda f: (f.record["paper"] or "~", order[f.slug], f.scale))
+
+
+def read(path: Path, name: str) -> dict:
+    """The record in a file; ValueError, which calls it `name`, for one that cannot be shown."""
+    record = checked(files.parse_object(path.read_bytes(), name), name)
+    if (schema := record.get("schema")) != EMPTY["schema"]:
+        raise ValueError(f"{name} has schema {schema}, not {EMPTY['schema']}")
+    record = EMPTY | record
+    if wrong := [key for key, empty in EMPTY.items() if type(record[key]) is not type(empty)]:
+        raise ValueError(f"{name} is damaged: {', '.join(wrong)} cannot be read")
+    return record
+
+
+def _figure(folder: Path, slug: str, entry: Entry | None) -> Figure:
+    name, troubles = f"figures/{folder.name}/{slug}", []
+    figure = Figure(slug, folder.name, folder, entry, EMPTY)
+    try:
+        readable = replace(figure, record=read(folder / f"{slug}.json", f"{name}.json"))
+        figure = replace(readable, claims=readable.rows())
+    except FileNotFoundError:
+        troubles.append(f"There is no record {name}.json; running its notebook makes it.")
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        troubles.append(f"The record cannot be shown: {type(error).__name__}, {error}.")
+    if not figure.picture:
+        troubles.append(f"There is no picture {name}.png.")
+    return replace(figure, troubles=tuple(troubles))
 
 
 def largest(shown: list[Figure]) -> list[Figure]:
@@ -134,69 +200,13 @@ def largest(shown: list[Figure]) -> list[Figure]:
     return [figure for figure in shown if best[figure.slug] is figure]
 
 
-def _figure(place: Path, slug: str, entry: Entry | None) -> Figure:
-    record, troubles = read_record.read(place / f"{slug}.json")
-    if not (place / f"{slug}.png").exists():
-        troubles.append(f"There is no picture figures/{place.name}/{slug}.png.")
-    return Figure(slug, place.name, record, entry, folder=place, troubles=tuple(troubles))
-
-
-def statements(shown: list[Figure]) -> list[dict]:
-    """One row by COLUMNS per claim of the figures, and per statement that cannot be checked.
+def by_statement(shown: list[Figure]) -> dict[tuple[str, str], list[dict]]:
+    """The claims of the figures by (paper, statement).
 
     Of each paper, ledgers come first: records that hold the statements of their claims.
     """
-    found = []
-    for figure in shown:
-        paper = figure.record["paper"]
-        place = (paper or "~", not figure.record["statements"])
-        for row in [*_claims(figure), *_unchecked(figure)]:
-            found.append((place, {"paper": paper, "figure": figure} | row))
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-
-
-def _claims(figure: Figure) -> Iterator[dict]:
-    seeds = len(figure.record["seeds"])
-    for claim in figure.record["claims"]:
-        source = str(claim["source"]).removeprefix(f"paper {figure.record['paper']}, ")
-        name, margin = claim.get("number") or source, claim.get("margin")
-        yield {
-            "statement": name,
-            "says": figure.record["statements"].get(name, {}).get("says", ""),
-            "kind": claim.get("kind", ""),
-            "setting": claim.get("setting") or figure.scale,
-            "measured quantity": claim["statement"],
-            "theory": claim["bound"],
-            "measured": measured(claim),
-            "margin": number(margin) if isinstance(margin, int | float) else "",
-            "seeds": str(claim.get("seeds") or seeds or ""),
-            "catches": ", ".join(claim.get("catches") or ()),
-            "holds": UNDECIDED
-            if word(claim) == UNDECIDED
-            else verdict(claim["holds"] is True, claim.get("catches"), claim.get("fails_if", ())),
-            "remark": claim.get("remark", ""),
-        }
-
-
-def _unchecked(figure: Figure) -> Iterator[dict]:
-    for name, statement in figure.record["statements"].items():
-        if why := statement.get("why"):
-            says = statement.get("says", "")
-            yield {"statement": name, "says": says, "holds": "not checked", "remark": why}
-
-
-def word(claim: Mapping) -> str:
-    """ "holds", "does not hold" or, where the data are too few to say, "undecided"."""
-    if claim["holds"] is True:
-        return "holds"
-    return UNDECIDED if claim.get("verdict") == UNDECIDED else "does not hold"
-
-
-def measured(claim: Mapping) -> str:
-    """The measured value with its interval; a failing claim has more digits: by how little."""
-    if claim["measured"] is None:
-        return "not a number"
-    holds = claim["holds"] is True
-    text = number(claim["measured"]) if holds else failing(claim["measured"], claim["bound"])
-    ends = [number(end) for end in claim.get("interval") or () if end is not None]
-    return f"{text} [{', '.join(ends)}]" if len(ends) == 2 else text
+    ordered = sorted(shown, key=lambda f: (f.record["paper"] or "~", not f.record["statements"]))
+    groups = {}
+    for row in (row for figure in ordered for row in figure.claims):
+        groups.setdefault((row["paper"], row["statement"]), []).append(row)
+    return groups

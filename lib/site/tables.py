@@ -13,15 +13,26 @@ import jinja2
 
 from lib import files
 from lib.companion.claims import held
-from lib.site import figure_index, read_record
+from lib.site import figure_index, figures
 from lib.site.figure_index import Entry
 
 FIGURES = files.ROOT / "figures"
-FILES = ("README.md", "REPRODUCING.md")
 TEMPLATES = Path(__file__).parent / "templates"
+FILES = ("README.md", "REPRODUCING.md")
 MARKED = re.compile(
     r"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?=<!-- end -->)", re.S
 )
+
+
+def templates(**more) -> jinja2.Environment:
+    """The templates of tables and pages; `more` are options of the environment."""
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    made = jinja2.Environment(
+        loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, **more
+    )
+    made.globals |= {"expected": expected, "hours": hours}
+    made.globals |= {"filled": figure_index.filled, "held": held}
+    return made
 
 
 def expected(value: float | None, tolerance: float | None) -> str:
@@ -47,8 +58,8 @@ def hours(entry: Entry) -> str:
 def record_of(entry: Entry) -> dict:
     """The record of a figure of the index.
 
-    FileNotFoundError, with the command that makes it, where there is none; ValueError where it
-    lacks a number that the entry quotes.
+    FileNotFoundError, with the command that makes it, where there is none; ValueError where it is
+    damaged or lacks a number that the entry quotes.
     """
     path = FIGURES / entry.scale / f"{entry.slug}.json"
     if not path.exists():
@@ -56,7 +67,7 @@ def record_of(entry: Entry) -> dict:
         raise FileNotFoundError(
             f"figures/index.toml names {path.name}, which is not there; {advice}"
         )
-    record, _ = read_record.read(path)  # what is of another kind in it is as if it were not there
+    record = figures.read(path, f"figures/{entry.scale}/{path.name}")
     known = figure_index.quantities(record)
     quoted = figure_index.FIELD.findall(entry.sentence + entry.finding + entry.failure)
     if lacking := [name for name, _ in quoted if name not in known]:
@@ -66,15 +77,10 @@ def record_of(entry: Entry) -> dict:
 
 def table(name: str) -> str:
     """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    templates = jinja2.Environment(
-        loader=loader, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False
-    )
-    templates.globals |= {"expected": expected, "filled": figure_index.filled, "held": held}
-    templates.globals |= {"hours": hours}
+    template = templates().get_template(f"{name}.md.j2")
     notebooks = figure_index.read(FIGURES)
     rows = [(entry, record_of(entry)) for _, entries in notebooks for entry in entries]
-    return templates.get_template(f"{name}.md.j2").render(notebooks=notebooks, rows=rows).strip()
+    return template.render(notebooks=notebooks, rows=rows).strip()
 
 
 def renewed(text: str) -> str:

@@ -7,13 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
-from lib.representation import Facts, span
+from lib.representation import Shapes
 
 ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 
 
 @dataclass(frozen=True, repr=False)
-class MaxMargin(Facts):
+class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
     problem      which problem, in words
@@ -64,18 +64,3 @@ class MaxMargin(Facts):
     def norm(self) -> np.ndarray:
         """||W_mm||, (runs,), the same as `objective`; 1/||W_mm|| is the margin at unit norm."""
         return self.objective
-
-    def facts(self) -> list[tuple[str, str]]:
-        runs, *shape = self.duals.shape
-        active = self.support.reshape(runs, -1).sum(1)
-        return [
-            ("problem", self.problem),
-            ("status", self.status),
-            ("runs", str(runs)),
-            ("constraints", " x ".join(map(str, shape))),
-            ("norm", span(self.objective, ".4g")),
-            ("active", span(active, "d")),
-            ("gap", f"at most {self.gap.max():.1e}"),
-            ("violation", f"at most {self.violation.max():.1e}"),
-            ("solver", ", ".join(dict.fromkeys(self.solver))),
-        ]

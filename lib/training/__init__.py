@@ -14,20 +14,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # isort: split
 from lib.training.batches import Batches
-from lib.training.curves import Curve, Curves
 from lib.training.loop import initialised, train
-from lib.training.measures import classification, cross_entropy
+from lib.training.measures import classification
 from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
 
-__all__ = [
-    "Batches",
-    "Curve",
-    "Curves",
-    "MirrorDescent",
-    "NormalizedSGD",
-    "StochasticPolyak",
-    "classification",
-    "cross_entropy",
-    "initialised",
-    "train",
-]
+__all__ = ["Batches", "classification", "initialised", "train"]
+__all__ += ["MirrorDescent", "NormalizedSGD", "StochasticPolyak"]

@@ -7,16 +7,16 @@ Examples: `python -m lib.training mnist --minutes 50`,
 
 import argparse
 import ast
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
 
 from lib import files
-from lib.budget import Budget, minutes
+from lib.budget import minutes
 from lib.training.curves import load
 from lib.training.rules import RULES
 from lib.training.studies import STUDIES
@@ -25,56 +25,42 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line of `python -m lib.training`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.training",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("study", help=", ".join(STUDIES))
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="a field of the study, or an entry as rates.SGD or options.rows; a list has commas",
-    )
-    parser.add_argument(
-        "--one",
-        nargs=3,
-        metavar=("RULE", "RATE", "SEED"),
-        help=f"this run alone; seed {TUNING_SEED} is that of the trials",
-    )
-    parser.add_argument(
-        "--minutes", type=minutes, help="train so long, save, say what is left, go on next time"
-    )
-    parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="write the curves so far to DIR/STUDY.npz and stop"
-    )
-    parser.add_argument("--state", type=Path, help="folder of the runs, runs/studies")
-    parser.add_argument("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
+    how = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="python -m lib.training", **how)
+    add = parser.add_argument
+    add("study", help=", ".join(STUDIES))
+    words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
+    add("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
+    words = f"this run alone; seed {TUNING_SEED} is that of the trials"
+    add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
+    words = "train so long, save, say what is left, go on next time"
+    add("--minutes", type=minutes, help=words)
+    words = "write the curves so far to DIR/STUDY.npz and stop"
+    add("--keep", type=Path, metavar="DIR", help=words)
+    state = files.folder("runs") / "studies"
+    add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
+    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     return parser.parse_args(arguments)
 
 
 def changed(study: Study, words: list[str]) -> Study:
     """`study` with "field=value" or "field.entry=value"; ValueError for a field that there is none
     of, and for a value of another kind."""
-    fields = [f.name for f in dataclasses.fields(study) if f.name not in ("name", "problem")]
+    names = [f.name for f in fields(study) if f.name not in ("name", "problem")]
     for word in words:
         place, equals, text = word.partition("=")
         name, dot, entry = place.partition(".")
-        if not equals or name not in fields:
-            raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(fields)}")
-        held = getattr(study, name)
-        if dot and not (isinstance(held, Mapping) and (name == "rates" or entry in held)):
-            there = ", ".join(held) if isinstance(held, Mapping) else "none"
-            raise ValueError(f"--set {word}: {name} has the entries {there}, not {entry!r}")
-        before = held.get(entry, ()) if dot else held
-        study = dataclasses.replace(
-            study,
-            **{name: held | {entry: _value(word, text, before)}}
-            if dot
-            else {name: _value(word, text, before)},
-        )
+        if not equals or name not in names:
+            raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(names)}")
+        before = getattr(study, name)
+        if not dot:
+            study = replace(study, **{name: _value(f"--set {word}", text, before)})
+            continue
+        there = before if isinstance(before, Mapping) else {}
+        if entry not in there and name != "rates":
+            raise ValueError(f"--set {word}: {name} has the entries {[*there]}, not {entry!r}")
+        value = _value(f"--set {word}", text, there.get(entry, ()))
+        study = replace(study, **{name: {**there, entry: value}})
     return study
 
 
@@ -84,7 +70,7 @@ def _value(word: str, text: str, before):
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text
-    if isinstance(before, tuple):
+    if isinstance(before, list | tuple):
         value = value if isinstance(value, tuple) else (value,)
         fits = value and all(type(v) in (int, float) for v in value)
     elif before is None or isinstance(before, float):
@@ -92,7 +78,7 @@ def _value(word: str, text: str, before):
     else:
         fits = type(value) is type(before)
     if not fits:
-        raise ValueError(f"--set {word}: {text!r} is no value like {before!r}")
+        raise ValueError(f"{word}: {text!r} is no value like {before!r}")
     return value
 
 
@@ -101,20 +87,19 @@ def run(chosen: argparse.Namespace) -> str:
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
     study = changed(STUDIES[chosen.study], chosen.set)
+    one = None
     if chosen.one:
-        rule, rate, seed = chosen.one[0], *map(_number, chosen.one[1:])
+        rule, rate, seed = chosen.one
         if rule not in RULES:
             raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)}")
-        study = dataclasses.replace(
-            study, rates=study.rates | {rule: study.rates.get(rule, (rate,))}
-        )
-        dataclasses.replace(study, rates={rule: (rate,)})  # which refuses what is no rate
-        if type(seed) is not int or seed < 0:
-            raise ValueError(f"a seed must be a whole number from 0 on, got {chosen.one[2]}")
-    state = chosen.state or files.folder("runs") / "studies"
-    work = Work(study, state, Budget(chosen.minutes), cpu=chosen.cpu)
-    if chosen.one:
-        one = a_run("one", rule, float(rate), study.cap, seed)
+        rate = _value(f"--one {rule}", rate, 0.1)
+        replace(study, rates={rule: (rate,)})  # which refuses what is no rate
+        if not seed.isdecimal():
+            raise ValueError(f"a seed must be a whole number from 0 on, got {seed}")
+        study = replace(study, rates={rule: (rate,), **study.rates})
+        one = a_run("one", rule, float(rate), study.cap, int(seed))
+    work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
+    if one:
         (curve,) = work.all_of([one])
         ends = ", ".join(f"{k} {v[-1]:.4f}" for k, v in curve.metrics.items() if k[:4] == "test")
         return f"{curve.status}; {ends}; in {work.folder}"
@@ -128,13 +113,6 @@ def run(chosen: argparse.Namespace) -> str:
         raise ValueError(f"{path} is of another study ({', '.join(unlike)} differ): move it away")
     work.collected().save(path)
     return f"{path}: {work.left()}"
-
-
-def _number(text: str):
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise ValueError(f"{text!r} is no number") from None
 
 
 def main(arguments: list[str] | None = None) -> int:

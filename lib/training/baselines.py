@@ -1,6 +1,6 @@
-"""What a network must beat to speak: plain classifiers on the same training rows, by scikit-learn.
+"""Plain classifiers that a network must beat on the same training rows to speak, by scikit-learn.
 
-A regularisation is chosen on a fifth of the training rows, never on test rows.
+Each is a function without arguments that fits it and says which test rows are right, bool (rows,).
 """
 
 from collections.abc import Callable
@@ -8,31 +8,24 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-NEIGHBOURS = 3
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of the logistic regression: the weight of the data
-Fits = dict[str, Callable[[], np.ndarray]]  # name: fit, which says which test rows are right
+Fits = dict[str, Callable[[], np.ndarray]]
 
 
 def of_images(train, test) -> Fits:
-    """Logistic regression and 3 nearest neighbours on pixels in [0, 1].
+    """Logistic regression and 3 nearest neighbours on the pixels of two `ImageSet`, in [0, 1]."""
 
-    `train` and `test` are `lib.data.images.ImageSet`; both read the same rows as the network.
-    """
-
-    def arrays():
-        pixels = [split.images.flatten(1).numpy() / np.float32(255) for split in (train, test)]
-        return *pixels, train.labels.numpy(), test.labels.numpy()
+    def pixels() -> tuple:
+        parts = [part.images.flatten(1).numpy() / np.float32(255) for part in (train, test)]
+        return *parts, train.labels.numpy(), test.labels.numpy()
 
     def nearest() -> np.ndarray:
         from sklearn.neighbors import KNeighborsClassifier  # sklearn takes a second to import
 
-        known, unknown, labels, truth = arrays()
-        return KNeighborsClassifier(NEIGHBOURS).fit(known, labels).predict(unknown) == truth
+        known, unknown, labels, truth = pixels()
+        return KNeighborsClassifier(3).fit(known, labels).predict(unknown) == truth
 
-    return {
-        "logistic regression": lambda: _logistic(*arrays()),
-        f"{NEIGHBOURS} nearest neighbours": nearest,
-    }
+    return {"logistic regression": lambda: _logistic(*pixels()), "3 nearest neighbours": nearest}
 
 
 def of_tokens(train: tuple, test: tuple, words: int) -> Fits:
@@ -41,42 +34,37 @@ def of_tokens(train: tuple, test: tuple, words: int) -> Fits:
     `train` and `test` are ids (N, T) below `words`, 0 for padding, and labels (N,).
     """
 
-    def bag(ids) -> csr_matrix:
-        rows, columns = np.nonzero(np.asarray(ids))
-        where = (rows, np.asarray(ids)[rows, columns])
-        found = csr_matrix((np.ones(len(rows)), where), shape=(len(ids), words))
-        found.data[:] = 1  # whether, not how often
-        return found
+    def bag(ids: np.ndarray) -> csr_matrix:
+        rows, columns = np.nonzero(ids)
+        where = (rows, ids[rows, columns])
+        return csr_matrix((np.ones(len(rows)), where), (len(ids), words)).sign()
 
-    return {
-        "bag of words": lambda: _logistic(
-            bag(train[0]), bag(test[0]), np.asarray(train[1]), np.asarray(test[1])
-        )
-    }
+    def fit() -> np.ndarray:
+        (known, labels), (unknown, truth) = (map(np.asarray, part) for part in (train, test))
+        return _logistic(bag(known), bag(unknown), labels, truth)
+
+    return {"bag of words": fit}
 
 
 def of_texts(train, test) -> Fits:
-    """Logistic regression on the bag of words; of pairs, one bag a sentence.
+    """Logistic regression on which words stand in a text of two `TextSet`, of pairs in each one."""
 
-    `train` and `test` are `lib.data.texts.TextSet`; a bag says which words stand in a text.
-    """
-
-    def bag() -> np.ndarray:
+    def fit() -> np.ndarray:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        columns = [(train.texts, test.texts)]
-        columns += [] if train.pairs is None else [(train.pairs, test.pairs)]
         bags = []
-        for known, unknown in columns:
-            counter = CountVectorizer(binary=True, min_df=2)
-            bags.append((counter.fit_transform(known), counter.transform(unknown)))
-        inputs = [hstack(split).tocsr() for split in zip(*bags, strict=True)]
+        for known, unknown in ((train.texts, test.texts), (train.pairs, test.pairs)):
+            if known is not None:
+                counter = CountVectorizer(binary=True, min_df=2)
+                bags.append((counter.fit_transform(known), counter.transform(unknown)))
+        inputs = [hstack(part).tocsr() for part in zip(*bags)]
         return _logistic(*inputs, train.labels, test.labels)
 
-    return {"bag of words": bag}
+    return {"bag of words": fit}
 
 
-def _logistic(train, test, labels, truth) -> np.ndarray:
+def _logistic(train, test, labels: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Its strength is chosen on a fifth of the training rows, never on test rows."""
     from sklearn.linear_model import LogisticRegression
 
     rest = np.arange(train.shape[0]) % 5 > 0
@@ -84,5 +72,5 @@ def _logistic(train, test, labels, truth) -> np.ndarray:
     def fit(strength, rows):
         return LogisticRegression(C=strength, max_iter=200).fit(train[rows], labels[rows])
 
-    held = {c: fit(c, rest).score(train[~rest], labels[~rest]) for c in STRENGTHS}
-    return fit(max(held, key=held.get), slice(None)).predict(test) == truth
+    scores = {c: fit(c, rest).score(train[~rest], labels[~rest]) for c in STRENGTHS}
+    return fit(max(scores, key=scores.get), slice(None)).predict(test) == truth

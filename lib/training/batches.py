@@ -13,6 +13,7 @@ from lib import seeds
 from lib.representation import Shapes
 
 POOL = 8  # batches of tokens whose rows are sorted by length among themselves
+BORDER = 4  # pixels around an image that random windows reach into
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,24 +44,16 @@ class Batches(Shapes):
                 f"a batch of {self.size} rows cannot be shared equally by {n} processes"
             )
 
-    @property
-    def per_epoch(self) -> int:
-        """Steps of one pass over the data."""
-        return len(self.inputs) // self.size
-
-    def whole(self, step: int) -> Tensor:
-        """Row numbers of batch `step` (from 0): (size,)."""
-        epoch, place = divmod(step, self.per_epoch)
+    def rows(self, step: int) -> Tensor:
+        """Row numbers of the whole batch `step` (from 0): (size,)."""
+        epoch, place = divmod(step, len(self.inputs) // self.size)
         order = _order(self.seed, epoch, len(self.inputs))
         return order[place * self.size : (place + 1) * self.size]
 
     def mine(self, values: Tensor) -> Tensor:
-        """This part's share of one value a row: (size,) -> (n, size / n) -> (size / n,)."""
-        return values.reshape(self.part[1], -1)[self.part[0]]
-
-    def rows(self, step: int) -> Tensor:
-        """This part's row numbers of batch `step`."""
-        return self.mine(self.whole(step))
+        """This part's share, on the data's device, of one value a row: (size,) -> (size / n,)."""
+        k, n = self.part
+        return values.reshape(n, -1)[k].to(self.inputs.device)
 
     def pick(self, step: int, rows: Tensor) -> Tensor:
         """The inputs of these `rows` in batch `step`, before `transform`."""
@@ -68,27 +61,19 @@ class Batches(Shapes):
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of it."""
-        rows = self.rows(step).to(self.inputs.device)
+        rows = self.mine(self.rows(step))
         inputs = self.pick(step, rows)
         return (inputs if self.transform is None else self.transform(inputs)), self.targets[rows]
 
-    def to(self, device) -> "Batches":
-        """The same batches with the data on `device`."""
-        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
-
-    def share(self, k: int, n: int) -> "Batches":
-        """The k-th of n equal parts of every batch."""
-        return replace(self, part=(k, n))
+    def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
+        """The same batches, or this `part` of each, with the data on `device`."""
+        data = {"inputs": self.inputs.to(device), "targets": self.targets.to(device)}
+        return replace(self, **data, part=part)
 
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, rows: int) -> Tensor:
     return torch.from_numpy(seeds.stream_at(seed, "batches", epoch).permutation(rows))
-
-
-def trim(inputs: Tensor) -> Tensor:
-    """Tokens (b, 2, T) without the columns that are padding in every row."""
-    return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
 class Bucketed(Batches):
@@ -98,48 +83,43 @@ class Bucketed(Batches):
     order. Batch k is still a function of (seed, k) alone, and an epoch takes every row once.
     """
 
-    def whole(self, step: int) -> Tensor:
-        """Row numbers of batch `step` (from 0): (size,)."""
-        epoch, place = divmod(step, self.per_epoch)
+    def rows(self, step: int) -> Tensor:
+        """Row numbers of the whole batch `step` (from 0): (size,)."""
+        per_epoch = len(self.inputs) // self.size
+        epoch, place = divmod(step, per_epoch)
         first = place // POOL * POOL
-        count = min(POOL, self.per_epoch - first)
-        start = epoch * self.per_epoch + first
-        pool = torch.cat([super(Bucketed, self).whole(start + k) for k in range(count)])
+        count = min(POOL, per_epoch - first)
+        start = epoch * per_epoch + first
+        pool = torch.cat([super(Bucketed, self).rows(start + k) for k in range(count)])
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
         order = seeds.stream_at(self.seed, "buckets", epoch, first).permutation(count)
         return dealt[order[place - first]]
 
 
-def crop_flip(images: Tensor, top: Tensor, left: Tensor, mirrored: Tensor, padding: int) -> Tensor:
-    """Cut a window out of each zero-padded image, and mirror some of the windows.
-
-    `images` (b, c, s, s) are padded by `padding` on every side. `top`, `left` int64 (b,) in 0 ... 2
-    padding are the windows' corners; those where `mirrored` bool (b,) holds are turned left to
-    right. Shape and dtype stay.
-    """
-    b, _, s, _ = images.shape
-    wide = F.pad(images, (padding,) * 4)  # (b, c, s + 2 padding, s + 2 padding)
-    windows = wide.unfold(2, s, 1).unfold(3, s, 1)  # (b, c, top, left, s, s), a view
-    cut = windows[torch.arange(b, device=images.device), :, top, left]  # (b, c, s, s)
-    return torch.where(mirrored[:, None, None, None], cut.flip(-1), cut)
-
-
-@dataclass(frozen=True, repr=False)
 class AugmentedBatches(Batches):
-    """`Batches` of images cropped out of a border of `padding` pixels and mirrored at random.
+    """`Batches` of images (N, c, s, s), cropped out of a border of `BORDER` pixels and mirrored.
 
     What happens to a picture is a function of (seed, step) alone. Source: paper C, vision
     experiment (crop, resize, flip; a flip after the resize is the same picture as before it).
     """
 
-    padding: int = 4
-
     def pick(self, step: int, rows: Tensor) -> Tensor:
         """The pictures of these `rows`; offsets are drawn for the whole batch, for every part."""
         rng = seeds.stream_at(self.seed, "crops", step)
-        top, left = rng.integers(0, 2 * self.padding + 1, (2, self.size))
+        top, left = rng.integers(0, 2 * BORDER + 1, (2, self.size))
         drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
-        return crop_flip(
-            self.inputs[rows], *(self.mine(d).to(rows.device) for d in drawn), self.padding
-        )
+        return crop_flip(self.inputs[rows], *map(self.mine, drawn))
+
+
+def crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
+    """Windows of `images` (b, c, s, s) within a border of zeros, `BORDER` wide, some turned over.
+
+    `top`, `left` int64 (b,) in 0 ... 2 `BORDER` are the windows' corners; those where `flipped`
+    bool (b,) holds are turned left to right. Shape and dtype stay.
+    """
+    size, every = images.shape[-1], torch.arange(len(images), device=images.device)
+    wide = F.pad(images, (BORDER,) * 4)
+    windows = wide.unfold(2, size, 1).unfold(3, size, 1)  # (b, c, top, left, s, s), a view
+    cut = windows[every, :, top, left]  # (b, c, s, s)
+    return torch.where(flipped[:, None, None, None], cut.flip(-1), cut)

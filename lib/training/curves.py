@@ -1,16 +1,15 @@
 """One run as arrays, and the file of a study's runs, from which every claim is recomputed.
 
-An .npz of plain arrays, never pickled, with the study's configuration, where each run was made, and
-a digest of all of it inside. A run under way and a whole study are kept in the same form.
+An .npz of plain arrays, never pickled, with the study's configuration and where each run was made.
+A run under way and a whole study are kept in the same form.
 """
 
-import hashlib
 import io
 import json
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,15 +19,14 @@ from lib import files, provenance
 from lib.representation import Shapes
 
 SCHEMA = 2
-LARGEST = 2_000_000  # bytes of a curve file
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
-FEWEST = 3  # seeds below which there is no verdict
 PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds", "made")
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
 # What reading a damaged file raises depends on the byte that is wrong.
-DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zlib.error)
+DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError)
+DAMAGE = (*DAMAGE, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,10 +35,10 @@ class Curve(Shapes):
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
     that was asked for alone, "baseline" for a plain classifier, of which there is an `end` alone.
-    `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended;
-    the last two are of rules whose step size changes. `metrics`, `weight_norms`, `walked` {name:
-    (points,)} at `evaluated_at`; `clock` {"at", "loss": (readings,)} is the training loss on fixed
-    rows, if it was read; `end` {name: array} at the end. `seconds` is processor time.
+    `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules
+    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
+    `evaluated_at`; `clock` {"at", "loss": (readings,)} is the training loss on fixed rows, where it
+    was read; `end` {name: array} at the end. `seconds` is processor time.
     `status` is "finished", "stopped after step k", "paused after step k" or "diverged at step k".
     `made`: commit, code, torch, device, processor, threads.
     """
@@ -85,13 +83,21 @@ class Curve(Shapes):
         before = np.concatenate([np.zeros(window), total])[: len(total)]
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
+    def until(self, steps: int) -> "Curve":
+        """The run as it was after `steps` steps, itself if it was shorter."""
+        if len(self.loss) < steps:
+            return self
+        seen = self.evaluated_at <= steps
+        metrics = {name: values[seen] for name, values in self.metrics.items()}
+        read = self.clock["at"] <= steps if self.clock else ()
+        clock = {name: values[read] for name, values in self.clock.items()}
+        cut = dict(loss=self.loss[:steps], evaluated_at=self.evaluated_at[seen])
+        return replace(self, status="paused", metrics=metrics, clock=clock, **cut)
+
     def readings(self) -> np.ndarray:
         """The mean of the clock's last `READINGS` readings at each of them; at first infinite."""
-        loss = np.asarray(self.clock["loss"], dtype=float)
-        parts = [np.full(min(len(loss), READINGS - 1), np.inf)]
-        if len(loss) >= READINGS:
-            parts.append(np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid"))
-        return np.concatenate(parts)
+        loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
+        return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
 
     def steps_to(self, target: float, window: int) -> float:
         """First step at which the mean over `window` steps is ≤ `target`; inf if it never is.
@@ -116,8 +122,8 @@ class Curves:
 
     @property
     def digest(self) -> str:
-        """A short hash of name and configuration."""
-        return digest(self.name, self.configuration)
+        """A short hash of the configuration, the study's name in it."""
+        return files.sha256(json.dumps(self.configuration, sort_keys=True).encode())
 
     def judged(self) -> list[Curve]:
         """The runs that are judged."""
@@ -154,7 +160,7 @@ class Curves:
         return sum(curve.seconds for curve in self.curves) / 3600
 
     def save(self, path: Path) -> None:
-        """Write them all to `path`, atomically; ValueError if the file would exceed `LARGEST`."""
+        """Write them all to `path`, atomically."""
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
             rows.append({name: getattr(curve, name) for name in PLAIN})
@@ -162,29 +168,10 @@ class Curves:
             for group in GROUPS:
                 values = getattr(curve, group).items()
                 arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in values}
-        head = {"schema": SCHEMA, "name": self.name, "configuration": dict(self.configuration)}
-        head = json.loads(files.dumps(head | {"curves": rows}))
+        head = {"schema": SCHEMA, "name": self.name, "configuration": self.configuration}
         content = io.BytesIO()
-        np.savez_compressed(
-            content, json=np.array(files.dumps(head | {"seal": _seal(head, arrays)})), **arrays
-        )
-        if len(content.getvalue()) > LARGEST:
-            raise ValueError(f"{path} would take {len(content.getvalue()):,} bytes of {LARGEST:,}")
+        np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
         files.write(Path(path), content.getvalue())
-
-
-def digest(name: str, configuration: Mapping) -> str:
-    """A short hash of a study's `name` and `configuration`."""
-    plain = json.loads(files.dumps({"name": name, "configuration": dict(configuration)}))
-    return files.sha256(json.dumps(plain, sort_keys=True).encode())
-
-
-def _seal(head: Mapping, arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of all that a curve file holds."""
-    found = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
-    for name, values in sorted(arrays.items()):
-        found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
-    return found.hexdigest()
 
 
 def load(path: Path) -> Curves:
@@ -198,52 +185,23 @@ def load(path: Path) -> Curves:
     try:
         # np.load refuses pickled objects, and leaves a damaged file open that it opened itself.
         with open(path, "rb") as stream, np.load(stream) as file:
-            arrays = {name: file[name] for name in file.files if name != "json"}
             head = json.loads(str(file["json"]))
-        seal, schema = head.pop("seal"), head["schema"]
-        parts = [{group: {} for group in GROUPS} for _ in head["curves"]]
-        for name, values in arrays.items():
-            k, group, key = (*name.split("/", 2), None)[:3]
-            place = parts[int(k)]
-            if key is None:
-                place[group] = values
-            else:
-                place[group][key] = values
-        found = [Curve(**row, **part) for row, part in zip(head["curves"], parts, strict=True)]
-        curves = Curves(head["name"], head["configuration"], tuple(found))
-    except (*DAMAGE, zipfile.BadZipFile) as error:
+            runs = [row | {group: {} for group in GROUPS} for row in head["curves"]]
+            for place in filter(lambda place: place != "json", file.files):
+                k, name, *key = place.split("/", 2)
+                if key:
+                    runs[int(k)][name][key[0]] = file[place]
+                else:
+                    runs[int(k)][name] = file[place]
+        found = tuple(Curve(**run) for run in runs)
+        schema, curves = head["schema"], Curves(head["name"], head["configuration"], found)
+    except DAMAGE as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"{path} is not a curve file that can be read ({what}); fetch it again or run the study"
-        ) from error
+        words = f"{path} is not a curve file that can be read ({what})"
+        raise ValueError(f"{words}; fetch it again or run the study") from error
     if schema != SCHEMA:
         raise ValueError(f"{path} has schema {schema}, this code reads {SCHEMA}")
-    if seal != _seal(head, arrays):
-        raise ValueError(f"{path} is damaged: it does not hold what its digest states")
     return curves
-
-
-def kept(name: str, needed: bool = False) -> Curves | None:
-    """The committed curves of the study `name`.
-
-    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
-    where they are `needed` FileNotFoundError or ValueError.
-    """
-    path, command = (
-        files.ROOT / "figures" / "desk" / f"{name}.npz",
-        f"python -m lib.training {name}",
-    )
-    if not path.exists() and not needed:
-        print(f"the study {name} has no committed curves yet: {command}")
-        return None
-    found = load(path)
-    if len(found.seeds()) >= FEWEST:
-        return found
-    words = f"the study {name} is unfinished, {len(found.judged())} judged runs so far: {command}"
-    if needed:
-        raise ValueError(words)
-    print(words)
-    return None
 
 
 @lru_cache

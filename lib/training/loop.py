@@ -7,10 +7,8 @@ same call serves a CPU, a GPU or, under torchrun, several processes that share e
 import hashlib
 import io
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +41,8 @@ def accelerator(cpu: bool = False):
     return Accelerator(cpu=cpu)
 
 
-def agreed(machine, value):
+def agreed(value):
     """The first process's `value`, in every process."""
-    if machine.num_processes == 1:
-        return value
     from accelerate.utils import broadcast_object_list
 
     return broadcast_object_list([value])[0]
@@ -59,19 +55,17 @@ def train(
     steps: int,
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy,
     *,
-    evaluate: Evaluate | None = None,
+    evaluate: Evaluate = lambda model: {},
     at: Iterable[int] = (),
-    stop: Callable[[Mapping[str, float]], bool] | None = None,
+    stop: Callable[[Mapping[str, float]], bool] = lambda found: False,
     walk: bool = False,
-    clock: Evaluate | None = None,
+    clock: Evaluate = lambda model: {},
     tick: int = 0,
     cpu: bool = False,
-    precision: str = "float32",
     checkpoint: Path | None = None,
     every: int = 500,
     key: str = "",
-    pause: Callable[[int], bool] | None = None,
-    label: str = "",
+    pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps and return the curve.
 
@@ -84,139 +78,121 @@ def train(
             and at the end.
         stop: what `evaluate` found, "recent_loss" and "clock", to whether the run ends there.
         walk: record the sum of squared moves of every parameter.
-        clock, tick: "clock_loss" of what it finds is recorded every `tick` steps.
+        clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
         pause: the steps done to whether the run is saved and left there.
 
-    A loss that is not finite ends the run; the status says so, nothing is raised. ValueError for
-    steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of another run;
-    OSError for one that cannot be written.
+    A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
+    ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of
+    another run; OSError for one that cannot be written.
     """
     points = sorted({*map(int, at), steps})
     if steps < 1 or points[0] < 0 or points[-1] > steps:
         raise ValueError(f"steps must be 1 or more, at within 0 ... steps; got {steps}, {points}")
     machine = accelerator(cpu)
-    device, n = machine.device, machine.num_processes
+    device, first = machine.device, machine.is_main_process
     network, stepper = machine.prepare(model, optimizer)
-    part = (batches if n == 1 else batches.share(machine.process_index, n)).to(device)
-    names, parameters = zip(*model.named_parameters(), strict=True)
+    part = batches.on(device, (machine.process_index, machine.num_processes))
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    parameters = list(weights.values())
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
-    log = {name: torch.full((steps,), math.nan, device=device) for name in ("loss", "step", "norm")}
-    path = norms([p.detach() for p in parameters]) * 0
     sized = hasattr(optimizer, "last_step_size")
-    rows, ticks, begin = [], [], time.process_time()
-
-    def autocast():
-        return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+    log = torch.full((3, steps), math.nan, device=device)  # loss, step size, gradient norm
+    path = norms(parameters) * 0
+    rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
 
     def closure() -> Tensor:
         stepper.zero_grad()
-        with autocast():
-            value = loss(network, batch)
+        value = loss(network, batch)
         machine.backward(value)
         # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
         # needs both.
-        log["loss"][step] = value = machine.reduce(value.detach(), "mean")
+        log[0, step] = value = machine.reduce(value.detach(), "mean")
         return value
 
     def take() -> None:
         # By step, not one stream: a resumed run needs no generator's state.
         sequence = np.random.SeedSequence([dropout, step, machine.process_index])
         torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]))
-        before = [p.detach().clone() for p in parameters] if walk else []
+        before = [p.clone() for p in parameters] if walk else []
         stepper.step(closure)
         if sized:
-            log["step"][step] = optimizer.last_step_size
-            log["norm"][step] = optimizer.last_gradient_norm
+            log[1, step] = optimizer.last_step_size
+            log[2, step] = optimizer.last_gradient_norm
         if walk:
-            moves = torch._foreach_sub([p.detach() for p in parameters], before)
+            moves = torch._foreach_sub(parameters, before)
             path.add_(torch.stack(torch._foreach_norm(moves)).to(path) ** 2)
 
-    def observe() -> None:
+    def look(measure: Evaluate) -> dict[str, float]:
         model.eval()
-        with torch.no_grad(), autocast():
-            found = {name: float(v) for name, v in evaluate(model).items()} if evaluate else {}
-            kept = {
-                "weight_norms": norms(parameters).cpu().tolist(),
-                "walked": path.cpu().tolist() * walk,
-            }
-        rows.append({"at": step, "metrics": found} | kept)
+        with torch.no_grad():
+            found = {name: float(value) for name, value in measure(model).items()}
         model.train()
+        return found
 
-    def read_clock() -> None:
-        model.eval()
-        with torch.no_grad(), autocast():
-            ticks.append(float(clock(model)["clock_loss"]))
-        model.train()
+    def observe() -> None:
+        row = {"at": step, "metrics": look(evaluate)}
+        row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
+        row["walked"] = dict(zip(weights, path.cpu().tolist())) if walk else {}
+        row["recent_loss"] = float(log[0, max(0, step - RECENT) : step].mean())
+        row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
+        rows.append(row)
 
     def save() -> None:
-        if not (checkpoint and machine.is_main_process):
-            return
-        state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
-        state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        write(checkpoint, state | {"log": log, "rows": rows, "ticks": ticks, "path": path})
+        if checkpoint and first:
+            state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
+            state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
+            write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
 
-    done, spent, status = 0, 0.0, "finished"
     if checkpoint and checkpoint.exists():
         state = read(checkpoint, key)
         done, spent, rows = state["step"], state["seconds"], state["rows"]
-        ticks += state["ticks"]
+        readings += state["readings"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])
-        for name, values in state["log"].items():
-            log[name].copy_(values)
-    if agreed(machine, done) != done:
+        log.copy_(state["log"])
+    if agreed(done) != done:
         raise ValueError(f"{checkpoint} differs between the processes: they must see one file")
+    status = "finished"
     network.train()
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), bar(machine, steps, done, label) as shown:
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
-            if tick and step == tick * len(ticks):
-                read_clock()
+            leaving = step > done and agreed(pause(step))
+            saving = leaving or (step > done and step % every == 0)
+            # Not at every step: a look at the loss waits for the device.
+            if (saving or step % CHECK_EVERY == 0) and step > done:
+                if not math.isfinite(log[0, step - 1]):
+                    break
+            if tick and step == tick * len(readings):
+                readings.append(look(clock)["clock_loss"])
             if step in points and not (rows and rows[-1]["at"] == step):
                 observe()
             if step == steps:
                 break
-            if stop and step in points:
-                recent = float(log["loss"][max(0, step - RECENT) : step].mean())
-                seen = float(np.mean(ticks[-READINGS:])) if ticks else math.inf
-                if stop(rows[-1]["metrics"] | {"recent_loss": recent, "clock": seen}):
-                    status = f"stopped after step {step}"
-                    break
-            if step > done and pause and agreed(machine, pause(step)):
-                if math.isfinite(log["loss"][step - 1]):
-                    save()
-                    status = f"paused after step {step}"
-                break
-            batch = part.batch(step)
-            try:
-                take()
-            except FloatingPointError:  # of an optimiser that looks before it moves
-                log["loss"][step] = math.nan  # the loss itself may still have been finite
-                status = ""
-                break
-            shown.update()
-            saving = checkpoint and (step + 1) % every == 0 and step + 1 < steps
-            # Not at every step: a look at the loss waits for the device.
-            if (saving or step % CHECK_EVERY == 0) and not math.isfinite(log["loss"][step]):
-                status = ""
+            last = rows[-1] if step in points else None
+            if last and stop(last["metrics"] | last):
+                status = f"stopped after step {step}"
                 break
             if saving:
-                step += 1  # noqa: PLW2901 (the number of steps done)
                 save()
-    loss, size, norm = (values.double().cpu().numpy() for values in log.values())
-    finite = np.isfinite(loss)
+            if leaving:
+                status = f"paused after step {step}"
+                break
+            batch = part.batch(step)
+            take()
+    loss, size, norm = log.double().cpu().numpy()
+    finite = np.isfinite(loss) & (np.isfinite(norm) if sized else True)
     end = steps if finite.all() else int(finite.argmin())
-    if end < step or not status:
+    if end < step:
         status = f"diverged at step {end + 1}"
     rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
-    ticks = ticks[: end // tick + 1] if tick else []
+    readings = readings[: end // tick + 1] if tick else []
 
-    def by_layer(group: str) -> dict[str, np.ndarray]:
-        table = np.array([row[group] for row in rows]).reshape(len(rows), len(names))
-        return dict(zip(names, table.T, strict=True))  # layer: (points,)
+    def over(group: str) -> dict[str, np.ndarray]:
+        names = rows[0][group] if rows else ()
+        return {name: np.array([row[group][name] for row in rows]) for name in names}
 
     return Curve(
         status=status,
@@ -226,22 +202,19 @@ def train(
         step_size=size[taken],
         gradient_norm=norm[taken],
         evaluated_at=np.array([row["at"] for row in rows], dtype=int),
-        metrics={
-            name: np.array([row["metrics"][name] for row in rows])
-            for name in (rows[0]["metrics"] if rows else ())
-        },
-        weight_norms=by_layer("weight_norms"),
-        walked=by_layer("walked") if walk else {},
-        clock=dict(at=tick * np.arange(len(ticks)), loss=np.array(ticks)) if tick else {},
+        metrics=over("metrics"),
+        weight_norms=over("weight_norms"),
+        walked=over("walked"),
+        clock=dict(at=tick * np.arange(len(readings)), loss=np.array(readings)) if tick else {},
     )
 
 
 def write(path: Path, state: Mapping) -> None:
-    """Write a checkpoint, the old one or all of the new one; OSError where that fails."""
+    """Write the checkpoint `state` to `path`, with the digest of all of it, from the CPU."""
     for remains in path.parent.glob(f".{path.name}.*"):
         remains.unlink()  # of a run killed while it wrote
     stream = io.BytesIO()
-    near = lambda x: x.cpu() if isinstance(x, Tensor) else x  # noqa: E731
+    near = lambda x: x.cpu() if isinstance(x, Tensor) else x
     torch.save(tree_map(near, dict(state)), stream)
     content = stream.getvalue()
     files.write(path, hashlib.sha256(content).hexdigest().encode() + content)
@@ -256,13 +229,3 @@ def read(path: Path, key: str) -> dict:
     if state["key"] != key:
         raise ValueError(f"{path} is of another run or other code: remove it to start afresh")
     return state
-
-
-def bar(machine, steps: int, done: int, label: str):
-    """A progress bar, shown by one process of each machine; TQDM_DISABLE=1 turns it off."""
-    from tqdm import tqdm
-
-    # tqdm itself reads the variable only once, at import.
-    silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0")
-    hidden = silent or not machine.is_local_main_process
-    return tqdm(total=steps, initial=done, desc=label, unit="step", leave=False, disable=hidden)

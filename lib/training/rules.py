@@ -10,61 +10,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+LARGEST_STEP = torch.finfo(torch.float32).max
+
 
 def norms(tensors: list[Tensor]) -> Tensor:
-    """‖t‖ of each of `tensors`, squares summed in float64: (tensors,) on the first one's device.
+    """‖t‖ of each of `tensors`, one or more, squares summed in float64: (tensors,).
 
     In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept.
     """
     wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64  # it has no float64
-    return torch.stack([n.to(tensors[0].device) for n in torch._foreach_norm(tensors, 2, wide)])
-
-
-def gradient_norm(gradients: list[Tensor]) -> Tensor:
-    """‖g‖ of all `gradients` as one vector, a scalar; 0 for none."""
-    if not gradients:
-        return torch.zeros((), dtype=torch.float64)
-    return torch.linalg.vector_norm(norms(gradients))
-
-
-def normalized_step(norm: Tensor, lr: float, max_step: float) -> Tensor:
-    """The capped step min(η / ‖g‖, η_max), 0 where ‖g‖ = 0; paper A, Eq. 2 and App. C (SNGD)."""
-    return _capped(lr / norm, norm, max_step)
-
-
-def polyak_step(loss: Tensor, norm: Tensor, max_step: float) -> Tensor:
-    """The capped Polyak step min(f / (2 ‖g‖²), η_max), 0 where ‖g‖ = 0; f is at least 0.
-
-    Source: paper A, Eq. 3, with the cap of SPS_max of Loizou et al. (2021).
-    """
-    # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
-    return _capped(loss.clamp(min=0) / norm / (2.0 * norm), norm, max_step)
-
-
-def _capped(step: Tensor, norm: Tensor, max_step: float) -> Tensor:
-    # An infinite step times a zero entry of g is NaN, so even without a cap the step stays finite.
-    step = step.clamp(max=min(max_step, torch.finfo(step.dtype).max))
-    return torch.where(norm == 0, torch.zeros_like(step), step)
-
-
-def _move(parameters: list[Tensor], size: Tensor) -> None:
-    """θ ← θ - s g for every parameter, in its own precision."""
-    for dtype in {p.dtype for p in parameters}:
-        members = [p for p in parameters if p.dtype == dtype]
-        gradients, step = [p.grad for p in members], size.clamp(max=torch.finfo(dtype).max)
-        if step.device.type == "cpu":
-            torch._foreach_add_(members, gradients, alpha=-float(step))
-        else:  # a tensor: a number would be fetched from the device
-            torch._foreach_sub_(members, torch._foreach_mul(gradients, step.to(dtype)))
-
-
-def _dense(parameters: list[Tensor], rule: object) -> list[Tensor]:
-    """Those that have a gradient; RuntimeError for a sparse one."""
-    members = [p for p in parameters if p.grad is not None]
-    if any(p.grad.is_sparse for p in members):
-        name = type(rule).__name__
-        raise RuntimeError(f"{name} takes dense gradients; build the embedding with sparse=False")
-    return members
+    return torch.stack(torch._foreach_norm(tensors, 2, wide))
 
 
 def _positive(**values: float) -> dict[str, float]:
@@ -77,28 +32,30 @@ def _positive(**values: float) -> dict[str, float]:
 class _GradientStep(torch.optim.Optimizer):
     """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all parameters.
 
-    `last_step_size` and `last_gradient_norm` hold the latest step's values, scalar tensors.
+    `last_step_size` and `last_gradient_norm` hold the latest step's values, scalar tensors; the
+    step is 0 where g = 0. What is not finite is the loop's to find.
     """
 
     last_step_size = last_gradient_norm = None
 
     @torch.no_grad()
     def step(self, closure):
-        """Take one step and return the loss of `closure`, which calls backward on it.
-
-        On a CPU, where a look is free, raises FloatingPointError before any parameter moved if the
-        loss or the gradient is not finite.
-        """
+        """Take one step and return the loss of `closure`, which calls backward on it."""
         with torch.enable_grad():
             loss = closure()
-        members = _dense([p for group in self.param_groups for p in group["params"]], self)
-        norm = gradient_norm([p.grad for p in members])
-        value = loss.detach().to(norm.device, norm.dtype)
-        if norm.device.type == "cpu" and not (math.isfinite(norm) and math.isfinite(value)):
-            raise FloatingPointError(f"loss {value}, gradient norm {norm}: no parameter was moved")
-        self.last_step_size = self._step_size(self.param_groups[0], norm, value)
-        self.last_gradient_norm = norm
-        _move(members, self.last_step_size)
+        group, every = self.param_groups[0], (p for g in self.param_groups for p in g["params"])
+        members = [p for p in every if p.grad is not None]
+        gradients = [p.grad for p in members]
+        norm = torch.linalg.vector_norm(norms(gradients))
+        size = self._uncapped(group, norm, loss.detach().to(norm))
+        # An infinite step times a zero entry of g is NaN, so it stays finite without a cap too.
+        size = size.clamp(max=min(group["max_step"], LARGEST_STEP))
+        size = torch.where(norm == 0, torch.zeros_like(size), size)
+        self.last_step_size, self.last_gradient_norm = size, norm
+        if norm.device.type == "cpu":
+            torch._foreach_add_(members, gradients, alpha=-float(size))
+        else:  # a tensor: a number would be fetched from the device
+            torch._foreach_sub_(members, torch._foreach_mul(gradients, size))
         return loss
 
 
@@ -112,35 +69,31 @@ class NormalizedSGD(_GradientStep):
     def __init__(self, params, lr: float, max_step: float = math.inf):
         super().__init__(params, _positive(lr=lr, max_step=max_step))
 
-    def _step_size(self, group, norm, loss):
-        return normalized_step(norm, group["lr"], group["max_step"])
+    def _uncapped(self, group, norm, loss):
+        return group["lr"] / norm
 
 
 class StochasticPolyak(_GradientStep):
     """Stochastic Polyak step with a cap: θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss.
 
-    ValueError for `max_step`, η_max, not above 0. With several processes the closure must return
-    the loss averaged over them, as the gradient is. Source: paper A, Eq. 3 and App. C ("SPS").
+    A loss below 0 counts as 0. ValueError for `max_step`, η_max, not above 0. With several
+    processes the closure must return the loss averaged over them, as the gradient is. Source: paper
+    A, Eq. 3 and App. C ("SPS"); the cap is that of SPS_max, Loizou et al. (2021).
     """
 
     def __init__(self, params, max_step: float = math.inf):
         super().__init__(params, _positive(max_step=max_step))
 
-    def _step_size(self, group, norm, loss):
-        return polyak_step(loss, norm, group["max_step"])
+    def _uncapped(self, group, norm, loss):
+        # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
+        return loss.clamp(min=0) / norm / (2.0 * norm)
 
 
-def to_mirror(weights: list[Tensor], p: float) -> list[Tensor]:
-    """The mirror map ∇ψ(θ) = |θ|^(p-1) sgn θ, entry by entry, of ψ(θ) = ‖θ‖_p^p / p; 0 stays 0."""
-    return _signed_power(weights, p - 1)
+def mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
+    """|t|^exponent sgn t, entry by entry; 0 stays 0.
 
-
-def from_mirror(mirrored: list[Tensor], p: float) -> list[Tensor]:
-    """The inverse of `to_mirror`: θ = |U|^(1/(p-1)) sgn U, entry by entry."""
-    return _signed_power(mirrored, 1 / (p - 1))
-
-
-def _signed_power(tensors: list[Tensor], exponent: float) -> list[Tensor]:
+    With exponent p - 1 the mirror map ∇ψ of ψ(θ) = ‖θ‖_p^p / p, with 1 / (p - 1) its inverse.
+    """
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
     return powers
@@ -163,10 +116,6 @@ class MirrorDescent(torch.optim.Optimizer):
         super().__init__(params, _positive(lr=lr) | {"p": p})
         self._versions: dict[Tensor, int] = {}  # of each parameter when its U was last true
 
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        self._versions = {}
-
     @torch.no_grad()
     def step(self, closure=None):
         """Take one step and return the loss of `closure` (None without one)."""
@@ -175,24 +124,25 @@ class MirrorDescent(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            members, lr, p = _dense(group["params"], self), group["lr"], group["p"]
+            members = [member for member in group["params"] if member.grad is not None]
+            lr, p = group["lr"], group["p"]
             gradients = [parameter.grad for parameter in members]
-            if p == 2 or not members:
-                torch._foreach_add_(members, gradients, alpha=-lr) if members else None
+            if p == 2:
+                torch._foreach_add_(members, gradients, alpha=-lr)
                 continue
-            mirrored = [self._mirror(parameter, p) for parameter in members]
-            wide = [g.to(U.dtype) for g, U in zip(gradients, mirrored, strict=True)]
-            torch._foreach_add_(mirrored, wide, alpha=-lr)
-            torch._foreach_copy_(members, from_mirror(mirrored, p))
+            images = [self._image(parameter, p) for parameter in members]
+            wide = [g.to(U.dtype) for g, U in zip(gradients, images)]
+            torch._foreach_add_(images, wide, alpha=-lr)
+            torch._foreach_copy_(members, mirrored(images, 1 / (p - 1)))
             self._versions |= {parameter: parameter._version for parameter in members}
         return loss
 
-    def _mirror(self, parameter: Tensor, p: float) -> Tensor:
+    def _image(self, parameter: Tensor, p: float) -> Tensor:
         state = self.state[parameter]
         changed = self._versions.get(parameter, parameter._version) != parameter._version
         if "mirror" not in state or changed:
             wide = torch.promote_types(parameter.dtype, torch.float32)
-            (state["mirror"],) = to_mirror([parameter.detach().to(wide)], p)
+            (state["mirror"],) = mirrored([parameter.detach().to(wide)], p - 1)
         return state["mirror"]
 
 
@@ -202,9 +152,7 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters, rate, cap: torch.optim.SGD(parameters, rate),
     "Adam": lambda parameters, rate, cap: torch.optim.Adam(parameters, rate, fused=True),
     "SPS": lambda parameters, rate, cap: StochasticPolyak(parameters, rate),
-    "SNGD": lambda parameters, rate, cap: NormalizedSGD(
-        parameters, rate, math.inf if cap is None else cap
-    ),
+    "SNGD": lambda parameters, rate, cap: NormalizedSGD(parameters, rate, cap or math.inf),
     "l1.1": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 1.1),
     "l2": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 2.0),
     "l3": lambda parameters, rate, cap: MirrorDescent(parameters, rate, 3.0),

@@ -5,10 +5,11 @@ checkpointed before, and several processes share one study. `notebooks/protocol.
 protocol.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,22 +17,25 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
+from lib import files
 from lib.budget import Budget
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import Curve, Curves, code, digest, load, made
+from lib.training.curves import Curve, Curves, code, load, made
 from lib.training.measures import Evaluate, correctness, cross_entropy
-from lib.training.rate_choice import choose
 from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no judged run has it
-CHECKPOINT_EVERY = 500  # steps
-QUARTER = 4  # half of the rates are dropped at this part of the horizon
-STOPS = {  # what may end a run, and whether it ends below or above the level
-    "recent_loss": (f"mean loss of {loop.RECENT} steps at most", -1),
-    "clock": ("mean training loss of the clock's last three readings at most", -1),
-    "training_accuracy": ("training accuracy of 2,500 reviews at least", 1),
+LAST = 4  # evaluations whose mean held-out accuracy judges a trial
+ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
+RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
+ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
+# How rates are judged, what may end a run, and whether it does so below or above `stop_at`.
+CRITERIA = {
+    "speed": ("recent_loss", -1, f"mean loss of {loop.RECENT} steps at most"),
+    "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
 }
+CLOCK = ("clock", -1, "mean training loss of the clock's last three readings at most")
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,16 @@ class Problem:
     """Network and data of a study, loaded.
 
     `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
-    held-out rows where `tuning`. `evaluate(seed, tuning)` is what is measured at the points of a
-    run, `finish(seed)` what is measured once at its end, as arrays. `about` names network and data.
-    `clock` measures "clock_loss", the training loss on fixed rows; `baselines` {name: fit} are the
-    plain classifiers, `fit()` says which test rows one classifies correctly, (rows,) bool.
+    held-out rows where `tuning`. `evaluate(model, seed, tuning)` is measured at the points of a
+    run, `finish(model, seed)` once at its end, as arrays. `about` names network and data. `clock`
+    measures "clock_loss", the training loss on fixed rows. `baselines` {name: fit} are plain
+    classifiers on the same rows; `fit()` says which test rows one classifies correctly, (rows,).
     """
 
     build: Callable[[], nn.Module]
     batches: Callable[[int, bool], Batches]
-    evaluate: Callable[[int, bool], Evaluate]
-    finish: Callable[[int], Callable[[nn.Module], Mapping[str, np.ndarray]]]
+    evaluate: Callable[[nn.Module, int, bool], Mapping[str, float]]
+    finish: Callable[[nn.Module, int], Mapping[str, np.ndarray]]
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
     clock: Evaluate | None = None
@@ -61,24 +65,23 @@ class Study:
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS (whose rate
     is its cap) before SNGD; a single candidate is taken without a trial. `targets` are training
-    losses, the last one decides. A run ends at the first evaluation where `stop_by`, a key of
-    `STOPS`, is past `stop_at`, or after `horizon` steps. `criterion` is "speed" (rates by the
-    training loss) or "accuracy" (by held-out accuracy). `cap` is that of SNGD, None for the one
-    that SPS chose. `extensions` rates at most are added beyond an edge of the grid. Seeds are
-    `first_seed` and the `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a
-    `clock`, steps between its readings, targets are on these, rates are raced (`rate_choice`), and
-    plain classifiers are fitted to the same rows: the second protocol.
+    losses, the last one decides. `criterion` is "speed" (rates by the training loss) or "accuracy"
+    (by held-out accuracy). A run ends at the first evaluation where what `CRITERIA` names is past
+    `stop_at`, or after `horizon` steps. `cap` is that of SNGD, None for the one that SPS chose.
+    `extensions` rates at most are added beyond an edge of the grid. Seeds are `first_seed` and the
+    `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a `clock`, steps between
+    its readings, targets and `stop_at` of "speed" are on these, rates race, and plain classifiers
+    are fitted to the same rows: the second protocol.
     """
 
     name: str
     problem: Callable[..., Problem]
-    rates: Mapping[str, tuple[float, ...]]
+    rates: Mapping[str, Sequence[float]]
     horizon: int
     batch: int
     window: int
-    targets: tuple[float, ...]
+    targets: Sequence[float]
     options: Mapping = field(default_factory=dict)
-    stop_by: str = "recent_loss"
     stop_at: float | None = None
     criterion: str = "speed"
     seeds: int = 5
@@ -89,20 +92,14 @@ class Study:
     loss_rows: int = 1
     walk: bool = False
     clock: int = 0
-    precision: str = "float32"
 
     def __post_init__(self):
-        for name, allowed in (
-            ("criterion", ("speed", "accuracy")),
-            ("stop_by", STOPS),
-            ("precision", ("float32", "bf16")),
-        ):
-            if (given := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {given!r}")
+        if self.criterion not in CRITERIA:
+            names = ", ".join(CRITERIA)
+            raise ValueError(f"criterion must be one of {names}, got {self.criterion!r}")
         if unknown := set(self.rates) - set(RULES):
-            raise ValueError(
-                f"rates names the rules {sorted(unknown)}; there is {', '.join(RULES)}"
-            )
+            names = ", ".join(RULES)
+            raise ValueError(f"rates names the rules {sorted(unknown)}; there is {names}")
         given = [r for rates in self.rates.values() for r in rates]
         given += [] if self.cap is None else [self.cap]
         if bad := [r for r in given if type(r) not in (int, float) or not 0 < r < math.inf]:
@@ -114,7 +111,12 @@ class Study:
     @property
     def quarter(self) -> int:
         """The step at which half of the rates are dropped."""
-        return self.horizon // QUARTER
+        return self.horizon // 4
+
+    @property
+    def stopping(self) -> tuple[str, int, str]:
+        """The entry of `CRITERIA`, or `CLOCK`, by which a run may end."""
+        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
 
     @property
     def points(self) -> np.ndarray:
@@ -124,19 +126,63 @@ class Study:
 
     def stop(self, found: Mapping[str, float]) -> bool:
         """Whether a run ends where this was `found`."""
-        sign = STOPS[self.stop_by][1]
-        return self.stop_at is not None and sign * found[self.stop_by] >= sign * self.stop_at
+        name, sign, _ = self.stopping
+        return self.stop_at is not None and sign * found[name] >= sign * self.stop_at
 
     def configuration(self, about: Mapping) -> dict:
         """All that decides the runs, as plain values; `about` is the problem's."""
-        plain = ("name", "horizon", "batch", "window", "criterion", "evaluations", "cap", "walk")
-        values = {name: getattr(self, name) for name in (*plain, "extensions", "precision")}
+        apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        stop = "never" if self.stop_at is None else f"{self.stopping[2]} {self.stop_at:g}"
+        return values | {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
+
+    def score(self, trial: Curve) -> tuple[float, float]:
+        """How good a trial is, the smaller the better."""
+        if trial.diverged:
+            return math.inf, math.inf
+        if self.criterion == "accuracy":
+            return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
         if self.clock:
-            values |= {"clock": self.clock, "first_seed": self.first_seed}
-        words = "never" if self.stop_at is None else f"{STOPS[self.stop_by][0]} {self.stop_at:g}"
-        values |= {"rates": {rule: list(rates) for rule, rates in self.rates.items()}}
-        values |= {"targets": list(self.targets), "stop": words, "tuning_seed": TUNING_SEED}
-        return values | {"problem": dict(about)}
+            return trial.steps_to(self.targets[-1], 0), float(trial.readings()[-1])
+        target = self.targets[-1] * self.loss_rows
+        return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
+
+    def level(self, trial: Curve) -> tuple[float, float]:
+        """How good a trial is on its way, the smaller the better, and the error of that.
+
+        For speed mean and standard deviation of the clock's last `RECENT` readings; for accuracy
+        minus the last held-out one, with its binomial deviation.
+        """
+        if self.criterion == "accuracy":
+            p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
+            return -p, math.sqrt(p * (1 - p) / rows)
+        last = trial.clock["loss"][-RECENT:].astype(float)
+        return float(last.mean()), float(last.std())
+
+    def going_on(self, trials: Mapping[float, Curve], part: int) -> list[float]:
+        """The rates of `trials` that go on after this part of the horizon.
+
+        They did not diverge, nor are they, from the second part on, worse than the best by more
+        than `ERRORS` of the error of that.
+        """
+        levels = {rate: self.level(trial) for rate, trial in trials.items() if not trial.diverged}
+        if part == 1 or not levels:
+            return list(levels)
+        best, error = min(levels.values())
+        return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
+
+    def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
+        """Whether a race is over after so many steps, of all its `trials` with these rates `alive`.
+
+        For speed: two have reached the last target, or the first has and no other is left, or twice
+        its steps are over. Who is not there yet needs more steps, so nothing is guessed.
+        """
+        if self.criterion == "accuracy":
+            return False
+        needed = {rate: self.score(trial)[0] for rate, trial in trials.items()}
+        first, second = sorted([*needed.values(), math.inf, math.inf])[:2]
+        waiting = any(math.isinf(needed[rate]) for rate in alive)
+        return first < math.inf and (second < math.inf or not waiting or 2 * first <= steps)
 
 
 class OutOfTime(Exception):
@@ -144,44 +190,79 @@ class OutOfTime(Exception):
 
 
 class Work:
-    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `budget` is spent.
+    """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
 
-    ValueError for a study of real data that is nowhere. Its runs are <run>.npz, those under way
-    <run>.pt beside it.
+    Its runs are <run>.npz, those under way <run>.pt beside it.
     """
 
-    def __init__(self, study: Study, folder: Path, budget: Budget, say=print, cpu: bool = False):
-        self.study, self.budget, self.say, self.cpu = study, budget, say, cpu
+    def __init__(self, study: Study, folder: Path, minutes=None, say=print, cpu: bool = False):
+        self.study, self.budget, self.say, self.cpu = study, Budget(minutes), say, cpu
         torch.set_num_threads(1)  # sums are split over threads, another split rounds differently
         self.machine = loop.accelerator(cpu)
         if study.loss_rows > 1 and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.problem = study.problem(batch=study.batch, **study.options)
-        self.configuration = study.configuration(self.problem.about)
-        self.key = digest(study.name, self.configuration)
+        self.configuration = json.loads(files.dumps(study.configuration(self.problem.about)))
+        self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
     def run(self) -> Curves:
-        """Run the trials, then the judged runs, and return all of them.
-
-        Raises OutOfTime; ValueError where every rate of a rule diverged, or for a run of other
-        code or another device.
-        """
+        """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
         study, rates, cap = self.study, {}, self.study.cap
         plain = self.problem.baselines if study.clock else ()
         self.all_of([a_run("baseline", name, 0.0, None, 0) for name in plain])
         for rule in study.rates:
-
-            def trials(chosen: Sequence[float], until: int | None, rule=rule, cap=cap):
-                return self.all_of(
-                    [a_run("trial", rule, r, cap, TUNING_SEED) for r in chosen], until
-                )
-
-            rates[rule] = choose(study, rule, trials)
+            rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
         seeds = range(study.first_seed, study.first_seed + study.seeds)
         self.all_of([a_run("curve", rule, rates[rule], cap, s) for s in seeds for rule in rates])
         return self.collected()
+
+    def best(self, rule: str, cap: float | None) -> float:
+        """The rate at which `rule` is judged, out of the study's candidates.
+
+        Half of the candidates are dropped at a quarter of the horizon, and the rest run to the end;
+        with a clock they race, which costs the best two. The best is taken. While it lies at an
+        edge of the grid, one more rate beyond is tried, as far as the others ran, at most
+        `extensions` times. ValueError, with the rates, where every one diverged.
+        """
+
+        def trials(rates: list[float], until: int) -> dict[float, Curve]:
+            runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
+            trained = self.all_of(runs, until if until < study.horizon else None)
+            # As it was when it was first looked at also of a trial that has gone on since, so that
+            # a study that is taken up again keeps the same rates.
+            return {rate: trial.until(until) for rate, trial in zip(rates, trained)}
+
+        study, rates = self.study, sorted(self.study.rates[rule])
+        if len(rates) == 1:
+            return rates[0]
+        if study.clock:
+            found, alive = {}, rates
+            for part in range(1, ROUNDS + 1):
+                end = study.horizon * part // ROUNDS
+                found |= (running := trials(alive, end))
+                alive = study.going_on(running, part)
+                if not alive or study.decided(found, alive, end):
+                    break
+        else:
+            early, end = trials(rates, study.quarter), study.horizon
+            order = sorted(rates, key=lambda rate: study.score(early[rate]))
+            found = trials(order[: (len(rates) + 1) // 2], end)
+        for extension in range(study.extensions + 1):
+            scores = {rate: study.score(trial) for rate, trial in found.items()}
+            best = min(scores, key=lambda rate: (scores[rate], -rate))
+            if found[best].diverged:
+                dead = ", ".join(f"{rate:g}" for rate in sorted(found))
+                words = f"{study.name}: every rate of {rule} diverged that was not dropped: {dead}"
+                raise ValueError(f"{words}; give the study lower rates")
+            tried = sorted({*found, *rates})
+            beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
+            # A cap of SPS that is never reached is as good as a larger one.
+            idle = rule == "SPS" and best == tried[-1] and found[best].end.get("capped", 1) < 0.01
+            if beside is None or idle or extension == study.extensions:
+                return best
+            found |= trials([float(f"{best * best / beside:.3g}")], end)
 
     def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least.
@@ -195,35 +276,37 @@ class Work:
                 if place not in found and (curve := self.one(who, until)):
                     found[place] = curve
             if len(found) == before:
-                if loop.agreed(self.machine, self.budget.spent()):
+                if loop.agreed(self.budget.spent()):
                     raise OutOfTime(f"the rest is another process's; {self.left()}")
                 time.sleep(0.2)
         return [found[place] for place in range(len(runs))]
 
     def one(self, who: dict, until: int | None = None) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it."""
-        name, first = _name(who), self.machine.is_main_process
+        # A name may end in a rate, so suffixes are added to it and never replaced.
+        name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
         lock, mine = FileLock(self.folder / f".{name}.lock"), True
         try:
-            if first:
+            if self.machine.is_main_process:
                 lock.acquire(blocking=False)
         except Timeout:
             mine = False
         try:
-            if not loop.agreed(self.machine, mine):
+            if not loop.agreed(mine):
                 return None
-            found = self.finished(self.folder / f"{name}.npz")
+            path = self.folder / f"{name}.npz"
+            found = self.finished(path) if path.exists() else None
             if found and (not found.paused or len(found.loss) >= (until or math.inf)):
                 return found
-            return self.fitted(who) if who["part"] == "baseline" else self.trained(who, until)
+            if who["part"] == "baseline":
+                return self.fitted(who, path)
+            return self.trained(who, name, until)
         finally:
             lock.release()
 
-    def finished(self, path: Path) -> Curve | None:
+    def finished(self, path: Path) -> Curve:
         """The run in a file; ValueError for one of other code, whose bits would be mixed."""
-        if not path.exists():
-            return None
         (curve,) = load(path).curves
         device, theirs = self.machine.device.type, curve.made
         if (theirs["code"], theirs["device"]) != (code(), device):
@@ -233,25 +316,20 @@ class Work:
             )
         return curve
 
-    def fitted(self, who: dict) -> Curve:
-        """Fit a plain classifier, save which test rows it has right, and say so."""
-        begin = time.process_time()
+    def fitted(self, who: dict, path: Path) -> Curve:
+        """Fit a plain classifier and save to `path` which test rows it has right."""
+        begin, none = time.process_time(), np.zeros(0)
         hits = self.problem.baselines[who["rule"]]()
-        empty, where = np.zeros(0), made(self.machine.device.type)
-        curve = Curve("finished", empty, empty, empty, empty, **who, made=where)
+        told = {"end": correctness(torch.from_numpy(hits)), "made": made(self.machine.device.type)}
         spent = time.process_time() - begin
-        curve = replace(curve, seconds=spent, end=correctness(torch.from_numpy(hits)))
-        path = self.folder / f"{_name(who)}.npz"
+        curve = Curve("finished", none, none, none, none, **who, **told, seconds=spent)
         Curves(self.study.name, self.configuration, (curve,)).save(path)
         self.say(f"{who['rule']}: {hits.mean():.4f} of the test rows right, {spent:.0f} s")
         return curve
 
-    def trained(self, who: dict, until: int | None) -> Curve:
-        """Train one run from its checkpoint on, save it, and say so.
-
-        Raises OutOfTime, with what is left to do, where the budget ended before the run did.
-        """
-        study, problem, name, seed = self.study, self.problem, _name(who), who["seed"]
+    def trained(self, who: dict, name: str, until: int | None) -> Curve:
+        """Train one run from its checkpoint on and save it; raises OutOfTime where it is left."""
+        study, problem, seed = self.study, self.problem, who["seed"]
         trial, tuning = who["part"] == "trial", seed == TUNING_SEED
         checkpoint = self.folder / f"{name}.pt"
         model = loop.initialised(problem.build, seed)
@@ -261,47 +339,41 @@ class Work:
             problem.batches(seed, tuning and study.criterion == "accuracy"),
             study.horizon,
             problem.loss,
-            evaluate=problem.evaluate(seed, tuning),
+            evaluate=lambda model: problem.evaluate(model, seed, tuning),
             at=study.points,
             stop=study.stop,
             walk=study.walk and not trial,
             clock=problem.clock,
             tick=study.clock,
             cpu=self.cpu,
-            precision=study.precision,
             checkpoint=checkpoint,
-            every=CHECKPOINT_EVERY,
             key=f"{self.key} {code()} {name}",
             pause=lambda step: step == until or self.budget.spent(),
-            label=f"{study.name} {who['rule']}",
         )
-        if curve.paused and curve.status != f"paused after step {until}":
+        if curve.paused and len(curve.loss) != until:
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
         end = {}
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
         if trial:
-            nothing = np.zeros(0, np.float32)
+            none = np.zeros(0, np.float32)
             # float16 ends at 65,504
-            small = {"loss": curve.loss.clip(max=6e4).astype(np.float16), "step_size": nothing}
-            small |= {"gradient_norm": nothing, "weight_norms": {}, "walked": {}}
+            small = {"loss": curve.loss.clip(max=6e4).astype(np.float16), "step_size": none}
+            small |= {"gradient_norm": none, "weight_norms": {}, "walked": {}}
         else:
-            end |= problem.finish(seed)(model.eval())
+            end |= problem.finish(model.eval(), seed)
             names = ("loss", "step_size", "gradient_norm")
             small = {name: getattr(curve, name).astype(np.float32) for name in names}
-        device = self.machine.device.type
         end = {key: np.asarray(values) for key, values in end.items()}
         small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
-        curve = replace(curve, **who, **small, end=end, made=made(device))
+        curve = replace(curve, **who, **small, end=end, made=made(self.machine.device.type))
         if self.machine.is_main_process:
             path = self.folder / f"{name}.npz"
             Curves(study.name, self.configuration, (curve,)).save(path)
             if not curve.paused:
                 checkpoint.unlink(missing_ok=True)
             last = (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
-            self.say(
-                f"{name}: {curve.status}, loss {last}, {curve.seconds:.0f} s of processor time"
-            )
+            self.say(f"{name}: {curve.status}, loss {last}, {curve.seconds:.0f} processor seconds")
         return curve
 
     def collected(self) -> Curves:
@@ -323,8 +395,3 @@ def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> di
     """A run by the names of `Curve`; rules other than SNGD have no cap."""
     own = cap if rule == "SNGD" else None
     return {"part": part, "rule": rule, "rate": rate, "cap": own, "seed": seed}
-
-
-def _name(who: Mapping) -> str:
-    # A name may end in a rate, so suffixes are added to it and never replaced.
-    return "-".join(str(value) for value in who.values() if value is not None)

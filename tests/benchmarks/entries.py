@@ -15,17 +15,17 @@ import numpy as np
 import torch
 
 from lib import dynamics, files, mirror, networks, regression, svm, training
-from lib.ambient import optimisers
-from lib.ambient.training import train as training_along
 from lib.attention import coordinates, tokens
 from lib.compiled import gram
 from lib.data import images
 from lib.dynamics import gradient_descent, rules
 from lib.dynamics import reduced as dynamics_reduced
-from lib.svm import margin_law
 from lib.training import batches as batch_room
 from lib.training import curves
 from lib.training.rules import NormalizedSGD, StochasticPolyak
+from papers.beyond import margin_law
+from papers.beyond.engine import optimisers
+from papers.beyond.engine.training import train as training_along
 from tests.benchmarks import memory, peers, plain
 from tests.benchmarks.measure import (
     REPEATS,
@@ -292,7 +292,7 @@ def mirror_runs() -> Entry:
 
 
 def _along(name, bar, rules, directions):
-    """Rules of `ambient` on unit tokens of n=6, T=8, d=10, per run and iteration, against autograd.
+    """Rules of `engine` on unit tokens of n=6, T=8, d=10, per run and iteration, against autograd.
 
     rules and directions by name; each direction() makes one for a run of the reference.
     """

@@ -41,14 +41,14 @@ def test_table_shows_every_claim_and_names_the_failing():
     )
     assert table.summary() == "1 of 2 claims hold (1 of 2 statements); not: bad"
     assert "x &lt; y" in table._repr_html_()
-    assert repr(table).splitlines()[2].endswith("NO")
+    assert repr(table).splitlines() == [table.summary(), "bad: 2, theory ≤ 1; NO"]
 
 
 def test_what_fails_stands_open_before_the_many_that_hold():
     held = [claims.at_most(f"row{k}", "s", "p", 0.5, 1.0) for k in range(7)]
     html = claims.Table([*held, claims.at_most("bad", "s", "p", 2.0, 1.0)])._repr_html_()
     assert html.index("bad") < html.index("<details>") < html.index("row0")
-    assert "7 claims hold, the others" in html
+    assert "7 claims hold" in html
     assert "<details>" not in claims.Table(held[:6])._repr_html_()
 
 
@@ -67,11 +67,11 @@ def test_brackets_are_explained_where_there_are_any():
     plain = claims.at_most("a", "s", "p", 0.5, 1.0)
     worst = replace(plain, id="b", interval=(0.1, 0.2))
     judged = claims.judged("c", "s", "p", (1.2, 1.1, 1.3), "above 1", "undecided", 5)
-    assert legend([plain]) == "" and "small" not in claims.Table([plain])._repr_html_()
+    assert legend([plain]) == ""
     assert "worst seed" in legend([plain, worst])
     assert "geometric mean" in legend([judged]) and "worst" not in legend([judged])
     both = claims.Table([worst, judged])
-    assert repr(both).splitlines()[-1] == legend(both) in both._repr_html_()
+    assert legend(both) in both._repr_html_()
 
 
 def test_an_interval_without_finite_ends_is_not_stored():

@@ -84,6 +84,10 @@ def test_a_rule_of_ones_own_has_a_colour_of_its_own():
 
 
 def test_no_drawing_passes_over_the_spare_colours():
-    sources = [*files.ROOT.glob("lib/**/*.py"), *files.ROOT.glob("notebooks/*.py")]
+    sources = [
+        *files.ROOT.glob("lib/**/*.py"),
+        *files.ROOT.glob("papers/**/*.py"),
+        *files.ROOT.glob("notebooks/*.py"),
+    ]
     passing = [path.name for path in sources if "COLOURS.get(" in path.read_text("utf-8")]
     assert passing == []

@@ -17,7 +17,8 @@ from lib.compiled import apart, cache
 
 ENTRIES = [
     (path, node)
-    for path in sorted((files.ROOT / "lib").rglob("*.py"))
+    for package in ("lib", "papers")
+    for path in sorted((files.ROOT / package).rglob("*.py"))
     if path != Path(cache.__file__) and "cache=True" in path.read_text(encoding="utf-8")
     for node in ast.parse(path.read_text(encoding="utf-8")).body
     if isinstance(node, ast.FunctionDef)
@@ -123,24 +124,25 @@ def test_where_no_other_process_can_compile_the_call_does(compiled_apart, broken
 
 
 def test_every_kept_function_is_stamped_by_all_that_it_can_call():
-    assert {path.parent.name for path, _ in ENTRIES} >= {"ambient", "dynamics", "regression"}
+    assert {path.parent.name for path, _ in ENTRIES} >= {"engine", "dynamics", "regression"}
     for path, function in ENTRIES:
         assert "SOURCES = stamp(__file__)" in path.read_text(encoding="utf-8").splitlines(), path
         assert ast.unparse(function.args).endswith("sources=SOURCES"), path
+        room = ".".join(path.relative_to(files.ROOT).parent.parts)
         for used in sorted(path.parent.glob("*.py")):
-            module = importlib.import_module(f"lib.{path.parent.name}.{used.stem}")
+            module = importlib.import_module(f"{room}.{used.stem}")
             if "njit" in used.read_text(encoding="utf-8"):
-                assert _rooms(vars(module)) <= {"compiled", path.parent.name}, used
+                assert _rooms(vars(module)) <= {"lib.compiled", room}, used
 
 
 def _rooms(names):
-    """The rooms of `lib` that a module's global names come from."""
+    """The rooms of `lib` and `papers` that a module's global names come from."""
     homes = (
         value.__name__ if ismodule(value) else value.__module__
         for value in names.values()
         if ismodule(value) or callable(value)
     )
-    return {home.split(".")[1] for home in homes if home.startswith("lib.")}
+    return {home.rpartition(".")[0] for home in homes if home.startswith(("lib.", "papers."))}
 
 
 def test_stamp_depends_on_the_folder_of_the_caller():

@@ -16,11 +16,10 @@ import pytest
 import torch
 from PIL import Image
 
-from lib.data import images, places, stand_in_texts, texts
+from lib.data import images, places, texts
+from lib.training import batches as batch_room
 from lib.training.batches import AugmentedBatches, Batches, crop_flip
-from lib.training.studies.vision import Resize
 
-REAL = os.environ.get("DATA_DIR")
 PAIR = {
     "premise": ["A cat sits.", "It rains."],
     "hypothesis": ["A cat.", "It is dry."],
@@ -69,6 +68,7 @@ def nowhere(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(places, "ROOT", tmp_path)
     monkeypatch.setattr(places.Source, "_cached", lambda source: False)
+    places.reachable.cache_clear()
     return tmp_path
 
 
@@ -183,7 +183,7 @@ def test_bad_places_and_names(home, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"lacks files train-\*.parquet .found train-0"):
         texts.load("multi_nli", "train")
     path.rename(folder / "train-a-of-b.parquet")
-    with pytest.raises(ValueError, match="a shard's name ends in its number .*rename"):
+    with pytest.raises(FileNotFoundError, match="found train-a-of-b.parquet.*what they are called"):
         texts.load("multi_nli", "train")
     for call, words in (
         (lambda: texts.load("mnli", "train"), "unknown text set 'mnli'; there is multi_nli, civil"),
@@ -265,6 +265,7 @@ def test_a_hub_that_answers(nowhere, monkeypatch, status, found):
     address, stop = serve(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
     monkeypatch.setenv("HF_ENDPOINT", address)
     assert places.reachable() is found
+    places.reachable.cache_clear()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert places.reachable() is False
     stop()
@@ -317,28 +318,6 @@ def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(nowhere, kind, nam
         assert len(set(np.bincount(np.asarray(parts[0].labels)) // 2)) == 1
 
 
-def test_the_digits_are_those_of_scikit_learn_and_stripes_tell_the_pictures_apart(nowhere):
-    from sklearn.datasets import load_digits
-
-    parts = [images.load("mnist", split, demo=True).images for split in places.SPLITS]
-    both = torch.cat(parts).flatten(1).double() * (16 / 255)
-    rows = lambda values: sorted(map(tuple, values.round().tolist()))
-    assert rows(both) == rows(load_digits().data)
-    train = images.load("cifar10", "train", demo=True)
-    along_y, along_x = (train.images.float().diff(dim=k).abs().mean((1, 2, 3)) for k in (2, 3))
-    assert float(((along_y > along_x) == (train.labels < 5)).float().mean()) > 0.95
-
-
-def test_the_words_of_a_made_text_say_its_label(nowhere):
-    train = texts.load("civil_comments", "train", demo=True)
-    rude = [sentence.partition("{}")[0] for sentence in stand_in_texts.RUDE]
-    said = np.array([any(words in text for words in rude) for text in train.texts])
-    assert np.array_equal(said, train.labels == 1)
-    reviews = texts.load("imdb", "train", demo=True)
-    good = [sum(map(text.count, stand_in_texts.GOOD)) for text in reviews.texts]
-    assert np.array_equal(np.array(good) >= 2, reviews.labels == 1)
-
-
 def test_a_sample_and_a_part_held_out_are_drawn_once(nowhere):
     train = texts.load("multi_nli", "train", demo=True)
     few = train.sample(30)
@@ -359,14 +338,15 @@ def test_standardise_equals_the_moments_of_the_pixels(nowhere):
     out = train.standardise()(train.images).double()
     np.testing.assert_allclose(out.mean((0, 2, 3)).numpy(), 0, atol=1e-6)
     np.testing.assert_allclose(out.std((0, 2, 3)).numpy(), 1, rtol=1e-6)
-    assert torch.equal(train.first(7).images, train.images[:7]) and len(train.first(None)) == 300
+    assert torch.equal(train[:7].images, train.images[:7]) and len(train[5:]) == 295
 
 
-def test_crop_and_flip_equal_slices_one_by_one():
+def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
     pixels = torch.from_numpy(pictures(6, shape=(8, 8, 3))).permute(0, 3, 1, 2).contiguous()
     top, left = torch.tensor([0, 1, 2, 3, 4, 2]), torch.tensor([4, 3, 2, 1, 0, 2])
     mirrored = torch.tensor([False, True, False, True, True, False])
-    out = crop_flip(pixels, top, left, mirrored, 2)
+    monkeypatch.setattr(batch_room, "BORDER", 2)
+    out = crop_flip(pixels, top, left, mirrored)
     wide = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)))
     for k in range(6):
         cut = wide[k, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
@@ -384,7 +364,7 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     # the same rows as without augmentation, but another crop in the next epoch
     assert torch.equal(first.batch(2)[1], plain.batch(2)[1])
     assert not torch.equal(first.batch(2)[0], plain.batch(2)[0])
-    parts = [first.to("cpu").share(k, 2).batch(4) for k in range(2)]
+    parts = [first.on("cpu", (k, 2)).batch(4) for k in range(2)]
     for place, expected in enumerate(first.batch(4)):
         assert torch.equal(torch.cat([part[place] for part in parts]), expected)
     drawn = []
@@ -397,14 +377,6 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     assert 0.4 < float(torch.cat([d[2] for d in drawn]).double().mean()) < 0.6
 
 
-def test_resize_keeps_a_constant_picture_and_the_given_size():
-    double = lambda images: images.float() * 2
-    flat = torch.full((1, 3, 32, 32), 77, dtype=torch.uint8)
-    big = Resize(double, 48)(flat)
-    assert big.shape == (1, 3, 48, 48) and torch.equal(Resize(double, 32)(flat), double(flat))
-    torch.testing.assert_close(big, torch.full_like(big, 154.0))
-
-
 def test_importing_the_module_is_light():
     heavy = {"torch", "datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
     code = f"import sys, lib.data.images, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
@@ -412,10 +384,14 @@ def test_importing_the_module_is_light():
     assert subprocess.run([sys.executable, "-c", code], **how).stdout.strip() == "[]"
 
 
-@pytest.mark.skipif(not REAL, reason="DATA_DIR is not set: the real sets are not at hand")
-def test_real_mnist():
-    test = images.load("mnist", "test")
-    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert torch.bincount(test.labels).tolist() == counts
-    assert float(test.images.double().mean()) == pytest.approx(33.7912, abs=1e-4)
-    assert images.identity("mnist")["rows"] == 70_000
+def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():
+    labels = np.array([0] * 30 + [1] * 6)
+    words = [f"row {k} " + "x" * (k % 10) for k in range(36)]
+    whole = texts.TextSet(words, labels, 2, "invented", "demo", "", 36)
+    part = whole.balanced(8, 14)
+    assert np.bincount(part.labels).tolist() == [4, 4]
+    assert max(map(len, part.texts)) <= 14 and len(set(part.texts)) == 8
+    assert part.content() == whole.balanced(8, 14).content() != whole.balanced(6, 14).content()
+    assert len(whole.balanced(1000, 100)) == 12  # as many of each class as the rarer has
+    with pytest.raises(ValueError, match="a class has no row of at most 3 characters"):
+        whole.balanced(8, 3)

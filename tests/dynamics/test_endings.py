@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, mirror
-from lib.ambient import factored, optimisers, training
 from lib.attention import tokens
 from lib.compiled.status import COMPLETED, DIVERGED
 from lib.dynamics import recording
+from papers.beyond.engine import factored, optimisers, training
 
 DATA = tokens.unit_tokens([0, 1], n=3, T=4, d=6)
 ENGINES = {

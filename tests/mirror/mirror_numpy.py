@@ -1,13 +1,13 @@
-"""Mirror descent once more, in plain numpy, to compare with `lib.ambient.kernel`."""
+"""Mirror descent once more, in plain numpy, to compare with `lib.mirror.kernel`."""
 
 import numpy as np
 
 from lib import attention
-from lib.ambient.kernel import NEGLIGIBLE_RISE
-from lib.ambient.rows import Rows, RowsRaw, _empty
 from lib.compiled.status import DIVERGED, LONGEST, STALLED
 from lib.mirror import MirrorRule
 from lib.mirror.geometry import dual_exponent, from_mirror, norm, to_mirror
+from lib.mirror.kernel import NEGLIGIBLE_RISE
+from lib.mirror.rows import Rows, RowsRaw, _empty
 
 
 def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> RowsRaw:

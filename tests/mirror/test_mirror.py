@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import attention, dynamics, mirror, svm
-from lib.ambient import kernel, rows
 from lib.attention import token_sets, tokens
+from lib.compiled import exponentials
 from lib.compiled.status import DIVERGED
 from lib.dynamics import rules
-from lib.mirror import geometry
-from lib.papers.c import section5
+from lib.mirror import geometry, rows
+from papers.c import section5
 from tests.mirror import mirror_numpy
 
 SEEDS = range(3)
@@ -98,7 +98,7 @@ def test_extreme_exponents_at_a_long_horizon(p):
 def test_power_is_accurate(x, exponent):
     x = np.array(x)
     out, work = np.empty_like(x), np.empty_like(x)
-    top = kernel.power(x, exponent, work, out)
+    top = exponentials.power(x, exponent, work, out)
     expected = np.abs(x) ** exponent
     scale = 1 + exponent * np.abs(np.log(np.where(x == 0, 1, np.abs(x))))
     assert (np.abs(out - expected) <= 8e-16 * scale * expected).all()

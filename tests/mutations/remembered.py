@@ -23,7 +23,7 @@ class Remembered:
                     self.rows[row["key"]] = row
                 except (ValueError, KeyError, TypeError):
                     continue  # a line that an interrupt cut: its swap runs again
-        names = sorted((root / "lib").rglob("*.py"))
+        names = sorted(path for room in ("lib", "papers") for path in (root / room).rglob("*.py"))
         self._library = b"".join(name.read_bytes() for name in names)
 
     def of_swap(self, swap: Swap) -> str:

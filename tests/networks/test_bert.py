@@ -12,10 +12,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from lib import training
 from lib.data import places
+from lib.data import texts as data_texts
 from lib.data.texts import TextSet
 from lib.networks import bert, pretrained
-from lib.training import measures
-from lib.training.batches import POOL, Bucketed, trim
+from lib.networks.bert import trim
+from lib.training import studies
+from lib.training.batches import POOL, Bucketed
 from tests.data.test_data import serve
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
@@ -226,8 +228,8 @@ def test_batches_take_every_row_once_and_waste_little(weights):
     assert longest != sorted(longest)  # no pool begins with its short rows
     padded = lambda b: sum(b.batch(step)[0].shape[-1] for step in range(12))
     assert padded(batches) < padded(training.Batches(tokens.inputs, tokens.labels, 8, 3, trim))
-    parts = [batches.share(k, 2).rows(5) for k in range(2)]
-    assert torch.cat(parts).tolist() == rows[5].tolist()
+    parts = [batches.on("cpu", (k, 2)).batch(5)[1] for k in range(2)]
+    assert torch.equal(torch.cat(parts), tokens.labels[rows[5]])
 
 
 def test_entropy_of_known_attention():
@@ -235,8 +237,8 @@ def test_entropy_of_known_attention():
     uniform = used[:, None, None, :].double() / used.sum(1)[:, None, None, None]
     uniform = uniform.expand(2, 3, 4, 4)  # (b, heads, T, T)
     one = torch.eye(4, dtype=torch.float64).expand(2, 3, 4, 4)
-    assert float(measures.entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
-    assert float(measures.entropy(one, used)) == 0
+    assert float(bert.entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
+    assert float(bert.entropy(one, used)) == 0
     half = (uniform + one) / 2
 
     def entropy_of_half(n):
@@ -244,17 +246,20 @@ def test_entropy_of_known_attention():
         return -(high * math.log(high) + (n - 1) * low * math.log(low)) / math.log(n)
 
     a, b = entropy_of_half(3), entropy_of_half(2)
-    assert float(measures.entropy(half, used)) == pytest.approx((3 * a + 2 * b) / 5, abs=1e-12)
+    assert float(bert.entropy(half, used)) == pytest.approx((3 * a + 2 * b) / 5, abs=1e-12)
 
 
-def test_judge_measures_what_it_says(weights):
-    tokens = bert.tokenise(weights, pairs(), 40)
-    model = training.initialised(lambda: bert.classifier(weights, 3), 0).eval()
-    found = measures.judge(tokens, probe=5, size=7)(model)
+def test_a_study_measures_what_it_says(weights):
+    problem = studies.sentences(8, "multi_nli", 24, layers=2, demo=True)
+    test = data_texts.load("multi_nli", "test", demo=True).sample(200)
+    tokens = bert.tokenise(bert.weights(demo=True), test, 96)
+    model = training.initialised(problem.build, 0).eval()
+    found, end = problem.evaluate(model, 0, False), problem.finish(model, 0)
     with torch.no_grad():
         logits = model(tokens.inputs)
     correct = (logits.argmax(1) == tokens.labels).numpy()
     assert found["test_accuracy"] == pytest.approx(correct.mean())
+    assert np.unpackbits(end["test_correct"])[: int(end["test_rows"])].tolist() == correct.tolist()
     loss = torch.nn.functional.cross_entropy(logits, tokens.labels)
     assert found["test_loss"] == pytest.approx(float(loss), abs=1e-5)
     assert 0 < found["entropy.0"] <= 1 and set(found) >= {"entropy.0", "entropy.1"}

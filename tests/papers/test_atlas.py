@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lib import svm
-from lib.ambient import optimisers, training
 from lib.attention import tokens
-from lib.papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules
+from papers.beyond import atlas, atlas_claims, atlas_figures, atlas_rules
+from papers.beyond.engine import optimisers, training
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 NAMES = list(atlas.NORMS)

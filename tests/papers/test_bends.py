@@ -10,9 +10,8 @@ from scipy.optimize import minimize
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.dynamics import margins as measure
 from lib.mirror import descent as mirror_descent
-from lib.papers.beyond import (
+from papers.beyond import (
     bends_figures,
     constant_claims,
     constant_map,
@@ -26,15 +25,16 @@ from lib.papers.beyond import (
     lp_claims,
     lp_decay,
     lp_law,
+    margin_law,
     outside_bound,
     outside_span,
     single_zero_dual,
     thresholds,
     zero_duals,
 )
-from lib.papers.beyond import margin_law_worlds as worlds
-from lib.svm import margin_law
-from lib.svm.margin_slopes import PremiseFails, saturated_slopes
+from papers.beyond import margin_law_worlds as worlds
+from papers.beyond import margins as measure
+from papers.beyond.margin_slopes import PremiseFails, saturated_slopes
 
 
 def amiss(things, claims_of, module):
@@ -286,8 +286,11 @@ def test_correlation_makes_runs_longer_and_selects_nothing_else():
 
 
 def test_correlation_of_one_repeats_tokens():
-    refusal = constant_map.point("correlation", 1.0, 100, 1000).refusal
-    assert "'independent support' fails" in refusal and "repeated tokens" in refusal
+    """The law of all the copies is that of their merged pairs."""
+    data = coordinates.minimal(constant_map.AXES["correlation"](100, 1.0)).tokens
+    law = correlated.law_of(data)
+    assert law.support.all() and np.ptp(law.duals, axis=-1).max() < 1e-9 * law.duals.max()
+    np.testing.assert_allclose(correlated.repeated(100, 100).predicted, law.constant[0], rtol=1e-8)
 
 
 def test_noise_does_not_decide_whether_there_is_a_solution():

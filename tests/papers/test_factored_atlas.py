@@ -10,11 +10,11 @@ import torch
 from scipy.optimize import linprog
 
 from lib import attention, svm
-from lib.ambient import factored, training
-from lib.ambient import optimisers as o
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
-from lib.papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
+from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
+from papers.beyond.engine import factored, training
+from papers.beyond.engine import optimisers as o
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)

@@ -9,14 +9,13 @@ import torch
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.papers.beyond import margin_law_claims as law_claims
-from lib.papers.beyond import margin_law_figures as figures
-from lib.papers.beyond import margin_law_networks as networks
-from lib.papers.beyond import margin_law_premises as premises
-from lib.papers.beyond import margin_law_runs as runs
-from lib.papers.beyond import margin_law_steps as law_steps
-from lib.papers.beyond import margin_law_worlds as worlds
-from lib.svm import margin_law
+from papers.beyond import margin_law
+from papers.beyond import margin_law_claims as law_claims
+from papers.beyond import margin_law_figures as figures
+from papers.beyond import margin_law_networks as networks
+from papers.beyond import margin_law_runs as runs
+from papers.beyond import margin_law_steps as law_steps
+from papers.beyond import margin_law_worlds as worlds
 
 STEPS = 200_000
 
@@ -120,15 +119,15 @@ def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
         V = np.linalg.norm(one.solution.W)
         rule = one.setting.rule
         sigma = V**2 / 2 if one.setting.name == "polyak" else rule.step_size * V
-        assert one.proved == (sigma < 8 / square(one) and rule.momentum == 0)
+        proof = one.proof(everywhere=True)
+        assert proof.holds == (sigma < 8 / square(one) and rule.momentum == 0), proof
+        assert one.proof().holds  # by the curvature near rho_perp, with momentum too
     one = compared[0]
-    short, long = (replace(one.setting, rule=dynamics.ngd(eta)) for eta in (0.01, 4.0))
-    assert replace(one, setting=short).proved and not replace(one, setting=long).proved
-    of = one.tokens, one.selected, one.law
-    needed = 0.01 * np.linalg.norm(one.solution.W) * square(one) / 8
-    np.testing.assert_allclose(premises.step_in_proof(*of, dynamics.ngd(0.01)), needed)
-    assert premises.step_in_proof(*of, dynamics.gd(9.0)) == 0
-    assert premises.step_in_proof(*of, dynamics.polyak()) == np.inf  # not the opt tokens
+    of_step = lambda eta: replace(one, setting=replace(one.setting, rule=dynamics.ngd(eta)))
+    assert of_step(0.01).proof(everywhere=True).holds and one.proof(early=True).holds
+    assert of_step(0.01).proof(early=True).level < of_step(0.01).proof().level
+    assert "too long" in of_step(4.0).proof().why
+    assert "another loss" in replace(compared[0], setting=compared[-1].setting).proof().why
 
 
 LONGEST = margin_law.margin_law(UNIT, svm.token_svm(UNIT)).longest_step()[0]

@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 
 from lib import attention, svm
-from lib.ambient import training
 from lib.attention import tokens
 from lib.data.images import ImageSet
 from lib.networks import VisionTransformer
-from lib.papers.beyond import atlas, atlas_rules, networks_figures
-from lib.papers.beyond import competing_selections as competing
-from lib.papers.beyond import network_margins as network
-from lib.papers.beyond import networks_claims as judged
-from lib.papers.beyond.factor_norms import NORMS, SIGN, sign_norm
 from lib.training.study import TUNING_SEED
+from papers.beyond import atlas, atlas_rules, networks_figures
+from papers.beyond import competing_selections as competing
+from papers.beyond import network_margins as network
+from papers.beyond import networks_claims as judged
+from papers.beyond.engine import training
+from papers.beyond.factor_norms import NORMS, SIGN, sign_norm
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 SMALL = {"width": 8, "depth": 2, "heads": 2, "hidden": 12}

@@ -9,7 +9,8 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
 from lib.companion import claims
 from lib.dynamics import rules
-from lib.papers.a import (
+from papers import joint_loss
+from papers.a import (
     curvature,
     data_and_starts,
     figure3,
@@ -18,7 +19,7 @@ from lib.papers.a import (
     joint_training,
     phase_diagram,
 )
-from lib.papers.wrong_worlds import World
+from papers.wrong_worlds import World
 
 STEPS = 3000
 
@@ -203,7 +204,7 @@ def test_curvature_is_the_hessian_of_the_loss():
         np.stack([gradient(x + 1e-5 * e) - gradient(x - 1e-5 * e) for e in np.eye(x.size)]) / 2e-5
     )
     assert np.abs(np.linalg.eigvalsh((hessian + hessian.T) / 2)).max() == pytest.approx(
-        curvature.curvature(J.history, J.tokens)[0, k], rel=1e-6
+        joint_loss.curvature(J.history, J.tokens)[0, k], rel=1e-6
     )
 
 

@@ -9,8 +9,8 @@ from scipy import stats
 from lib import dynamics, svm
 from lib.attention import coordinates, token_sets, tokens
 from lib.dynamics import rules
-from lib.papers import fits
-from lib.papers.a import data_and_starts, fixed_head, joint_training
+from papers import fits
+from papers.a import data_and_starts, fixed_head, joint_training
 
 SPACE = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
 SOLUTION = svm.token_svm(SPACE.tokens)

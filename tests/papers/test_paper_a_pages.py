@@ -6,7 +6,7 @@ import pytest
 
 from lib.companion.statements import quoted
 from lib.files import ROOT
-from lib.papers.a.statements import STATEMENTS
+from papers.a.statements import STATEMENTS
 
 PAGES = {path.stem: path for path in sorted((ROOT / "notebooks").glob("[01]*.py"))}
 NAMED = re.compile(r"(?:Theorems?|Lemmas?)\s+\d")

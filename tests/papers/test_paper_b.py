@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from lib import regression, seeds
-from lib.papers import fits
-from lib.papers.b import concentration, experiments, figures, measurements, smoothness, theorems
-from lib.papers.b.statements import STATEMENTS
 from lib.regression import curvature, manifold
+from papers import fits
+from papers.b import concentration, experiments, figures, measurements, smoothness, theorems
+from papers.b.statements import STATEMENTS
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
 QUIET = regression.random_regression(0, d=2, k=4, signal=0.05)  # A3 with c = 2

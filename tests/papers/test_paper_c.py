@@ -13,7 +13,7 @@ from lib import attention, mirror, svm
 from lib.attention import coordinates, tokens
 from lib.files import ROOT
 from lib.mirror import geometry
-from lib.papers.c import (
+from papers.c import (
     cone_lemmas,
     cones,
     joint_path,
@@ -23,8 +23,8 @@ from lib.papers.c import (
     section5_figures,
     step_lemmas,
 )
-from lib.papers.c.statements import STATEMENTS
-from lib.papers.wrong_worlds import World
+from papers.c.statements import STATEMENTS
+from papers.wrong_worlds import World
 
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)
@@ -322,6 +322,6 @@ def test_a_page_prints_its_statements_and_does_not_write_them_anew(page):
 
 @pytest.mark.parametrize("paper", "abc")
 def test_every_section_of_a_ledger_has_the_true_world_by_default(paper):
-    module = importlib.import_module(f"lib.papers.{paper}.ledger_rows")
+    module = importlib.import_module(f"papers.{paper}.ledger_rows")
     for section in module.SECTIONS.values():
         assert inspect.signature(section).parameters["world"].default == World()

@@ -8,7 +8,7 @@ import pytest
 from lib import mirror
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
-from lib.papers.c import cone_lemmas, cones, predecessor, rates, section5
+from papers.c import cone_lemmas, cones, predecessor, rates, section5
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 EXPONENTS = [1.3, 2, 3]

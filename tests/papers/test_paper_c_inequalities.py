@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lib import attention
 from lib.attention import tokens
 from lib.mirror import geometry
-from lib.papers.c import inequalities, step_lemmas
+from papers.c import inequalities, step_lemmas
 
 EXPONENTS = st.floats(1.05, 10)
 ENTRIES = st.floats(-4, 4).filter(lambda x: x == 0 or abs(x) > 1e-4)

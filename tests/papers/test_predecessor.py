@@ -9,7 +9,7 @@ import torch
 
 from lib import svm
 from lib.attention import tokens
-from lib.papers.c import key_query, multi_token, predecessor, regularisation_path, theory_figures
+from papers.c import key_query, multi_token, predecessor, regularisation_path, theory_figures
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=5)
 DRAW = np.random.default_rng(0)

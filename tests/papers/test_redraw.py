@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lib import files
-from lib.papers import redraw
-from lib.papers.a import speed
-from lib.papers.c import reviews, vision
-from lib.papers.kept_curves import REMEASURED
 from lib.site import figure_index
-from lib.training import curves
+from papers import kept_curves, redraw
+from papers.a import speed
+from papers.c import reviews, vision
+from papers.kept_curves import REMEASURED
+from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
 RECORDS = sorted({picture.slug for many in redraw.PICTURES.values() for picture in many})
@@ -42,7 +42,7 @@ def test_kept_curves_give_the_committed_verdicts(redrawn, slug):
 def test_a_record_has_the_seeds_of_its_runs(slug):
     record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
     (study,) = [n for n, many in redraw.PICTURES.items() if slug in {one.slug for one in many}]
-    assert record["seeds"] == curves.kept(study, needed=True).seeds()
+    assert record["seeds"] == kept_curves.kept(study, needed=True).seeds()
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_number_of_the_answer_is_one_of_the_study(page):
     answer = re.search(r"# \*\*Here:\*\*(.*?)\n#\n", text, re.DOTALL)[1].replace("\n#", " ")
     known = []
     for study in PAGES[page]:
-        kept = curves.kept(study, needed=True)
+        kept = kept_curves.kept(study, needed=True)
         known += [n.value for n in NUMBERS.get(study, speed.numbers)(kept).values()]
         for one in (c for picture in redraw.PICTURES[study] for c in picture.table(kept)):
             known += [one.measured, one.p or 0.0, *(one.interval or ())]
@@ -111,7 +111,7 @@ def test_the_index_names_the_study_that_a_picture_draws():
 
 def test_layers_that_grow_no_more_than_a_random_walk():
     """Four or five of 15, none under Adam: as page 16 and the index say."""
-    kept = curves.kept("cifar10", needed=True)
+    kept = kept_curves.kept("cifar10", needed=True)
     short = {}
     for rule in kept.rates():
         grown, walk = speed.growth(kept, rule), speed.random_walk(kept, rule)
@@ -137,3 +137,17 @@ def test_an_unknown_study_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
     assert "none of multi_nli_again, civil_comments" in capsys.readouterr().err
+
+
+def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    assert kept_curves.kept("invented") is None and "no committed curves" in capsys.readouterr().out
+    with pytest.raises(FileNotFoundError):
+        kept_curves.kept("invented", needed=True)
+    path = tmp_path / "figures" / "desk" / "invented.npz"
+    race({"SGD": 0.02}, seeds=2).save(path)
+    assert kept_curves.kept("invented") is None and "2 judged runs" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="unfinished"):
+        kept_curves.kept("invented", needed=True)
+    race({"SGD": 0.02}, seeds=3).save(path)
+    assert kept_curves.kept("invented").seeds() == [0, 1, 2]

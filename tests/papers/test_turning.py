@@ -5,7 +5,7 @@ from PIL import Image
 
 from lib import attention, dynamics, svm
 from lib.dynamics import rules
-from lib.papers.a import turning
+from papers.a import turning
 
 
 def test_the_path_is_that_of_the_exact_engine():

@@ -12,9 +12,9 @@ from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, ledger
 from lib.dynamics import rules
-from lib.papers import falsify
-from lib.papers.a import fixed_head, joint_training
-from lib.papers.wrong_worlds import FAMILIES, World, worlds
+from papers import falsify
+from papers.a import fixed_head, joint_training
+from papers.wrong_worlds import FAMILIES, World, worlds
 
 PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
 SOLUTION = svm.token_svm(PROBLEM.tokens)
@@ -157,7 +157,7 @@ def test_rows_of_the_ledgers_catch_a_world_that_they_name(paper, name):
 
 def test_rows_keep_their_ids_at_every_size():
     """What a row catches is measured at small size and found by its id."""
-    rows = importlib.import_module("lib.papers.c.ledger_rows")
+    rows = importlib.import_module("papers.c.ledger_rows")
     made = [rows.inequality_rows(replace(rows.SMALL, draws=draws)) for draws in (20, 30)]
     assert [row.id for row in made[0]] == [row.id for row in made[1]]
 
@@ -168,5 +168,5 @@ def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
     monkeypatch.setattr(falsify, "write", lambda path, text: found.append((path, text)))
     falsify.write_failures()
     ((path, text),) = found
-    said = "figures/failures.md is behind the records: run lib.papers.falsify.write_failures()"
+    said = "figures/failures.md is behind the records: run papers.falsify.write_failures()"
     assert path.read_bytes() == text, said

@@ -1,16 +1,12 @@
-"""The site in a browser, from disk: quiet, nothing remote, filters, contrast, small screens."""
+"""The site in a browser, from disk: quiet, nothing remote, readable, narrow, filtered."""
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no Chromium here; apt-get install chromium brings one"
-)
 
 # Every text element with its colour and the ground it stands on, as a contrast
 # ratio (WCAG 2, 1.4.3).
@@ -39,135 +35,59 @@ LOW_CONTRAST = """() => {
   }
   return low;
 }"""
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OPEN = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+DRAWN = """[...document.querySelectorAll('math, img')]
+  .every((m) => m.getBoundingClientRect().height > 0)"""
 
 
-@pytest.fixture(scope="module")
-def browser():
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium brings one")
+def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
     from playwright.sync_api import sync_playwright
 
+    def largest(pattern):
+        return max(whole_site.glob(pattern), key=lambda path: path.stat().st_size)
+
+    kinds = [largest("notebooks/*.html"), largest("figures/*.html"), *whole_site.glob("*.html")]
     with sync_playwright() as play:
         # Chromium's own sandbox cannot be set up inside many containers; only our
         # own files are opened.
-        chromium = play.chromium.launch(
+        browser = play.chromium.launch(
             executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
         )
-        yield chromium
-        chromium.close()
+        page, complaints, asked = browser.new_page(), [], []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+        page.on("request", lambda request: asked.append(request.url))
+        for path in kinds:
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(path.as_uri())
+            if path.name == "ledger.html":
+                assert page.evaluate("document.documentElement.scrollHeight") < 8000
+            page.evaluate(OPEN)
+            for theme in ("light", "dark"):
+                page.emulate_media(color_scheme=theme)
+                assert page.evaluate(LOW_CONTRAST) == [], f"{path.name}, {theme}"
+            assert page.evaluate(DRAWN), path.name
+            page.set_viewport_size({"width": 360, "height": 900})
+            assert page.evaluate(TOO_WIDE) == 0, path.name
 
-
-class Visit:
-    """One page, open; everything that it complained of or asked of the network."""
-
-    def __init__(self, browser, path: Path, width=1280, theme="light"):
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme
-        )
-        self.page, self.complaints, self.requests = self.context.new_page(), [], []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on(
-            "requestfailed", lambda request: self.complaints.append(f"failed: {request.url}")
-        )
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.context.close()
-
-
-def kinds(folder):
-    """One page of every kind, the largest, so that it holds most of what there is."""
-    every = [
-        sorted(folder.glob(pattern), key=lambda p: p.stat().st_size)
-        for pattern in ("*/*.html", "*.html")
-    ]
-    notebooks = [path for path in every[0] if path.parent.name == "notebooks"]
-    figures = [path for path in every[0] if path.parent.name == "figures"]
-    return [*every[1], notebooks[-1], figures[-1]]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_load_quietly_from_disk_and_can_be_read(browser, whole_site, theme):
-    for path in kinds(whole_site):
-        with Visit(browser, path, theme=theme) as visit:
-            visit.page.evaluate(
-                "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
-            )
-            assert visit.page.evaluate(LOW_CONTRAST) == [], f"{path.name}, {theme}"
-            assert visit.complaints == [], path.name
-            assert all(url.startswith(("file:", "data:")) for url in visit.requests), path.name
-
-
-def test_nothing_is_wider_than_a_phone(browser, whole_site):
-    for path in kinds(whole_site):
-        with Visit(browser, path, width=360) as visit:
-            over = visit.page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-            assert over == 0, f"{path.name} is {over} pixels too wide"
-
-
-def test_pictures_and_formulas_are_drawn(browser, whole_site):
-    with Visit(browser, kinds(whole_site)[-2]) as visit:
-        assert visit.page.evaluate(
-            "[...document.images].every((i) => i.decode && i.complete && i.naturalWidth > 0)"
-        )
-        heights = visit.page.evaluate(
-            "[...document.querySelectorAll('math')].map((m) => m.getBoundingClientRect().height)"
-        )
-        assert heights and min(heights) > 0
-
-
-def visible(page):
-    return page.eval_on_selector_all(
-        "#ledger tbody tr", "rows => rows.filter(r => !r.hidden).map(r => r.innerText)"
-    )
-
-
-def test_the_ledger_filters_by_verdict_paper_and_words(browser, whole_site):
-    with Visit(browser, whole_site / "ledger.html") as visit:
-        page = visit.page
-        everything = visible(page)
+        page.goto((whole_site / "ledger.html").as_uri())
+        rows = page.locator("details.statement tbody tr")
+        everything = rows.count()
         page.get_by_label("Verdict").select_option("NO")
-        failing = visible(page)
-        assert 0 < len(failing) < len(everything) and all("NO" in row for row in failing)
-        assert page.locator("output").inner_text() == f"{len(failing)} of {len(everything)} rows"
-        page.get_by_label("Verdict").select_option("")
-        page.get_by_label("Paper").select_option("B")
-        of_b = visible(page)
-        assert of_b and all(row.startswith("B") for row in of_b)
-        page.get_by_label("Words").fill("SPECTRAL start")
-        narrow = visible(page)
-        assert 0 < len(narrow) < len(of_b) and all("spectral" in row.lower() for row in narrow)
+        visible = page.locator("details.statement tbody tr:visible")
+        failing = visible.count()
+        assert 0 < failing < everything and failing == page.locator("tr.fails").count()
+        assert page.locator("output").inner_text() == f"{failing} of {everything} rows"
+        page.get_by_label("Words").fill("LEMMA 5")
+        assert 0 < visible.count() < failing
         page.get_by_label("Words").fill("no such words")
-        assert visible(page) == [] and visit.complaints == []
-
-
-def test_the_ledger_sorts_by_keyboard_numbers_as_numbers(browser, whole_site):
-    with Visit(browser, whole_site / "ledger.html") as visit:
-        button = visit.page.get_by_role("button", name="seeds")
-        button.focus()
-        for order in ("ascending", "descending"):
-            visit.page.keyboard.press("Enter")
-            cells = visit.page.eval_on_selector_all(
-                "#ledger [data-name=seeds]", "cells => cells.map(c => c.innerText)"
-            )
-            numbers = [float(cell) for cell in cells if cell.strip()]
-            assert (
-                numbers == sorted(numbers, reverse=order == "descending") and len(set(numbers)) > 1
-            )
-            assert visit.page.locator("th[aria-sort]").get_attribute("aria-sort") == order
-
-
-def test_the_keyboard_reaches_the_content_first(browser, whole_site):
-    with Visit(browser, whole_site / "index.html") as visit:
-        visit.page.keyboard.press("Tab")
-        assert visit.page.evaluate("document.activeElement.textContent") == "Skip to the content"
-        visit.page.keyboard.press("Enter")
-        visit.page.keyboard.press("Tab")
-        assert visit.page.evaluate(
-            "document.querySelector('main').contains(document.activeElement)"
-        )
+        assert visible.count() == 0
+        page.keyboard.press("Control+Home")
+        page.reload()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        assert complaints == [] and all(url.startswith(("file:", "data:")) for url in asked)
+        browser.close()

@@ -6,9 +6,8 @@ import re
 import pytest
 
 from lib import files
-from lib.companion import parameters
 from lib.companion.claims import held as in_words
-from lib.companion.record import SCALES
+from lib.companion.record import SCALES, names_now
 from lib.site import figure_index, tables
 from lib.training.studies import STUDIES
 
@@ -93,7 +92,12 @@ def test_a_table_says_which_number_its_record_lacks(tmp_path, monkeypatch):
     index(tmp_path, monkeypatch, text + 'scale = "demo"\nsentence = "ends at {gone:.1f}"\n')
     with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
         tables.table("figures")
-    files.write(tmp_path / "demo" / "one.json", json.dumps(record(gap=1)).encode())
+    path = tmp_path / "demo" / "one.json"
+    files.write(path, b"[]")
+    with pytest.raises(ValueError, match="figures/demo/one.json is damaged: it holds no JSON"):
+        tables.table("figures")
+    whole = {"schema": 1, "notebook": "01_x", "data": [], "provenance": {}}
+    files.write(path, json.dumps(whole | record(gap=1)).encode())
     with pytest.raises(ValueError, match="one quotes gone"):
         tables.table("figures")
 
@@ -130,7 +134,7 @@ def test_a_redrawn_figure_names_what_trained_its_curves(entry):
 def test_an_entry_agrees_with_its_record(entry):
     held = tables.record_of(entry)
     made_by = held["notebook"]  # a record keeps the name that its notebook had
-    assert entry.notebook.name in parameters.names_now().get(made_by, [made_by])
+    assert entry.notebook.name in names_now().get(made_by, [made_by])
     assert held["paper"] in entry.notebook.paper
     real = any(row["source"] in ("data_dir", "data", "hub") for row in held["data"])
     assert real <= entry.notebook.real_data and entry.scale in entry.notebook.minutes

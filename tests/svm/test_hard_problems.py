@@ -203,23 +203,6 @@ def test_violation_is_that_of_the_smallest_margin():
     np.testing.assert_array_equal(above.violation, np.zeros(3))
 
 
-def test_a_record_shows_the_numbers_that_matter():
-    solution = svm.token_svm(tokens.unit_tokens(range(3), n=4, T=5), norm="nuclear")
-    active = solution.support.sum((1, 2))
-    said, html = repr(solution), solution._repr_html_()
-    for fact in (
-        "MaxMargin(problem token SVM, nuclear norm, status optimal, runs 3, constraints 4 x 4, ",
-        f"{solution.norm.min():.4g} to {solution.norm.max():.4g}",
-        f"active {active.min()} to {active.max()}",
-        f"gap at most {solution.gap.max():.1e}, violation at most {solution.violation.max():.1e}",
-        "solver Clarabel",
-    ):
-        assert fact in said
-    assert "array" not in said and len(said) < 250
-    assert html.count("<tr>") == 9 and f"{solution.gap.max():.1e}" in html
-    assert "runs 1, " in repr(svm.head_svm(tokens.gaussian_tokens(0, d=300)))
-
-
 def test_feasible_keeps_the_runs_with_a_solution():
     X, z = drawn(0)
     flat = X.copy()

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from lib import files, provenance
-from lib.training import curves as module
-from lib.training.curves import Curves, load
-from tests.training.worlds import configuration, curve, race
+from lib.training.curves import load
+from tests.papers.worlds import curve, race
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -24,13 +23,6 @@ def test_what_is_written_is_read(tmp_path):
         np.testing.assert_array_equal(mine.loss, theirs.loss)
         np.testing.assert_array_equal(mine.step_size, theirs.step_size)
         np.testing.assert_equal(dict(mine.end), dict(theirs.end))
-
-
-def test_the_same_curves_give_the_same_bytes(tmp_path):
-    whole = race({"SGD": 0.02})
-    whole.save(tmp_path / "a.npz")
-    load(tmp_path / "a.npz").save(tmp_path / "b.npz")
-    assert load(tmp_path / "b.npz").digest == whole.digest
 
 
 def test_only_seeds_that_every_rule_has_run_count():
@@ -50,12 +42,6 @@ def test_runs_are_paired_by_seed_whatever_the_order_of_the_file():
         assert all(mine is theirs for mine, theirs in pairs)
         assert [trial.rate for trial in found.trials(rule)] == [0.1, 0.2]
     assert whole.hours() == pytest.approx(10 * 36 / 3600)  # of 10 runs of 36 s each
-
-
-def test_steps_to_a_target_are_those_of_the_running_mean():
-    run = curve("SGD", 0, [4.0, 3.0, 2.0, 1.0, 0.0])
-    assert run.steps_to(2.0, 3) == 4  # (3 + 2 + 1) / 3
-    assert run.steps_to(0.5, 3) == np.inf
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.98])
@@ -81,10 +67,10 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(tmp_path):
         else:
             found.save(tmp_path / "b.npz")
             assert found.digest == whole.digest and (tmp_path / "b.npz").read_bytes() == content
-    assert noticed > 30
+    assert noticed > 20
 
 
-@pytest.mark.parametrize("missing", ["schema", "seal", "curves", "configuration"])
+@pytest.mark.parametrize("missing", ["schema", "curves", "configuration"])
 def test_another_kind_of_file_is_said_to_be_one(tmp_path, missing):
     race({"SGD": 0.02}).save(tmp_path / "a.npz")
     rewritten(tmp_path / "a.npz", lambda head: head.pop(missing))
@@ -102,20 +88,11 @@ def rewritten(path, change):
     path.write_bytes(stream.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda head: head.update(schema=1), "has schema 1, this code reads 2"),
-        (lambda head: head["configuration"].update(horizon=7), "is damaged"),
-        (lambda head: head["curves"][0]["made"].update(commit="another"), "is damaged"),
-    ],
-)
-def test_another_schema_and_a_file_that_somebody_changed_are_refused(tmp_path, change, words):
-    path = tmp_path / "a.npz"
-    race({"SGD": 0.02}).save(path)
-    rewritten(path, change)
-    with pytest.raises(ValueError, match=words):
-        load(path)
+def test_another_schema_is_refused(tmp_path):
+    race({"SGD": 0.02}).save(tmp_path / "a.npz")
+    rewritten(tmp_path / "a.npz", lambda head: head.update(schema=1))
+    with pytest.raises(ValueError, match="has schema 1, this code reads 2"):
+        load(tmp_path / "a.npz")
 
 
 KEPT = sorted((files.ROOT / "figures" / "desk").glob("*.npz"))
@@ -123,6 +100,7 @@ KEPT = sorted((files.ROOT / "figures" / "desk").glob("*.npz"))
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_every_kept_curve_was_made_by_a_commit_of_this_history(path):
+    assert path.stat().st_size < 2e6
     commits = {curve.made["commit"] for curve in load(path).curves}
     if provenance.git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("this clone has no history")
@@ -145,29 +123,3 @@ def test_steps_to_a_target_against_a_plain_loop():
 def test_a_missing_file_says_how_it_is_made(tmp_path):
     with pytest.raises(FileNotFoundError, match="python -m lib.training"):
         load(tmp_path / "none.npz")
-
-
-def test_a_file_over_its_limit_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LARGEST", 1000)
-    with pytest.raises(ValueError, match="of 1,000"):
-        race({"SGD": 0.02}).save(tmp_path / "a.npz")
-    assert not list(tmp_path.iterdir())
-
-
-def test_rates_are_those_of_the_judged_runs_in_the_order_of_the_study():
-    runs = (curve("SGD", 0, [1.0], rate=0.3), curve("SGD", 100, [1.0], "trial", 0.7))
-    assert Curves("x", configuration(["SGD"], 1), runs).rates() == {"SGD": 0.3}
-
-
-def test_a_study_with_too_few_seeds_is_not_shown(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert module.kept("invented") is None and "no committed curves" in capsys.readouterr().out
-    with pytest.raises(FileNotFoundError):
-        module.kept("invented", needed=True)
-    path = tmp_path / "figures" / "desk" / "invented.npz"
-    race({"SGD": 0.02}, seeds=2).save(path)
-    assert module.kept("invented") is None and "2 judged runs" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="unfinished"):
-        module.kept("invented", needed=True)
-    race({"SGD": 0.02}, seeds=3).save(path)
-    assert module.kept("invented").seeds() == [0, 1, 2]

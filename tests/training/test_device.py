@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from lib.budget import Budget
 from lib.training import loop
-from lib.training.studies import demo
+from lib.training.studies import DEMO
 from lib.training.study import TUNING_SEED, Work, a_run
 from tests.training.far_device import NAME, Far, Machine
 from tests.training.test_study import STUDY
 
-STUDIES = [STUDY, replace(demo.MNIST, horizon=4), replace(demo.IMDB, horizon=4)]
+STUDIES = [STUDY, replace(DEMO["mnist"], horizon=4), replace(DEMO["imdb"], horizon=4)]
 
 
 def test_the_device_refuses_to_meet_the_cpu():
@@ -29,7 +28,7 @@ def test_the_device_refuses_to_meet_the_cpu():
 def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
     def runs(folder):
         rule, rates = next(iter(study.rates.items()))
-        work = Work(study, tmp_path / folder, Budget(), say=lambda words: None)
+        work = Work(study, tmp_path / folder, say=lambda words: None)
         first = a_run("trial", rule, rates[0], None, TUNING_SEED)
         work.all_of([first], study.quarter)  # leaves a checkpoint
         return work.all_of([first, a_run("curve", rule, rates[0], None, 0)])

@@ -2,24 +2,31 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from lib import files
-from lib.budget import Budget
 from lib.training.curves import load
-from lib.training.study import Work
+from lib.training.studies import DEMO
+from lib.training.study import Work, a_run
 from tests.training.test_study import STUDY
-from tests.training.two_processes import RUNS
+
+RUNS = [a_run("curve", "SPS", 0.5, None, 0), a_run("curve", "SGD", 0.1, None, 0)]
+
+
+def work(study, folder):
+    return Work(study, folder, say=lambda words: None, cpu=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parallel")
     launcher = [*"-m torch.distributed.run --standalone --nproc-per-node 2 -m".split()]
-    command = [sys.executable, *launcher, "tests.training.two_processes", str(folder)]
+    command = [sys.executable, *launcher, "tests.training.test_parallel", str(folder)]
     done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder
@@ -33,9 +40,18 @@ def test_both_processes_hold_the_same_bits(folder):
 
 
 def test_two_processes_equal_one_at_the_same_batch(folder, tmp_path):
-    alone = Work(STUDY, tmp_path, Budget(), say=lambda words: None).all_of(RUNS)
-    both = Work(STUDY, folder, Budget(), say=lambda words: None).all_of(RUNS)  # from their files
+    alone, both = (work(STUDY, place).all_of(RUNS) for place in (tmp_path, folder))
     for one, two in zip(alone, both, strict=True):
         np.testing.assert_allclose(two.loss, one.loss, rtol=1e-4)
         np.testing.assert_allclose(two.step_size, one.step_size, rtol=1e-3)
         np.testing.assert_allclose(two.end["logits"], one.end["logits"], atol=1e-4)
+
+
+if __name__ == "__main__":  # one of the processes, started by torchrun
+    here = Path(sys.argv[1])
+    mine = work(STUDY, here)
+    losses = [torch.from_numpy(run.loss) for run in mine.all_of(RUNS)]
+    torch.save(losses, here / f"rank{mine.machine.process_index}.pt")
+    small = replace(DEMO["multi_nli"], horizon=4, evaluations=1)
+    work(small, here).all_of([a_run("curve", "SPS", 0.3, None, 0)])
+    torch.distributed.destroy_process_group()

@@ -1,6 +1,5 @@
 """The optimisers against their formulas, an independent oracle, an exact path, and bad input."""
 
-import copy
 import math
 
 import numpy as np
@@ -9,15 +8,7 @@ import torch
 
 from lib import mirror
 from lib.attention import tokens
-from lib.training.rules import (
-    MirrorDescent,
-    NormalizedSGD,
-    StochasticPolyak,
-    _move,
-    gradient_norm,
-    normalized_step,
-    polyak_step,
-)
+from lib.training.rules import MirrorDescent, NormalizedSGD, StochasticPolyak
 
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-14}
 PROBLEMS = {
@@ -79,58 +70,13 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
         np.testing.assert_allclose(found, moved, rtol=2 * close, atol=DTYPES[dtype])
 
 
-def test_capped_normalised_sgd_is_sgd_once_the_cap_binds():
-    ours, plain = (
-        torch.tensor([1e-3, 2e-3], dtype=torch.float64, requires_grad=True) for _ in range(2)
-    )
-    a, b = NormalizedSGD([ours], lr=1.0, max_step=0.01), torch.optim.SGD([plain], lr=0.01)
-    for _ in range(5):
-        a.step(closure_of(PROBLEMS["quadratic"], ours, a))
-        b.step(closure_of(PROBLEMS["quadratic"], plain, b))
-    torch.testing.assert_close(ours, plain, rtol=1e-14, atol=0)
-
-
-def test_polyak_is_half_of_alig():
-    """AliG (Berrada et al. 2020) is min(f / (||g||^2 + 1e-6), lr); half of f makes it paper A's."""
-    alig = pytest.importorskip("pytorch_optimizer").AliG
-    torch.manual_seed(0)
-    inputs, labels = torch.randn(64, 5, dtype=torch.float64), torch.randint(0, 3, (64,))
-    networks = [torch.nn.Linear(5, 3, dtype=torch.float64) for _ in range(2)]
-    networks[1].load_state_dict(networks[0].state_dict())
-    ours = StochasticPolyak(networks[0].parameters(), max_step=0.5)
-    theirs = alig(networks[1].parameters(), max_lr=0.5)
-
-    def closure(network, optimizer):
-        with torch.enable_grad():  # AliG calls its closure with gradients off
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network(inputs), labels)
-            loss.backward()
-        return loss
-
-    for _ in range(20):
-        ours.step(lambda: closure(networks[0], ours))
-        theirs.step(lambda: float(closure(networks[1], theirs).detach()) / 2)
-    for mine, other in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)  # their 1e-6 in the denominator
-
-
-def test_parameters_of_two_precisions_share_one_norm():
-    a = torch.tensor([3.0], requires_grad=True)
-    b = torch.tensor([4.0], dtype=torch.float64, requires_grad=True)
-    optimizer = NormalizedSGD([a, b], lr=1.0)
-    optimizer.step(
-        closure_of(lambda _: (0.5 * a**2).sum().double() + 0.5 * b[0] ** 2, a, optimizer)
-    )
-    assert (a.item(), b.item()) == pytest.approx((2.4, 3.2), rel=1e-6)
-
-
 @pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, lr=0.1), StochasticPolyak])
 def test_zero_gradient_and_no_gradient_move_nothing(make):
     x, unused = torch.zeros(2, requires_grad=True), torch.tensor([7.0], requires_grad=True)
     optimizer = make([x, unused])
     optimizer.step(closure_of(PROBLEMS["quadratic"], x, optimizer))
     assert x.tolist() == [0.0, 0.0] and unused.item() == 7.0
-    assert float(optimizer.last_step_size) == 0.0 == float(gradient_norm([]))
+    assert float(optimizer.last_step_size) == 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-25, 1e-36])
@@ -140,31 +86,19 @@ def test_tiny_float32_gradients_keep_their_direction(scale):
     assert x.tolist() == pytest.approx([0.5, 1.0], rel=1e-5)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-22, 1e20])
-def test_norm_of_large_tensors(scale):
-    generator = torch.Generator().manual_seed(0)
-    gradients = [scale * torch.randn(s, generator=generator) for s in ((300, 1000), (7,), (0,))]
-    gradients.append(gradients[0].t() * 2)  # not contiguous
-    expected = np.sqrt(sum((g.double().numpy() ** 2).sum() for g in gradients))
-    # A ratio: `approx` would allow 1e-12 whatever the scale.
-    assert float(gradient_norm(gradients)) / expected == pytest.approx(1.0, rel=1e-8)
+@pytest.mark.parametrize(
+    ("make", "loss"), [(lambda p: NormalizedSGD(p, 1.0), 1.0), (StochasticPolyak, 1e20)]
+)
+def test_a_step_stays_finite_where_the_gradient_is_least(make, loss):
+    (x,), closure = given([1e-45, 0.0], loss=loss)
+    optimizer = make([x])
+    optimizer.step(closure)
+    assert 1e38 < float(optimizer.last_step_size) < math.inf and x[1] == 1.0
 
 
-def test_a_step_survives_a_square_that_underflows_and_a_loss_below_zero():
-    norm = torch.tensor(1e-25)  # float32
-    found = float(polyak_step(torch.tensor(1e-30), norm, math.inf))
-    assert found == pytest.approx(1e-30 / 2e-50, rel=1e-5)
-    assert math.isfinite(float(polyak_step(torch.tensor(1.0), norm, math.inf)))
-    assert float(normalized_step(torch.tensor(1e-45), 1.0, math.inf)) < math.inf
-    assert float(polyak_step(torch.tensor(-1.0), torch.tensor(1.0), math.inf)) == 0
-
-
-@pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, 0.1), StochasticPolyak])
-@pytest.mark.parametrize(("gradient", "loss"), [(math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan)])
-def test_what_is_not_finite_is_named_and_moves_nothing(make, gradient, loss):
-    (x,), closure = given([gradient, 1.0], loss=loss)
-    with pytest.raises(FloatingPointError, match="nan|inf.*no parameter was moved"):
-        make([x]).step(closure)
+def test_a_loss_below_zero_moves_nothing():
+    (x,), closure = given([1.0, 2.0], loss=-1.0)
+    StochasticPolyak([x]).step(closure)
     assert x.tolist() == [1.0, 1.0]
 
 
@@ -182,19 +116,6 @@ def test_no_value_leaves_the_device_in_a_step(make):
     for _ in range(2):
         optimizer.step(closure)
     assert optimizer.last_step_size.is_meta and optimizer.last_gradient_norm.is_meta
-
-
-def test_the_move_of_a_gpu_is_that_of_a_cpu(monkeypatch):
-    ours, _ = given([2.0, 3.0], [1.0])
-    with torch.no_grad():
-        _move(ours, torch.tensor(0.25, dtype=torch.float64))
-    assert [p.tolist() for p in ours] == [[0.5, 0.25], [0.75]]
-    far = [p.detach().to("meta").requires_grad_() for p in ours]
-    for parameter in far:
-        parameter.grad = torch.zeros_like(parameter)
-    with torch.no_grad():
-        _move(far, torch.zeros((), device="meta"))  # asks for no value
-    assert all(p.is_meta for p in far)
 
 
 SHAPES = ((3, 4), (5,), (1, 2, 2))
@@ -294,31 +215,6 @@ def test_weights_changed_from_outside_are_mirrored_afresh():
     np.testing.assert_allclose(flat(members), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("model_first", [True, False])
-def test_a_loaded_state_goes_on_to_the_bit(model_first):
-    members = parameters(dtype=torch.float32)
-    optimizer = MirrorDescent(members, 0.01, 1.1)
-    with torch.no_grad():
-        members[1].zero_()  # where only the state remembers what has come so far
-    set_gradients(members, 0)
-    optimizer.step()
-    state, weights = copy.deepcopy(optimizer.state_dict()), [m.detach().clone() for m in members]
-    again = parameters(seed=9, dtype=torch.float32)
-    other = MirrorDescent(again, 0.01, 1.1)
-
-    def load_weights():
-        with torch.no_grad():
-            for parameter, weight in zip(again, weights, strict=True):
-                parameter.copy_(weight)
-
-    for load in (load_weights, lambda: other.load_state_dict(state))[:: 1 if model_first else -1]:
-        load()
-    for chosen, rule in ((members, optimizer), (again, other)):
-        set_gradients(chosen, 1)
-        rule.step()
-    assert all(torch.equal(a, b) for a, b in zip(members, again, strict=True))
-
-
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_bad_rates(bad):
     weight = [torch.zeros(1, requires_grad=True)]
@@ -331,13 +227,3 @@ def test_bad_rates(bad):
                 make()
     with pytest.raises(ValueError, match="p must be above 1 and finite"):
         MirrorDescent(weight, 0.1, bad)
-
-
-@pytest.mark.parametrize(
-    "make", [lambda p: NormalizedSGD(p, 0.1), lambda p: MirrorDescent(p, 1, 3)]
-)
-def test_sparse_gradients_are_refused(make):
-    table = torch.nn.Embedding(5, 2, sparse=True)
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(RuntimeError, match="dense gradients; build the embedding"):
-        make(table.parameters()).step(lambda: torch.tensor(1.0))

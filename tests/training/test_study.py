@@ -14,13 +14,12 @@ import torch
 from torch import nn
 
 from lib import files
-from lib.budget import Budget
 from lib.training import __main__ as command
 from lib.training import curves as curve_files
 from lib.training import study as module
 from lib.training.batches import Batches
 from lib.training.curves import load
-from lib.training.measures import predict
+from lib.training.measures import classification, predict
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
 
 
@@ -34,9 +33,11 @@ def problem(batch=8, rows=64):
     return Problem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
-        evaluate=lambda seed, tuning: lambda model: {"test_accuracy": share(model)},
-        finish=lambda seed: lambda model: {"logits": predict(model, inputs).numpy()},
+        evaluate=lambda model, seed, tuning: {"test_accuracy": share(model)},
+        finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
         about={"data": "points", "rows": rows},
+        clock=classification(inputs, targets, name="clock"),
+        baselines={"three of four": lambda: np.arange(rows) % 4 > 0},
     )
 
 
@@ -53,6 +54,8 @@ STUDY = Study(
     evaluations=4,
     walk=True,
 )
+RACE = dataclasses.replace(STUDY, clock=2, targets=(0.5, 0.4), stop_at=0.1, first_seed=20)
+RACE = dataclasses.replace(RACE, evaluations=8, rates={"SGD": (0.1, 0.4), "SPS": (0.5, 1.0)})
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +64,7 @@ def one_study(monkeypatch):
 
 
 def work(study, folder, minutes=None, say=lambda _: None):
-    return Work(study, folder, Budget(minutes), say)
+    return Work(study, folder, minutes, say)
 
 
 def run(study, folder, minutes=None):
@@ -79,13 +82,8 @@ def same(first, second):
     for mine, theirs in zip(first.curves, second.curves, strict=True):
         for name in ("loss", "step_size", "gradient_norm", "evaluated_at"):
             np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
-        for group in ("metrics", "weight_norms", "walked", "end"):
+        for group in ("metrics", "weight_norms", "walked", "clock", "end"):
             np.testing.assert_equal(dict(getattr(mine, group)), dict(getattr(theirs, group)))
-
-
-def test_evaluations_are_even_and_the_quarter_is_among_them():
-    study = dataclasses.replace(STUDY, horizon=60, evaluations=5)
-    assert study.points.tolist() == [0, 12, 15, 24, 36, 48, 60]
 
 
 def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(whole):
@@ -134,17 +132,21 @@ def test_the_walk_is_that_of_the_steps(whole):
     assert walked == pytest.approx(moved, rel=1e-5)
 
 
-def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
+@pytest.mark.parametrize("study", [STUDY, RACE], ids=["halved", "raced"])
+def test_a_study_in_pieces_is_bit_for_bit_that_in_one(study, whole, tmp_path):
     for _ in range(1000):
         try:
-            pieces = run(STUDY, tmp_path, minutes=3e-3)
+            pieces = run(study, tmp_path, minutes=3e-3)
             break
         except OutOfTime as rest:
-            planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
-            there = work(STUDY, tmp_path).collected().curves
+            planned = re.search(r"(\d+) trials and (\d+) of [46] judged runs", str(rest))
+            there = work(study, tmp_path).collected().curves
             done = [curve.part for curve in there if not curve.paused]
             assert [int(n) for n in planned.groups()] == [done.count("trial"), done.count("curve")]
-    same(whole, pieces)
+    same(whole if study is STUDY else run(study, tmp_path / "whole"), pieces)
+    pieces.save(tmp_path / "kept.npz")
+    same(pieces, load(tmp_path / "kept.npz"))
+    assert pieces.baselines() == ({"three of four": 0.75} if study.clock else {})
 
 
 SLOWLY = """
@@ -157,7 +159,7 @@ def batch(self, step):
     time.sleep(0.01)
     return take(self, step)
 Batches.batch = batch
-here.module.CHECKPOINT_EVERY = 3
+here.module.loop.train.__kwdefaults__["every"] = 3
 here.run(here.STUDY, Path(sys.argv[1]))
 """
 
@@ -207,7 +209,9 @@ def test_every_rate_that_diverges_is_named(tmp_path):
     steep = lambda model, batch: model(batch[0]).exp().mean()  # overflows on both sides
     wild = lambda **sizes: dataclasses.replace(problem(**sizes), loss=steep)
     wild = dataclasses.replace(STUDY, problem=wild, rates={"SGD": (1e4, 3e4)})
-    with pytest.raises(ValueError, match=r"every rate of SGD diverged: 10000, 30000"):
+    with pytest.raises(
+        ValueError, match="every rate of SGD diverged that was not dropped: 10000; give"
+    ):
         run(wild, tmp_path)
 
 
@@ -254,11 +258,11 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "rates.Newton=1"], "rates names the rules ['Newton']; there is SGD"),
         (["--set", "rates.SGD=fast"], "'fast' is no value like (0.01, 0.1, 1.0)"),
         (["--set", "rates.SGD=-1"], "a rate must be a number above 0 and finite, got -1"),
-        (["--set", "options.size=3"], "options has the entries rows, not 'size'"),
+        (["--set", "options.size=3"], "options has the entries ['rows'], not 'size'"),
         (["--set", "criterion='luck'"], "criterion must be one of speed, accuracy"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
-        (["--one", "SGD", "'x'", "0"], "a rate must be a number above 0 and finite, got x"),
-        (["--one", "SGD", "fast", "0"], "'fast' is no number"),
+        (["--one", "SGD", "'x'", "0"], "--one SGD: \"'x'\" is no value like 0.1"),
+        (["--one", "SGD", "fast", "0"], "--one SGD: 'fast' is no value like 0.1"),
         (["--one", "SGD", "0", "0"], "a rate must be a number above 0 and finite, got 0"),
         (["--one", "SGD", "1e999", "0"], "a rate must be a number above 0 and finite, got inf"),
         (["--one", "SGD", "1", "0.5"], "a seed must be a whole number"),

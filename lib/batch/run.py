@@ -1,0 +1,278 @@
+"""Run notebooks from their .py through papermill on Dask, and publish the figures of a success.
+
+Figures are staged in a folder of their run and reach figures/<scale>/ all together, or not at all.
+"""
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from lib import files
+from lib.batch.plan import Job, UsageError
+from lib.companion import record
+from lib.companion.notebook_cells import KERNEL, without_widget
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job went: its seconds (None: it was not begun), its error, what this run alone made."""
+
+    job: Job
+    seconds: float | None = None
+    error: str | None = None
+    work: Path | None = None
+
+
+def in_words(error: BaseException) -> str:
+    """An error as one line: its kind and the first line of its text."""
+    kind = getattr(error, "ename", None) or type(error).__name__
+    text = str(getattr(error, "evalue", None) or error).strip()
+    return f"{kind}: {text.splitlines()[0]}" if text else kind
+
+
+# On a worker. Environment, working folder and log of a run belong to the whole process.
+_one_notebook_per_process = threading.Lock()
+
+
+def run(job: Job, threads: int | None, timeout: float | None, until: float = math.inf) -> Outcome:
+    """Run one notebook in this process; whatever goes wrong is in the outcome.
+
+    threads: of its kernel, None for those of the worker. timeout: longest seconds of a cell.
+    until: the time after which nothing is begun.
+    """
+    with _one_notebook_per_process:
+        if time.time() > until:
+            return Outcome(job)
+        begin, work, error = time.monotonic(), None, None
+        try:
+            for path in (job.marker, job.copy):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(job.home, ignore_errors=True)
+            job.home.mkdir(parents=True)
+            work = Path(tempfile.mkdtemp(dir=job.home, prefix="run-"))
+            with _surroundings(job, work, threads):
+                _papermill(job, work / job.copy.name, timeout)
+        except TimeoutError:
+            error = f"a cell took longer than {timeout:g} s"
+        except Exception as exception:  # a notebook that fails must leave the others alone
+            error = in_words(exception)
+        if work is not None and (work / job.copy.name).exists():
+            os.replace(work / job.copy.name, job.copy)
+        return Outcome(job, round(time.monotonic() - begin, 1), error, work)
+
+
+@contextlib.contextmanager
+def _surroundings(job: Job, work: Path, threads: int | None):
+    """Environment for the kernel; all that processes below print goes to the job's log."""
+    if threads is None:
+        from distributed import get_worker
+
+        threads = get_worker().state.nthreads
+    changes = {
+        **job.folders,
+        "FIGURES_DIR": work / "figures",
+        "PYTHONPATH": os.pathsep.join([str(files.ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONHASHSEED": 0,
+        "TOKENIZERS_PARALLELISM": "false",
+        "TQDM_DISABLE": 1,
+        # On a busy machine, threads that wait actively take the cores from each other.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
+        # glibc gives a freed tensor's pages back and fetches them again at the next step: 4 of 10
+        # CPU seconds of a ViT.
+        **dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), 2**32),
+    }
+    streams = {number: os.dup(number) for number in (1, 2)}
+    with open(job.home / "kernel.log", "wb") as log:
+        for number in streams:
+            os.dup2(log.fileno(), number)
+    changes = {name: str(value) for name, value in changes.items()}
+    try:
+        with mock.patch.dict(os.environ, changes):
+            yield
+    finally:
+        for number, stream in streams.items():
+            os.dup2(stream, number)
+            os.close(stream)
+
+
+def _papermill(job: Job, copy: Path, timeout: float | None) -> None:
+    """Execute once; a second time only when no kernel came up: two may race for a port."""
+    import jupytext
+    import papermill
+
+    notebook = jupytext.reads(job.text, fmt="py:percent")
+    notebook.metadata["kernelspec"] = KERNEL
+    options = dict(kernel_name="python3", progress_bar=False, cwd=job.folders["NOTEBOOKS_DIR"])
+    options |= dict(start_timeout=180, execution_timeout=timeout, parameters=dict(job.overrides))
+    try:
+        papermill.execute_notebook(notebook, str(copy), **options)
+    except RuntimeError as error:
+        # Of a cell it is another class, of a kernel that dies under a cell a subclass.
+        if type(error) is not RuntimeError:
+            raise
+        papermill.execute_notebook(notebook, str(copy), **options)
+
+
+# In the process of the command.
+
+
+def execute(
+    jobs: Iterable[Job], client, threads: int | None, timeout: float | None, until: float
+) -> Iterator[Outcome]:
+    """The outcomes of the jobs on a Dask `client`, in the order in which they end.
+
+    A job is locked, against other batches, until the next outcome is asked for: what is done with
+    its figures is done under the lock. threads, timeout and until are those of `run`; the first job
+    is begun at any time.
+    """
+    from distributed import as_completed
+    from filelock import FileLock, Timeout
+
+    futures = {}
+    with contextlib.ExitStack() as locks:
+        for place, job in enumerate(jobs):
+            try:
+                lock = FileLock(job.home.with_name(f"{job.home.name}.lock"))
+                job.home.parent.mkdir(parents=True, exist_ok=True)
+                locks.enter_context(lock.acquire(blocking=False))
+            except OSError as error:
+                busy = isinstance(error, Timeout)
+                yield Outcome(job, 0.0, "another batch runs it" if busy else in_words(error))
+                continue
+            asked = job, threads, timeout, until if place else math.inf
+            futures[client.submit(run, *asked, pure=False, priority=-place)] = job, lock
+        for future in as_completed(futures):
+            job, lock = futures[future]
+            if future.status == "finished":
+                yield future.result()
+            elif future.status == "error":
+                kind = type(future.exception()).__name__
+                yield Outcome(job, 0.0, f"the worker was lost ({kind})")
+            else:
+                yield Outcome(job, 0.0, "the scheduler was lost")
+            lock.release()
+
+
+@contextlib.contextmanager
+def connected(scheduler: str | None, workers: int):
+    """A Dask client of the scheduler at an address, or of `workers` processes of this machine.
+
+    Raises UsageError where no scheduler answers. An interrupt ends the process, see `stop`.
+    """
+    import dask
+    from distributed import Client
+
+    # A worker that died is not tried again: the notebook that took its memory would take the next
+    # one's too.
+    quiet = {"distributed.logging.distributed": "critical"}
+    dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
+    # Of a scheduler that dies, an outcome tells in a sentence what asyncio would in forty lines.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
+    # this machine.
+    local = dict(memory_limit=0, dashboard_address=":0", silence_logs=60)
+    local |= dict(n_workers=workers, threads_per_worker=1, processes=True)
+    # The workers never see the terminal's Ctrl-C, this process does, afterwards: each of them would
+    # print a traceback before `stop` ends it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        client = Client(scheduler, timeout=10) if scheduler else Client(**local)
+    except (OSError, ValueError) as error:
+        kind = type(error).__name__
+        raise UsageError(f"no Dask scheduler answers at {scheduler} ({kind})") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with client:
+        try:
+            yield client
+        except KeyboardInterrupt:
+            stop()
+
+
+def stop() -> None:
+    """End this process, its workers and their kernels at once, with status 130.
+
+    Kernels lie in sessions of their own and get no Ctrl-C; Dask would wait for running notebooks
+    and report each worker it misses.
+    """
+    import psutil
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    words = "Interrupted; what is finished stays, the rest runs next time."
+    print(words, file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+# What becomes of a run that has ended.
+
+
+def publish(outcome: Outcome) -> tuple[str | None, str]:
+    """Publish the figures of a run that succeeded: why it failed, if it did, and what else to say.
+
+    A disk that refuses them makes the job a failed one.
+    """
+    job = outcome.job
+    if outcome.error or job.changes:
+        return outcome.error, f"  ({os.path.relpath(job.copy)})"
+    staged = outcome.work / "figures" / job.scale
+    stay = f"the figures stay in {os.path.relpath(staged)}"
+    try:
+        records = {path: record.read(path) for path in sorted(staged.glob("*.json"))}
+        data = [row for saved in records.values() for row in saved["data"]]
+        # A figure of a larger scale made from embedded data, for want of the real ones, must not
+        # take the place of the real one. The job never counts as up to date.
+        if job.scale != "demo" and any(row["source"] == "demo" for row in data):
+            return None, f"  (embedded data, not the real ones: {stay})"
+        new, hashes = {}, {}
+        for path, saved in records.items():
+            # The record comes last, as in `record.Run.save`.
+            parts = [path.with_suffix(end) for end in (".png", ".pdf", ".json")]
+            content = {job.figures / part.name: part.read_bytes() for part in parts}
+            if record.reproduces(saved, parts[0].read_bytes(), job.figures / path.name):
+                content = {place: place.read_bytes() for place in content}
+            else:
+                new |= content
+            hashes |= {place.name: files.sha256(part) for place, part in content.items()}
+        marker = {**job.parts, "data": data, "figures": hashes, "seconds": outcome.seconds}
+        files.write_all({**new, job.marker: files.dumps(marker).encode()})
+        shutil.rmtree(outcome.work, ignore_errors=True)
+        return None, "" if records else "  (no figure saved)"
+    except (OSError, ValueError) as error:
+        return f"not published, {in_words(error)}", f"  ({stay})"
+
+
+def store(job: Job) -> str | None:
+    """Write the executed copy into the .ipynb beside the .py; why it failed, if it did."""
+    import nbformat
+
+    from lib.companion import colab_cell
+
+    try:
+        notebook = nbformat.read(job.copy, as_version=4)
+        notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+        for cell in notebook.cells:
+            cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+            if cell.cell_type == "code":
+                cell.outputs = [without_widget(output) for output in cell.outputs]
+        notebook.cells = colab_cell.installing(notebook.cells)
+        nbformat.validate(notebook)
+        text = nbformat.writes(notebook) + "\n"
+        files.write(Path(job.folders["NOTEBOOKS_DIR"], f"{job.notebook}.ipynb"), text.encode())
+        return None
+    except (OSError, ValueError) as error:
+        return in_words(error)

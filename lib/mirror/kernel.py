@@ -1,0 +1,221 @@
+"""The compiled loop of l_p mirror descent.
+
+A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W), which one
+iteration moves by -eta times the gradient: one power 1/(p-1) per entry gives W back, one power q
+per entry the gradient's dual norm. Mirror descent sees the coordinates, so W stays in the given
+ones, and everything is linear in it: margins A vec(W) with the rows A of
+`coordinates.constraint_rows`, gradient A^T c. Softmax and loss are those of `lib.compiled.softmax`.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from lib.compiled import exponentials, softmax
+from lib.compiled.cache import stamp
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+
+# Sums may be taken in any order, so that they fill vector registers.
+_REORDER = {"reassoc", "contract", "nsz"}
+SOURCES = stamp(__file__)
+NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
+
+
+@numba.njit(fastmath=_REORDER)
+def _multiply(A, w, out):
+    """out = A w, four rows at a time; A (m, D)."""
+    m = out.size
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = 0.0, 0.0, 0.0, 0.0
+        for j in range(w.size):
+            a += A[i, j] * w[j]
+            b += A[i + 1, j] * w[j]
+            d += A[i + 2, j] * w[j]
+            e += A[i + 3, j] * w[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, d, e
+    for i in range(m - m % 4, m):
+        total = 0.0
+        for j in range(w.size):
+            total += A[i, j] * w[j]
+        out[i] = total
+
+
+@numba.njit(fastmath=_REORDER)
+def _pull(A, c, out):
+    """out = A^T c, four rows at a time; A (m, D)."""
+    m = c.size
+    out[:] = 0.0
+    for i in range(0, m - m % 4, 4):
+        a, b, d, e = c[i], c[i + 1], c[i + 2], c[i + 3]
+        for j in range(out.size):
+            out[j] += a * A[i, j] + b * A[i + 1, j] + d * A[i + 2, j] + e * A[i + 3, j]
+    for i in range(m - m % 4, m):
+        for j in range(out.size):
+            out[j] += c[i] * A[i, j]
+
+
+@numba.njit
+def _plus(log_value, log_scale):
+    """log_value + log_scale, -inf where the value is zero: 0/0 = 0, no gradient and no step."""
+    return log_value + log_scale if log_value > -math.inf else -math.inf
+
+
+@numba.njit
+def _direction(A, c, q, work, out):
+    """out = A^T c up to a positive factor, its largest entry, so that no power overflows.
+
+    Entries of `out` are at most 1. Returns the logs of the factor and of ||A^T c||_q,
+    both -inf for zero.
+    """
+    _pull(A, c, out)
+    largest = 0.0
+    for j in range(out.size):
+        largest = max(largest, abs(out[j]))
+    if largest == 0.0:
+        return -math.inf, -math.inf
+    for j in range(out.size):
+        out[j] /= largest
+    exponentials.power(out, q, work[0], work[1])
+    total = 0.0
+    for j in range(out.size):
+        total += work[1, j]
+    return math.log(largest), math.log(largest) + math.log(total) / q
+
+
+@numba.njit
+def _move(step, direction, exponent, U, W, work):
+    """U += step direction, then W = sgn(U) |U|^exponent; returns the log of W's largest entry."""
+    for j in range(U.size):
+        U[j] += step * direction[j]
+    top = exponentials.power(U, exponent, work[0], work[1])
+    if top <= LONGEST:
+        for j in range(U.size):
+            W[j] = math.copysign(work[1, j], U[j])
+    return top
+
+
+class RowsProblem(NamedTuple):
+    """A problem as rows: A (runs, m, D) of the margins, signed (runs, T n, d) of the scores.
+
+    The latter are y_i x_{i,t}, reference token first, each token's n samples together.
+    """
+
+    A: np.ndarray
+    signed: np.ndarray
+    n: int
+    logistic: bool
+    joint: bool
+
+
+class Parameters(NamedTuple):
+    """W (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place."""
+
+    W: np.ndarray
+    v: np.ndarray
+    U: np.ndarray
+    V: np.ndarray
+
+
+class RowsRecords(NamedTuple):
+    """What training fills, at each of the k times.
+
+    path (jobs, k, D); head (jobs, k, d); logs (jobs, k, 3): log(L - L*) (joint: log L), log
+    ||grad_W L||_q, log ||grad_v L||_q.
+    """
+
+    path: np.ndarray
+    head: np.ndarray
+    logs: np.ndarray
+
+
+@numba.njit
+def _train_run(problem, rule, times, parameters, records):
+    """Train one run in place; returns (status, last iteration, first rise of the loss).
+
+    problem, parameters, records: those of one job, without the axis of jobs; the records are
+    filled. rule: (p, step_size, 1.0 if normalised). times: what to record, ascending.
+    """
+    A, signed, n, logistic, joint = problem
+    W, v, U, V = parameters
+    T = signed.shape[0] // n
+    p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
+    q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
+    work, scales = softmax.empty_lanes(T, n), np.zeros((2, 1))
+    all_margins, all_scores = np.zeros((1, (T - 1) * n)), np.zeros((1, T * n))
+    flat_margins, flat_scores = all_margins[0], all_scores[0]
+    flat_c, flat_push = np.zeros((T - 1) * n), np.zeros(T * n)
+    down, powers = np.zeros(W.size), np.zeros((2, W.size))
+    down_v, powers_v = np.zeros(v.size), np.zeros((2, v.size))
+    record, rise, last = 0, -1, math.inf
+    for t in range(times[-1] + 1):
+        _multiply(A, W, flat_margins)
+        softmax.scatter(0, n, all_margins, work.margins)
+        if joint or t == 0:
+            _multiply(signed, v, flat_scores)
+            softmax.scatter(0, n, all_scores, work.scores)
+        recording = record < times.size and times[record] == t
+        softmax.slopes(work, n, logistic, not joint, scales)
+        scale, push_scale, log_gap = scales[0, 0], scales[1, 0], math.nan
+        if recording:
+            log_gap = softmax.log_gap(0, n, work, logistic, not joint)
+        softmax.gather(0, n, work.c, flat_c)
+        log_factor, log_size = _direction(A, flat_c, q, powers, down)
+        log_factor_v, log_size_v = -math.inf, -math.inf
+        if joint:
+            softmax.gather(0, n, work.push, flat_push)
+            log_factor_v, log_size_v = _direction(signed, flat_push, q, powers_v, down_v)
+
+        loss = 0.0
+        for i in range(n):
+            f, log_slope = work.lane[softmax.ANSWER, i], work.lane[softmax.LOG_SLOPE, i]
+            loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
+        if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
+            rise = t
+        last = loss
+
+        if recording:
+            records.path[record], records.head[record] = W, v
+            records.logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
+            record += 1
+        if log_size == -math.inf and log_size_v == -math.inf:
+            return STALLED, t, rise
+        # Normalised, the scale cancels before it is added: next to a scale of -1e50 nothing else
+        # would survive.
+        step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
+        step_v = math.log(eta) + _plus(log_factor_v, -log_size_v if normalised else push_scale)
+        if not (step < LONGEST and step_v < LONGEST):  # false for NaN
+            return DIVERGED, t, rise
+        top = _move(math.exp(step), down, exponent, U, W, powers)
+        if joint:
+            top = max(top, _move(math.exp(step_v), down_v, exponent, V, v, powers_v))
+        if not top <= LONGEST:
+            return DIVERGED, t + 1, rise
+    return COMPLETED, times[-1], rise
+
+
+@numba.njit(parallel=True, cache=True)
+def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
+    """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
+
+    rules (rules, 3); times (rules, k): one row per rule, padded with -1. Returns status, last
+    iteration and first rise of the loss, (jobs,) each.
+    """
+    A, signed, n, logistic, joint = problem
+    W, v, U, V = parameters
+    path, head_path, logs = records
+    jobs, kinds = len(U), len(rules)
+    status, ended, rise = (
+        np.zeros(jobs, np.int64),
+        np.zeros(jobs, np.int64),
+        np.zeros(jobs, np.int64),
+    )
+    for j in numba.prange(jobs):
+        run, kind = j // kinds, j % kinds
+        when = times[kind][times[kind] >= 0]
+        own = RowsProblem(A[run], signed[run], n, logistic, joint)
+        moved = Parameters(W[j], v[j], U[j], V[j])
+        at = RowsRecords(path[j], head_path[j], logs[j])
+        status[j], ended[j], rise[j] = _train_run(own, rules[kind], when, moved, at)
+    return status, ended, rise

@@ -1,0 +1,224 @@
+"""Notebooks as they ran, and notes, as HTML that needs no script: formulas become MathML."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+from pathlib import Path
+
+import bs4
+import nbformat
+from latex2mathml.converter import convert
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from traitlets.config import Config
+
+from lib import files
+from lib.companion import record
+from lib.companion.notebook_cells import without_widget
+from lib.site.figures import Figure
+from lib.site.tables import TEMPLATES
+
+SHOWN = "text/html text/markdown image/svg+xml image/png image/jpeg text/plain".split()
+ACTIVE = "script style link iframe object embed meta base form".split()
+ACTIVE_LINK = re.compile(r"\s*(javascript|vbscript|data:text)", re.IGNORECASE)
+
+
+@cache
+def mathml(formula: str, display: bool = False) -> str:
+    """The TeX `formula` as one <math> element; one that cannot be read stays readable as TeX."""
+    # latex2mathml does not know \arg, and MathML sizes its fences itself
+    text = re.sub(r"\\arg(?![A-Za-z])", r"\\operatorname{arg}", formula.strip())
+    text = re.sub(r"\\[bB]igg?[lrm]?(?![A-Za-z])\s*", "", text)
+    plain = f"<code>{escape(formula)}</code>"
+    try:
+        converted = convert(text, display="block" if display else "inline")
+    except Exception:  # of many kinds; a page must not fail for one formula
+        return plain
+    return plain if re.search(r">\\[A-Za-z]+<", converted) else converted
+
+
+class _Renderer(IPythonRenderer):
+    """nbconvert's renderer with formulas as MathML and without links beside headings."""
+
+    def __init__(self, escape: bool):
+        super().__init__(escape=escape, exclude_anchor_links=True)
+
+    def inline_math(self, body: str) -> str:
+        return mathml(body)
+
+    def block_math(self, body: str) -> str:
+        return f'<span class="formula">{mathml(body, True)}</span>'
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
+
+
+def html(markdown: str, escape: bool = False) -> str:
+    """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
+    return MarkdownWithMath(renderer=_Renderer(escape)).render(markdown)
+
+
+def inline(markdown: str) -> str:
+    """One paragraph of Markdown as HTML without the paragraph around it; HTML in it is shown."""
+    return html(markdown, escape=True).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def formulas(text: str) -> str:
+    """Plain text as HTML, in which only what stands between two $ becomes a formula."""
+    parts = text.split("$")
+    if len(parts) % 2 == 0:  # a lone $
+        return escape(text)
+    return "".join(mathml(p) if k % 2 else escape(p) for k, p in enumerate(parts))
+
+
+@dataclass(frozen=True)
+class Page:
+    """A notebook that ran, or a note: `name` is that of its page, `troubles` what went wrong."""
+
+    name: str
+    title: str
+    body: str
+    file: str
+    scale: str = ""
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def notebook(self) -> str:
+        """The stem of the notebook's file."""
+        return Path(self.file).stem
+
+
+def notebooks(shown: Iterable[Figure]) -> list[Page]:
+    """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
+
+    Its pictures are described as those of the figures `shown` that it made.
+    """
+    made = []
+    for source in sorted(files.folder("notebooks").glob("*.py")):
+        for scale in record.SCALES:
+            path = files.folder("runs") / scale / f"{source.stem}.ipynb"
+            own = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
+            if path.exists():
+                made.append(_notebook(path, scale, own, _unfinished(path, source)))
+            elif scale == "demo":
+                made.append(_notebook(source.with_suffix(".ipynb"), scale, own, []))
+    return made
+
+
+def note(path: Path, section: str = "") -> Page:
+    """The Markdown file at `path`, or the part of it below the heading `section`, as a page."""
+    text = path.read_text(encoding="utf-8")
+    if section:
+        part = re.search(rf"^## {section}$.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        text = part[0].removeprefix("#") if part else f"# {section}\n"
+    return Page(path.stem, _title(text, path), _finished(html(text)), path.name)
+
+
+def notes() -> list[Path]:
+    """The Markdown files beside the notebooks: proofs, and the protocols of studies."""
+    return sorted(files.folder("notebooks").glob("*.md"))
+
+
+def _unfinished(path: Path, source: Path) -> list[str]:
+    """What the marker beside an executed notebook says against it."""
+    try:
+        marker = files.read_object(path.with_suffix(".json"))
+    except (OSError, ValueError):
+        return ["This run did not finish: there is no mark of success beside it."]
+    changed = marker.get("source") != files.sha256(source.read_bytes())
+    return ["The notebook has changed since this run."] if changed else []
+
+
+def _notebook(path: Path, scale: str, own: list[Figure], troubles: list[str]) -> Page:
+    page = Page(f"{path.stem}-{scale}", path.stem, "", path.name, scale)
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    except FileNotFoundError:
+        lost = "It was never run: there is no executed copy and no .ipynb."
+        return replace(page, troubles=(lost,))
+    except Exception as error:  # nbformat raises errors of many kinds for a damaged file
+        lost = f"The executed copy cannot be read: {type(error).__name__}."
+        return replace(page, troubles=(lost,))
+    for cell in code:
+        cell.outputs = [without_widget(output) for output in cell.outputs]
+        _describe(cell, own)
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    body = _finished(_exporter().from_notebook_node(notebook)[0])
+    troubles = (*troubles, *_failures(code))
+    return replace(page, title=_title(text, path), body=body, troubles=troubles)
+
+
+def _title(markdown: str, path: Path) -> str:
+    heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
+    return heading[1] if heading else path.stem
+
+
+def _failures(code) -> list[str]:
+    """Each code cell that raised, and how many never ran though others did."""
+    code = [cell for cell in code if "install" not in cell.metadata.get("tags", [])]
+    found = [
+        f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300]
+        for place, cell in enumerate(code, 1)
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    waiting = sum(cell.execution_count is None for cell in code)
+    return found + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
+
+
+def _describe(cell, own: list[Figure]) -> None:
+    """Alternative text for the pictures: that of the one figure named, else the first line."""
+    named = [f.alt for f in own if re.search(f"[\"']{f.slug}[\"']", cell.source)]
+    begins = f"Picture drawn by the cell that begins: {cell.source.strip().splitlines()[0]}"
+    for output in cell.outputs:
+        for kind in {"image/png", "image/jpeg"} & output.get("data", {}).keys():
+            text = named[0] if len(named) == 1 else begins
+            output.metadata.setdefault(kind, {}).setdefault("alt", text)
+
+
+@cache  # it compiles its templates once, not for every notebook
+def _exporter() -> HTMLExporter:
+    config = Config()
+    config.NbConvertBase.display_data_priority = SHOWN
+    config.TagRemovePreprocessor.enabled = True
+    config.TagRemovePreprocessor.remove_cell_tags = {"install"}
+    return HTMLExporter(
+        config=config,
+        template_name="basic",
+        template_file=str(TEMPLATES / "cells.html.j2"),
+        filters={"markdown2html": html},
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )
+
+
+def _finished(body: str) -> str:
+    """HTML in which nothing runs or loads from elsewhere, and links lead to pages of the site."""
+    soup = bs4.BeautifulSoup(body, features="html.parser")
+    for element in soup.find_all(ACTIVE):
+        element.decompose()
+    for element in soup.find_all(True):
+        for name, value in list(element.attrs.items()):
+            if name.startswith("on") or ACTIVE_LINK.match(str(value)):
+                del element[name]
+        if re.match(r"\s*(https?:)?//", element.get("src") or ""):
+            element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
+    for link in soup.find_all("a", href=True):
+        _link(link)
+    return str(soup)
+
+
+def _link(link: bs4.Tag) -> None:
+    """To a notebook or a note it leads to its page; to another file of the repository nowhere."""
+    if re.match(r"https?:|#|mailto:", link["href"]):
+        return
+    target, folder = Path(link["href"].partition("#")[0]), files.folder("notebooks")
+    if target.suffix == ".md" and (folder / target.name).exists():
+        link["href"] = f"../notes/{target.stem}.html"
+    elif target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
+        link["href"] = f"../notebooks/{target.stem}-demo.html"
+    else:
+        link.unwrap()

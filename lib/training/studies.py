@@ -1,0 +1,273 @@
+"""The papers' real-data studies: their numbers from studies.toml, and what they train on.
+
+`STUDIES` by name. `DEMO` are smoke tests in seconds: smaller networks, few steps, stand-in data.
+They show that the code runs, and nothing about the papers' claims.
+"""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from lib.data import images, texts
+from lib.networks import TextTransformer, VisionTransformer, bert, pretrained, vocabulary
+from lib.networks.text import attended, summed_loss
+from lib.networks.weight_statistics import binned, by_part, hoyer, matrices, sparsity
+from lib.seeds import stream
+from lib.training import baselines
+from lib.training.batches import AugmentedBatches, Batches, Bucketed
+from lib.training.loop import initialised
+from lib.training.measures import Evaluate, classification, correctness, predict, right
+from lib.training.study import Problem, Study
+
+SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500  # test rows at the points of a run
+FIXED_TEXTS, FIXED = 256, 512  # training rows on which the clock reads the loss; others
+CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
+PROBED_TEXTS, PROBED_REVIEWS = 16, 400  # test rows whose attention is measured
+MAPPED = 32  # tokens of a review that is drawn
+PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
+NAMED = {"shift": "cardinal", "head_width": 64, "start": 1.0}
+NAME = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)"
+DROPOUT = 0.2
+# Of a smoke test, also where the real set is at hand.
+SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
+SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0)
+
+
+def every(rows, count: int) -> slice:
+    """About `count` of `rows`, spread over them, since a set may be sorted by label."""
+    return slice(None, None, max(1, len(rows) // count))
+
+
+def pictures(
+    batch: int,
+    name: str,
+    rows: int,
+    width: int,
+    depth: int,
+    hidden: int,
+    heads: int = 4,
+    grid: int = 4,
+    held_out: int = 0,
+    crops: bool = False,
+    named: bool = False,
+    demo: bool = False,
+) -> Problem:
+    """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
+
+    Paper A's is the one for small data sets, where `named` that of the code that the paper names.
+    With `held_out` further images, on which rates are judged, it is paper C's plain one, which sees
+    random crops and flips; paper A's does where `crops` is on.
+    """
+    whole = images.load(name, "train", rows=rows + held_out, demo=demo)
+    test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
+    train, transform = whole[:rows], whole[:rows].standardise()
+    channels, size = train.images.shape[1:3]
+    patch, shape = size // grid, dict(width=width, depth=depth, heads=heads, hidden=hidden)
+    how, kind = {}, "ViT with SPT and LSA"
+    if held_out:
+        how, kind = PLAIN, f"plain ViT on {size} pixels"
+    elif named:
+        how, kind = NAMED, NAME
+    batches = AugmentedBatches if held_out or crops else Batches
+
+    def look(part: images.ImageSet, name: str = "test") -> Evaluate:
+        return classification(part.images, part.labels, transform, name=name)
+
+    judged, tuned = look(test[:SHOWN_IMAGES]), look(whole[rows:])
+    control = look(train[:CONTROL], "control")
+
+    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+        if not held_out:
+            return judged(model)
+        index = {f"hoyer.{name}": hoyer(W) for name, W in matrices(model).items()}
+        index["hoyer"] = float(np.median(list(index.values())))
+        return (tuned if tuning else judged)(model) | control(model) | index
+
+    def finish(model: nn.Module, seed: int) -> dict:
+        found = correctness(right(predict(model, test.images, transform), test.labels))
+        return found | ({"histogram": binned(matrices(model).values())} if held_out else {})
+
+    about = {
+        "data": images.identity(name, demo=demo),
+        "rows": rows,
+        "test_rows": len(test),
+        "network": f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops,
+    }
+    return Problem(
+        build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
+        batches=lambda seed, tuning: batches(train.images, train.labels, batch, seed, transform),
+        evaluate=evaluate,
+        finish=finish,
+        about=about | ({"held_out": held_out} if held_out else {}),
+        clock=look(train[:FIXED], "clock"),
+        baselines=baselines.of_images(train, test),
+    )
+
+
+def sentences(
+    batch: int,
+    name: str,
+    length: int,
+    layers: int,
+    rows: int | None = None,
+    characters: int | None = None,
+    demo: bool = False,
+) -> Problem:
+    """The lower `layers` of a pretrained BERT (paper A) on `rows` texts of `name`, all for None.
+
+    Training texts have at most `length` tokens, test texts are cut to 4 `length`. With `characters`
+    both are a `balanced` sample of texts of at most so many, and training texts are cut too. A
+    `demo` trains a small classifier from a random start.
+    """
+    weights = pretrained.weights(demo=demo)
+    train, test = (texts.load(name, split, demo=demo) for split in ("train", "test"))
+    if demo:
+        train, test = (part.sample(count) for part, count in zip((train, test), SMOKE_TEXTS))
+    classes, sample, plain = train.classes, {}, {}
+    if characters:
+        train, test = (part.balanced(rows or len(part), characters) for part in (train, test))
+        sample = {"characters": characters, "content": [train.content(), test.content()]}
+        plain = baselines.of_texts(train, test)
+    train = bert.tokenise(weights, train, length, whole=not characters)
+    if rows and not (characters or demo):
+        chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
+        train = train.take(torch.from_numpy(chosen))
+    fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
+    test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
+    shown = test.take(every(test.labels, SHOWN_TEXTS))
+    ordered = shown.take(shown.lengths.argsort(stable=True))
+
+    def build() -> nn.Module:
+        if demo:
+            return bert.small_classifier(weights, classes)
+        return bert.lower(bert.classifier(weights, classes), layers)
+
+    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+        logits = predict(model, ordered.inputs, bert.trim, 64)
+        entropies = bert.entropies(model, shown.inputs[:PROBED_TEXTS])
+        return {f"entropy.{k}": float(value) for k, value in enumerate(entropies)} | {
+            "test_loss": float(F.cross_entropy(logits, ordered.labels)),
+            "test_accuracy": float(right(logits, ordered.labels).double().mean()),
+        }
+
+    def finish(model: nn.Module, seed: int) -> dict:
+        order = test.lengths.argsort(stable=True)
+        hits = right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
+        return correctness(hits[order.argsort()])
+
+    about = {
+        "data": texts.identity(name, demo=demo),
+        "weights": weights.as_row(),
+        "rows": len(train.labels),
+        "test_rows": len(test.labels),
+        "network": build().describe(),
+        "tokens": length,
+    }
+    return Problem(
+        build=build,
+        batches=lambda seed, tuning: Bucketed(train.inputs, train.labels, batch, seed, bert.trim),
+        evaluate=evaluate,
+        finish=finish,
+        about=about | sample,
+        clock=classification(fixed.inputs, fixed.labels, bert.trim, 64, "clock"),
+        baselines=plain,
+    )
+
+
+def reviews(
+    batch: int,
+    length: int,
+    words: int,
+    size: int,
+    width: int,
+    hidden: int,
+    held_out: int,
+    demo: bool = False,
+) -> Problem:
+    """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
+
+    Rates are judged on `held_out` training reviews, which trials do not train on.
+    """
+    train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
+    if demo:
+        train, test = (part.sample(count) for part, count in zip((train, test), SMOKE_REVIEWS))
+    known, parts = vocabulary.Vocabulary.of(train.texts, words), train.hold_out(held_out)
+    sets = {
+        key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
+        for key, part in zip(("train", "test", "rest", "held"), (train, test, *parts))
+    }
+    names, (ids, labels) = known.names, sets["test"]
+
+    def build() -> nn.Module:
+        return TextTransformer(len(names), length, size, width, hidden, DROPOUT)
+
+    def look(part: str, name: str, count: int) -> Evaluate:
+        taken = every(sets[part][1], count)
+        return classification(*(values[taken] for values in sets[part]), size=500, name=name)
+
+    tuned = look("held", "test", held_out), look("rest", "training", SHOWN_REVIEWS)
+    judged = look("test", "test", SHOWN_REVIEWS), look("train", "training", SHOWN_REVIEWS)
+
+    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+        on_test, on_training = tuned if tuning else judged
+        return sparsity(model, initialised(build, seed)) | on_test(model) | on_training(model)
+
+    def finish(model: nn.Module, seed: int) -> dict:
+        taken = every(labels, PROBED_REVIEWS)
+        probe, shown = ids[taken], labels[taken]
+        # the first favourable review and the first other one
+        drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
+        found = correctness(right(predict(model, ids, size=500), labels)) | {
+            "training_accuracy": look("train", "x", len(train))(model)["x_accuracy"],
+            "present": (probe != vocabulary.PADDING).sum(1).numpy(),
+        }
+        if seed == 0:  # the reviews are those of every seed
+            found["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
+        for when, network in (("start", initialised(build, seed)), ("last", model)):
+            for part, layers in by_part(network).items():
+                found[f"{when}.histogram.{part}"] = binned(layers)
+            # how many tokens the first one uses (reviews, layers), its maps (drawn, layers, MAPPED)
+            used = attended(network.attention(probe)).mean(-1)
+            maps = network.attention(drawn)[..., :MAPPED].mean(2)
+            found[f"{when}.tokens_used"] = used.numpy().astype(np.float32)
+            found[f"{when}.maps"] = maps.numpy().astype(np.float32)
+        return found
+
+    about = {
+        "data": texts.identity("imdb", demo=demo),
+        "rows": len(train),
+        "held_out": held_out,
+        "test_rows": len(test),
+        "cut": float((sets["train"][0][:, -1] != vocabulary.PADDING).float().mean()),
+        "network": f"encoder of size {size}, width {width}, MLP {hidden}, dropout {DROPOUT},"
+        f" {length} of {len(names)} words",
+    }
+    return Problem(
+        build=build,
+        batches=lambda seed, tuning: Batches(*sets["rest" if tuning else "train"], batch, seed),
+        evaluate=evaluate,
+        finish=finish,
+        loss=summed_loss,
+        about=about,
+        clock=look("rest", "clock", FIXED),
+        baselines=baselines.of_tokens(sets["train"], sets["test"], len(names)),
+    )
+
+
+PROBLEMS = {kind.__name__: kind for kind in (pictures, sentences, reviews)}
+STUDIES: dict[str, Study] = {}
+DEMO: dict[str, Study] = {}
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+for _name, _row in TABLES.items():
+    _small = _row.pop("demo", None)
+    _row |= {"name": _name, "problem": PROBLEMS[_row["problem"]]}
+    STUDIES[_name] = Study(**_row)
+    if _small:
+        _small["options"] = _row["options"] | _small["options"] | {"demo": True}
+        DEMO[_name] = Study(**_row | SMOKE | _small)
+STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data

@@ -1,0 +1,197 @@
+"""What paper A's Figures 1, 4, 6 and 7 claim, recomputed from the kept curves of a study.
+
+Words, intervals and targets are those of `notebooks/protocol.md`.
+"""
+
+import numpy as np
+
+from lib.companion import claims
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, finite
+from lib.training.curves import Curve, Curves
+from lib.training.rules import STEP_SIZED
+from papers import verdicts
+from papers.kept_curves import clocked, few, gate_numbers, judge
+from papers.verdicts import Interval
+
+REFERENCE = "SGD"
+FORMULA = 1e-5  # largest relative error of a step against its equation
+
+
+def targets(curves: Curves) -> list[float]:
+    """The study's target losses, the last of which decides."""
+    return list(curves.configuration["targets"])
+
+
+def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
+    """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
+    window = curves.configuration["window"]
+    return np.array([run.steps_to(target, window) for run in curves.runs(rule)])
+
+
+def ratio(curves: Curves, rule: str, target: float) -> Interval:
+    """Steps of `rule` to `target` over SGD's, paired by seed, with the interval of the protocol."""
+    horizon = curves.configuration["horizon"]
+    return verdicts.steps_ratio(
+        steps(curves, rule, target), steps(curves, REFERENCE, target), horizon
+    )
+
+
+def speed(curves: Curves, rule: str, figure: str) -> Claim:
+    """What paper A says of `rule` in `figure`, judged at the last target."""
+    word, target = CLAIMED[figure][rule], targets(curves)[-1]
+    text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
+    name, source = f"{figure}.{rule.lower()}", _source(figure)
+    source += " (our bound)" if word is verdicts.no_gain else ""
+    if unknown := few(name, text, source, curves, bound):
+        return unknown
+    found = ratio(curves, rule, target)
+    text += f": steps to loss {target:g} over SGD's, {len(found.values)} seeds"
+    text += f" ({found.note})" if found.note else ""
+    if both := at_two_rates(curves, rule, target):
+        text += f"; at the best two rates of both, in the trials, {both[0]:.2f} to {both[1]:.2f}"
+    return judge(name, text, source, curves, found, word, bound)
+
+
+def at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
+    """The smallest and the largest ratio of steps at the best two rates of `rule` and of SGD.
+
+    From the raced trials, one seed each; None where less than two rates of both reached `target`.
+    """
+    if not clocked(curves):
+        return None
+    theirs, mine = (
+        sorted(trial.steps_to(target, 0) for trial in curves.trials(name))[:2]
+        for name in (REFERENCE, rule)
+    )
+    if len([*theirs, *mine]) < 4 or np.isinf([*theirs, *mine]).any():
+        return None
+    return mine[0] / theirs[1], mine[1] / theirs[0]
+
+
+WORDS = {
+    verdicts.faster: "interval below 1",
+    verdicts.slower: "interval above 1",
+    verdicts.no_gain: "interval within [0.8, 1.25] or above 1",
+}
+# What the paper says of each figure. Of Adam in Figure 7 it says nothing.
+CLAIMED = {
+    "fig1": dict.fromkeys(("SNGD", "SPS", "Adam"), verdicts.faster),
+    "fig4": dict.fromkeys(("SNGD", "SPS", "Adam"), verdicts.faster),
+    "fig6": {"SNGD": verdicts.slower, "Adam": verdicts.no_gain},
+    "fig7": {"SNGD": verdicts.slower},
+}
+
+
+def _source(figure: str) -> str:
+    return f"paper A, Figure {figure.removeprefix('fig')}"
+
+
+def step_error(run: Curve) -> float:
+    """Largest relative error of an SNGD or SPS run's steps against Eq. 2 or 3 at its loss, ‖g‖."""
+    loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
+    if run.rule == "SNGD":
+        expected = np.minimum(run.rate / norm, run.cap)
+    else:
+        expected = np.minimum(loss / (2 * norm**2), run.rate)
+    return float(np.max(np.abs(run.step_size / expected - 1)))
+
+
+def formulas(curves: Curves) -> list[Claim]:
+    """Steps as taken against the equations, worst run of each rule: a check of the code."""
+    equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
+    found = []
+    for rule in filter(curves.runs, STEP_SIZED):
+        id, text = f"formula.{rule}", f"{rule}: worst error of a step"
+        worst = max(map(step_error, curves.runs(rule)))
+        found.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
+    return found
+
+
+def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
+    """‖W‖ / ‖W_0‖ - 1 at the end of every weight matrix: {name: (seeds,)}; no vectors."""
+    runs = curves.runs(rule)
+    return {
+        name: np.array([run.weight_norms[name][-1] / run.weight_norms[name][0] - 1 for run in runs])
+        for name in layers(curves)
+    }
+
+
+def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1, what `growth` would be had the steps no common direction.
+
+    For each layer one value a run, (runs,).
+    """
+    runs = curves.runs(rule)
+    return {
+        name: np.array(
+            [np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2) - 1 for run in runs]
+        )
+        for name in layers(curves)
+    }
+
+
+VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
+
+
+def layers(curves: Curves) -> list[str]:
+    """Names of the weight matrices, in the network's order."""
+    names = curves.runs(REFERENCE)[0].weight_norms
+    matrices = [n for n in names if not any(part in n for part in VECTORS)]
+    return [n for n in matrices if not n.endswith("mlp.0.weight")]  # the norm before the MLP
+
+
+def growing(curves: Curves, rule: str) -> Claim:
+    """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0.
+
+    In the second protocol it is the growth beyond that of a random walk of the same steps.
+    """
+    name, found, source = f"fig7.growth.{rule.lower()}", growth(curves, rule), _source("fig7")
+    beyond = ""
+    if clocked(curves):
+        walk = random_walk(curves, rule)
+        found = {layer: values - walk[layer] for layer, values in found.items()}
+        share = np.mean([values.mean() > 0 for values in found.values()])
+        beyond = f" beyond a random walk of its steps ({share:.0%} of the layers do)"
+    if unknown := few(name, f"every layer grows under {rule}", source, curves):
+        return unknown
+    least = min(found, key=lambda name: found[name].mean())
+    smallest = verdicts.mean_interval(np.min(list(found.values()), axis=0))
+    text = f"every layer grows under {rule}{beyond}: smallest growth of a layer, least in {least}"
+    return judge(name, text, source, curves, smallest, verdicts.above)
+
+
+def table(curves: Curves, figure: str) -> Table:
+    """The claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its study."""
+    rows = [speed(curves, rule, figure) for rule in CLAIMED[figure]]
+    if curves.configuration["walk"]:
+        rows += [growing(curves, rule) for rule in curves.configuration["rates"]]
+    return Table([*rows, *formulas(curves)])
+
+
+def test_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """Share of all test rows that are classified correctly at the end: (seeds,)."""
+    return np.array([run.hits.mean() for run in curves.runs(rule)])
+
+
+def numbers(curves: Curves) -> dict[str, Number]:
+    """Test accuracy, last loss, steps ratio of every rule; exact, since from stored curves."""
+    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    window, target = curves.configuration["window"], targets(curves)[-1]
+    for rule in curves.configuration["rates"]:
+        last = [run.smooth(window)[-1] for run in curves.runs(rule)]
+        name = rule.lower()
+        found |= {
+            f"{name}_test_accuracy": finite(np.median(test_accuracy(curves, rule)), 1e-9),
+            f"{name}_training_loss": finite(np.median(last), 1e-6),
+            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
+        }
+        if rule != REFERENCE:
+            interval = ratio(curves, rule, target)
+            found |= {
+                f"{name}_steps_ratio": finite(interval.estimate, 1e-9),
+                f"{name}_steps_ratio_low": finite(interval.low, 1e-6),
+                f"{name}_steps_ratio_high": finite(interval.high, 1e-6),
+            }
+    found |= gate_numbers(curves)
+    return found | {"processor_hours": finite(curves.hours(), 1e-6)}

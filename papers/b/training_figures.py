@@ -1,0 +1,160 @@
+"""Paper B's figures drawn: against SGD, the ablation, the scaling law, other optimisers.
+
+`recorded` (records,) are iterations, `excess` (seeds, records) by name is (L - L*)/L* there.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import seaborn
+from matplotlib.figure import Figure
+
+from lib.companion import plots
+from papers.b.measurements import Floors
+from papers.fits import first_below
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+OPTIMISERS = {
+    "Algorithm 1": BLUE,
+    "two-sided": PINK,
+    "SGD": "black",
+    "Adam": GREEN,
+    "Muon": ORANGE,
+    "SOAP": "#56B4E9",
+    "Shampoo": "#E69F00",
+}
+Excess = Mapping[str, np.ndarray]
+
+
+def time_axis(axis, title: str, steps: int) -> None:
+    """Iterations from 0, linear up to 10 and then logarithmic."""
+    axis.set(title=title, yscale="log", xlabel="iteration $t$", xlim=(0, steps))
+    axis.set_xscale("symlog", linthresh=10, linscale=0.6)
+    axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
+
+
+def against_sgd(
+    recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
+) -> Figure:
+    """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
+    figure, (loss, relative) = plots.panels(1, 2, height=2.6)
+    lines = ((ours, label, BLUE, 3), ("random", "SGD, random start", "black", 1.4))
+    for name, text, colour, width in lines:  # a wide line shows on both sides of the optimum's
+        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour, linewidth=width)
+        plots.band(relative, recorded, excess[name], text, colour)
+    least = {"linestyle": "--", "color": "black", "linewidth": 0.8, "zorder": 3}
+    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", **least)
+    loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
+    loss.set_ylim(optimum / 2, None)
+    time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
+    plots.legend(figure, loss)
+    return figure
+
+
+def ablation(
+    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Mapping[str, np.ndarray]
+) -> Figure:
+    """Every combination of the parts from both starts; iterations against the condition number.
+
+    `conditions` and, by rule, `times` (floors, seeds) are those of `experiments.conditioning`.
+    """
+    steps = recorded[-1]
+    figure, axes = plots.panels(1, 3, height=2.7)
+    parts = (
+        ("", "neither", "black", "-"),
+        (", P", "P only", ORANGE, "-"),
+        (", R", "R only", GREEN, "-"),
+        (", P, R", "P and R", BLUE, "--"),
+    )
+    for axis, start in zip(axes, ("spectral", "random"), strict=False):
+        for part, text, colour, line in parts:
+            plots.band(axis, recorded, excess[start + part], text, colour, linestyle=line)
+        time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
+    numbers = conditions.mean(1)
+    for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
+        values = np.minimum(times[name], steps).T
+        plots.band(axes[2], numbers, values, name, colour, marker="o", markersize=3)
+    axes[2].axhline(steps, linestyle=":", color="0.4")
+    axes[2].set(title="Iterations to 15 % above $L^*$", xscale="log", ylim=(0, 1.15 * steps))
+    axes[2].set_xlabel("condition number of $\\Sigma$")
+    axes[2].minorticks_off()
+    axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
+    axes[0].set_ylim(1e-4, 1e-1)
+    unreached = {"fontsize": "small", "color": "0.4"}
+    axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
+    axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
+    plots.legend(figure, axes[1])
+    return figure
+
+
+def scaling(
+    sizes: Sequence[int],
+    floors: Floors,
+    start: tuple[Sequence[int], np.ndarray],
+    bias: np.ndarray,
+    exponents: Mapping[str, tuple[float, float]],
+) -> Figure:
+    """Theorem 2 of paper B: the oracle's descent for each n, its floor, and two powers of n.
+
+    `start`: sample sizes (m,) and distances of spectral starts (repeats, m); `bias` (repeats,
+    sizes): that of the gradient at `sizes`; `exponents` (value, standard error) of "floor", "start"
+    and "bias".
+    """
+    figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
+    for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
+        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", colour)
+    path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
+    theory = floors.exact[0] * floors.factor**floors.iterations
+    line = {"color": ORANGE, "linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
+    path.plot(floors.iterations, theory, ":", **line)
+    path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
+    path.set_ylim(floors.floor.min() / 30, None)
+    plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
+    first = np.median(floors.floor[0])
+    for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
+        plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
+        below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
+        bottom.text(n, below, f"$n^{{{power}}}$", color="0.3", ha="right", va="top")
+    plots.band(powers, *start, "start", GREEN, marker="o", markersize=3)
+    plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
+    titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
+    for axis, title in titles:
+        axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
+    powers.set_ylim(bias.min() / 6, 8 * start[1].max())
+    plots.legend(figure, path)
+    for axis, name, what, place, colour in (
+        (bottom, "floor", "measured", (0.05, 0.06), BLUE),
+        (powers, "start", "distance of start", (0.05, 0.92), GREEN),
+        (powers, "bias", "gradient bias", (0.05, 0.06), PINK),
+    ):
+        value, error = exponents[name]
+        text = f"{what}: $n^{{{value:.2f} \\pm {error:.1g}}}$"
+        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=colour)
+    return figure
+
+
+def optimisers(
+    recorded: np.ndarray, excess: Excess, step_sizes: Mapping[str, float], step_size: float
+) -> Figure:
+    """Every optimiser at its best step, and the iterations that it needs to come within 10 %.
+
+    A rule that is not in `step_sizes` has the step `step_size`.
+    """
+    steps = recorded[-1]
+    figure, (path, reached) = plots.panels(1, 2, height=2.9)
+    for row, (name, colour) in enumerate(OPTIMISERS.items()):
+        values = excess[name]
+        needed = np.minimum(first_below(recorded, values, 0.1), 1.2 * steps)
+        plots.band(path, recorded, values, name, colour)
+        rows = np.full(len(needed), row)
+        reached.plot(needed, rows, "o", color=colour, markersize=4, alpha=0.7)
+    time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
+    path.set_ylim(2e-3, 3e4)
+    reached.axvline(steps, linestyle=":", color="0.4")
+    reached.set(title="Iterations to within 10 % of $L^*$", xlim=(0, 1.3 * steps))
+    reached.set_xlabel("iteration $t$ (beyond the line: not reached)")
+    labels = [f"{name}, {step_sizes.get(name, step_size):g}" for name in OPTIMISERS]
+    reached.set_yticks(range(len(OPTIMISERS)), labels)
+    reached.invert_yaxis()
+    plots.legend(figure, path)
+    return figure

@@ -1,0 +1,10 @@
+"""What the papers leave open: the law of the margins, where it bends, the atlas.
+
+In: problems and rules, or histories. Out: predictions beside measurements, and claims with the
+wrong worlds that they catch. Open `margin_law` first, the law from the SVM's duals, then
+`margin_law_runs`, where a run meets its prediction. `engine` trains by rules that see coordinates;
+`atlas` measures which norm's margin an optimiser maximises, `factored_atlas` with keys and queries,
+`network_margins` in a vision transformer. Where the law bends: `joint_law` (a trained head),
+`counterexample` and `global_map` (joint training that misses), `head_law`, `constant_map`,
+`zero_duals` (`single_zero_dual` is its least case), `lp_law`.
+"""

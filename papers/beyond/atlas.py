@@ -1,0 +1,119 @@
+"""The atlas: the margin of a run in each norm, over the largest that any W of that norm has.
+
+For the selection s that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N,
+from the certified token SVM, and the ratio of a run is min_m <A_m, W_t> / (N(W_t) gamma_N), at most
+1. Where max-margin solutions are not unique the ratio still is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib import attention, svm
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from papers.beyond.engine.training import Path
+
+NORMS = {  # name in figures: norm of `svm.token_svm`
+    "l_1": 1.0,
+    "nuclear": "nuclear",
+    "Frobenius": "frobenius",
+    "l_3": 3.0,
+    "spectral": "spectral",
+    "l_inf": np.inf,
+    "head-wise": svm.Blocks("spectral", 2),  # the larger spectral norm of W's halves of rows
+}
+
+
+def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
+    """The token of largest logit, (runs, n), W (runs, d, d_z); the first where several are."""
+    return attention.logits(tokens, W).argmax(-1)
+
+
+def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """min over samples and other tokens of (x_s - x_t)^T W z, (runs, k); W (runs, k, d, d_z)."""
+    delta = coordinates.differences(tokens, selection)
+    images = np.einsum("rkde,rne->rknd", W, tokens.z)
+    return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))
+
+
+class BestMargins:
+    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap.
+
+    W has an even number of rows, for its two heads.
+    """
+
+    def __init__(self, tokens: TokenSet):
+        self.tokens, self.known, self.gap = tokens, {}, 0.0
+
+    def of(self, run: int, selection: np.ndarray) -> np.ndarray:
+        """gamma_N in the order of NORMS, (norms,), of one selection (n,)."""
+        key = run, *map(int, selection)
+        if key not in self.known:
+            alone = self.tokens.run(run)
+            solved = [svm.token_svm(alone, selection[None], of) for of in NORMS.values()]
+            self.gap = max(self.gap, *(solution.gap[0] for solution in solved))
+            self.known[key] = np.array([1 / solution.norm[0] for solution in solved])
+        return self.known[key]
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """What a rule's runs reached: value (runs, k, norms in the order of NORMS), NaN where unknown.
+
+    iterations (k,); selection (runs, n) at the last record; steady (runs,): whether it was the same
+    at half of the records' iterations; status (runs,) of the path.
+    """
+
+    iterations: np.ndarray
+    value: np.ndarray
+    selection: np.ndarray
+    steady: np.ndarray
+    status: np.ndarray
+
+    @property
+    def last(self) -> np.ndarray:
+        """At the last record, (runs, norms)."""
+        return self.value[:, -1]
+
+
+def ratios(path: Path, best: BestMargins) -> Ratios:
+    """The ratios of one rule's runs, for the selection that each of them ends in."""
+    tokens, W = best.tokens, path.W
+    selection = selected(tokens, W[:, -1])
+    middle = np.searchsorted(path.iterations, path.iterations[-1] / 2)
+    steady = (selected(tokens, W[:, middle]) == selection).all(-1)
+    least = least_margins(tokens, selection, W)
+    value = np.full((*least.shape, len(NORMS)), np.nan)
+    for run in range(len(W)):
+        if path.status[run] != "completed" or not least[run, -1] > 0:
+            continue  # a run that diverged, or that ends on a tie, selects nothing
+        gamma = best.of(run, selection[run])
+        with np.errstate(invalid="ignore"):  # W_0 = 0 has no direction
+            for k, of in enumerate(NORMS.values()):
+                value[run, :, k] = least[run] / svm.norm_of(W[run], of) / gamma[k]
+    return Ratios(path.iterations, value, selection, steady, path.status)
+
+
+def atlas(paths: Mapping[str, Path], best: BestMargins) -> dict[str, Ratios]:
+    """The ratios of every rule."""
+    return {name: ratios(path, best) for name, path in paths.items()}
+
+
+def fitted_rate(found: Ratios, column: int, decades: float = 1.0) -> np.ndarray:
+    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,), by least squares."""
+    t = found.iterations
+    late = t >= t[-1] / 10**decades
+    left = np.log(np.maximum(1 - found.value[:, late, column], 1e-15))
+    return np.array([np.polyfit(np.log(t[late]), run, 1)[0] for run in left])
+
+
+def column(name: str) -> int:
+    """The place of a norm among NORMS."""
+    return list(NORMS).index(name)
+
+
+def others(name: str) -> Sequence[int]:
+    """The places of the other norms."""
+    return [k for k, other in enumerate(NORMS) if other != name]

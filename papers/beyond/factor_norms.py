@@ -1,0 +1,148 @@
+"""The norm of W that a norm N of the factors induces, and the largest margin in it.
+
+A product W = K Q^T with m columns costs F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}. For the
+spectral norm F_N is ||W||_2, for the Frobenius norm ||W||_* (both from the singular value
+decomposition, U sqrt(S) and V sqrt(S), for m >= rank W). For the largest entry W = sum_r k_r q_r^T
+is a sum of m rank-one matrices with entries of at most F_N, so that
+
+    m F_N(W) >= ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d},
+
+the projective tensor norm of l_inf and l_inf, with equality in the limit of many columns. Its dual
+norm is ||G||_{inf -> 1} = max_{x, y} x^T G y over signs, found here by trying every x.
+"""
+
+from itertools import product
+
+import numpy as np
+from scipy.optimize import LinearConstraint, linprog, milp
+
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from papers.beyond import atlas
+
+SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
+WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
+NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
+WIDEST = 14  # of W: 2^13 sign vectors are tried each time
+ACCURACY = 1e-9
+PRODUCTS = 300  # products that are added at once
+SLACK = 0.4  # a product whose bound is slacker is left out; it may come back
+GREEDY = 20
+ROUNDS = 500
+
+
+def _signs(d: int) -> np.ndarray:
+    """Every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
+    if d > WIDEST:
+        raise ValueError(f"W has {d} rows; the sign vectors of at most {WIDEST} are tried")
+    return np.array(list(product((1.0,), *[(1.0, -1.0)] * (d - 1))))
+
+
+def largest_products(G: np.ndarray, signs: np.ndarray, count: int):
+    """The `count` largest x^T G y over sign vectors, one a x: values (count,), x y^T (count, d, e).
+
+    The first value is ||G||_{inf -> 1}.
+    """
+    image = signs @ G
+    value = np.abs(image).sum(1)
+    place = np.argsort(-value)[:count]
+    y = np.where(image[place] >= 0, 1.0, -1.0)
+    return value[place], signs[place, :, None] * y[:, None, :]
+
+
+def sign_norm(W: np.ndarray) -> float:
+    """||W||_sgn of one matrix (d, e), within ACCURACY of itself, by cutting planes.
+
+    The dual of the minimum is max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}. Each linear program
+    has the bounds of some products only, so that its value is the least cost among those products;
+    its Y proves it, since ||Y||_{inf -> 1} is at most 1 + ACCURACY at the end. Raises ValueError
+    for entries that are not finite or too many rows, RuntimeError where the programs do not end.
+    """
+    if not np.isfinite(W).all():
+        raise ValueError("W holds NaN or infinite values")
+    size = np.abs(W).max()
+    if size == 0:
+        return 0.0
+    signs, flat = _signs(len(W)), W.ravel() / size
+    rows, before = _first_products(W / size, signs), -np.inf
+    for _ in range(ROUNDS):
+        # No entry is an integer: `milp` is taken since it bounds a row from both sides.
+        solved = milp(-flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf))
+        if not solved.success:
+            raise RuntimeError(f"a linear program of the norm failed: {solved.message}")
+        value, found = largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
+        if value[0] <= 1 + ACCURACY:
+            return -size * solved.fun
+        # Where the value stands still nothing is left out: the programs cannot go in a circle.
+        kept = (np.abs(rows @ solved.x) >= 1 - SLACK) | (solved.fun <= before)
+        new = found[value > 1 + ACCURACY].reshape(-1, W.size)
+        rows, before = np.concatenate([rows[kept], new]), solved.fun
+    raise RuntimeError(f"the norm was not reached in {ROUNDS} rounds; raise ROUNDS")
+
+
+def _first_products(W, signs):
+    """Products that span all matrices, and GREEDY ones each nearest to what those before left."""
+    flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
+    columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
+    for _ in range(GREEDY):
+        value, found = largest_products(W, signs, 1)
+        W = W - value[0] / W.size * found[0]
+        columns.append(found.reshape(1, -1))
+    return np.concatenate(columns)
+
+
+def best_sign_margin(A: np.ndarray) -> tuple[float, float]:
+    """max {min_m <A_m, W> : ||W||_sgn <= 1} of features A (pairs, d, e), and its relative gap.
+
+    The gap is that to ||sum_m q_m A_m||_{inf -> 1}, q the dual weights: an upper bound, whatever
+    the linear programs found.
+    """
+    pairs, d, e = A.shape
+    signs = _signs(d)
+    _, columns = largest_products(A.mean(0), signs, PRODUCTS)
+    for _ in range(ROUNDS):
+        gains = np.einsum("mde,kde->mk", A, columns)
+        # max t: gains w >= t, sum w = 1, w >= 0
+        rows = np.hstack([-gains, np.ones((pairs, 1))])
+        cost, one = np.r_[np.zeros(len(columns)), -1.0], np.r_[np.ones(len(columns)), 0.0][None]
+        bounds = [(0, None)] * len(columns) + [(None, None)]
+        solved = linprog(cost, A_ub=rows, b_ub=np.zeros(pairs), A_eq=one, b_eq=[1], bounds=bounds)
+        q = np.maximum(-solved.ineqlin.marginals, 0)
+        value, found = largest_products(np.einsum("m,mde->de", q / q.sum(), A), signs, PRODUCTS)
+        gap = value[0] / -solved.fun - 1
+        if 0 <= gap <= ACCURACY or abs(gap) <= ACCURACY:
+            return -solved.fun, abs(gap)
+        columns = np.concatenate([columns, found])
+    raise RuntimeError(f"the margin was not reached in {ROUNDS} rounds; raise ROUNDS")
+
+
+class SignMargins:
+    """The largest margins in ||.||_sgn, each selection solved once; `gap` the largest gap."""
+
+    def __init__(self, tokens: TokenSet):
+        self.tokens, self.known, self.gap = tokens, {}, 0.0
+
+    def ratio(self, run: int, selection: np.ndarray, W: np.ndarray) -> float:
+        """min_m <A_m, W> / (||W||_sgn gamma) of one run's W (d, d_z) and selection (n,)."""
+        alone = self.tokens.run(run)
+        key = run, *map(int, selection)
+        if key not in self.known:
+            delta = coordinates.differences(alone, selection[None])[0]  # (n, T-1, d)
+            A = np.einsum("ntd,ne->ntde", delta, alone.z[0]).reshape(-1, *W.shape)
+            self.known[key], gap = best_sign_margin(A)
+            self.gap = max(self.gap, gap)
+        least = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]
+        return least / sign_norm(W) / self.known[key]
+
+
+def last_ratios(path, found: atlas.Ratios, best: SignMargins) -> np.ndarray:
+    """The last ratios of a path in NORMS, (runs, norms).
+
+    NaN in every norm for a run that selects nothing, as in `atlas.ratios`.
+    """
+    own = [
+        best.ratio(run, found.selection[run], path.W[run, -1]) if known else np.nan
+        for run, known in enumerate(np.isfinite(found.last).all(1))
+    ]
+    whole = found.last[:, [atlas.column(name) for name in WHOLE]]
+    return np.hstack([whole, np.array(own)[:, None]])

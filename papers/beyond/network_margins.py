@@ -1,0 +1,222 @@
+"""Margins of the attention layers of a trained vision transformer, in the norms of the atlas.
+
+Head h of a layer gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / tau,
+W_K and W_Q (d_h, d), tau = sqrt(d_h), tokens x and query z as they enter the layer, behind its
+LayerNorm. A query selects its token of largest logit; its margin is the lead over the second one.
+The smallest margin of many queries is near 0, so a low quantile stands in its place, and no SVM is
+solved: what is compared is the quantile over N(W) and the mean of ||x||^2, between rules.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lib import svm
+from lib.data import images
+from lib.networks import VisionTransformer
+from lib.training import loop
+from lib.training.batches import Batches
+from lib.training.study import TUNING_SEED
+from papers.beyond.factor_norms import WHOLE
+
+QUANTILE = 0.1  # of the margins of all queries
+REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
+MOMENTUM = 0.9
+MEMORY, EPSILON = 0.999, 1e-8  # of Adam
+PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
+
+
+def polar(M: Tensor) -> Tensor:
+    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
+    U, S, V = torch.linalg.svd(M, full_matrices=False)
+    return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
+
+
+def unit(M: Tensor) -> Tensor:
+    """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
+    size = M.norm(dim=(-2, -1), keepdim=True)
+    return M / torch.where(size > 0, size, 1.0)
+
+
+DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gradients
+    "NGD": unit,
+    "Signum": torch.sign,
+    "Muon": polar,
+    "Adam": None,
+}
+
+
+class ByMatrix(torch.optim.Optimizer):
+    """One rule on the matrices of the blocks, Adam at REST_RATE on all else.
+
+    M <- M - rate D(m), m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, which
+    stand in one parameter (3d, d), are three matrices. Raises ValueError for an unknown rule or a
+    rate that is not positive.
+    """
+
+    def __init__(self, model: VisionTransformer, rule: str, rate: float):
+        if rule not in DIRECTIONS or not 0 < rate < math.inf:
+            raise ValueError(f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0")
+        named = dict(model.named_parameters())
+        own = [p for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2]
+        ids = set(map(id, own))
+        rest = [p for p in named.values() if id(p) not in ids and p.requires_grad]
+        groups = [{"params": own, "lr": rate, "rule": rule}]
+        super().__init__([*groups, {"params": rest, "lr": REST_RATE, "rule": "Adam"}], {})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One step; returns the closure's loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.sub_(self._direction(p, group["rule"]), alpha=group["lr"])
+        return loss
+
+    def _direction(self, p, rule):
+        state = self.state[p]
+        if not state:
+            state.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
+        state["t"] += 1
+        m = state["m"].lerp_(p.grad, 1 - MOMENTUM)
+        if (direction := DIRECTIONS[rule]) is None:
+            v = state["v"].mul_(MEMORY).addcmul_(p.grad, p.grad, value=1 - MEMORY)
+            m_hat = m / (1 - MOMENTUM ** state["t"])
+            return m_hat / ((v / (1 - MEMORY ** state["t"])).sqrt() + EPSILON)
+        parts = m.shape[0] // m.shape[1] if m.shape[0] == 3 * m.shape[1] else 1
+        return direction(m.reshape(parts, -1, m.shape[1])).reshape(m.shape)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Network and data: image set, training and held-out rows, patches, sizes of the network."""
+
+    rows: int
+    held_out: int
+    steps: int
+    shape: Mapping[str, int]
+    name: str = "cifar10"
+    patch: int = 8
+    batch: int = 50
+
+    def load(self, demo: bool):
+        """(training set, held-out set) of the train split."""
+        whole = images.load(self.name, "train", rows=self.rows + self.held_out, demo=demo)
+        if len(whole) <= self.rows:
+            raise ValueError(f"{self.rows} rows leave none of {len(whole)} to hold out")
+        return whole[: self.rows], whole.images[self.rows :]
+
+
+def untrained(setting: Setting, data, seed: int) -> VisionTransformer:
+    """The network that every rule's run of this seed starts from."""
+
+    def build():
+        channels, size = data.images.shape[1:3]
+        return VisionTransformer(
+            size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
+        )
+
+    return loop.initialised(build, seed).eval()
+
+
+def trained(setting: Setting, data, rule: str, rate: float, seed: int):
+    """(network, loss of every step) after setting.steps steps of `rule` on the ImageSet `data`."""
+    model = untrained(setting, data, seed)
+    batches = Batches(data.images, data.labels, setting.batch, seed, data.standardise())
+    optimizer = ByMatrix(model, rule, rate)
+    loss = loop.train(model, optimizer, batches, setting.steps, cpu=True).loss
+    rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
+    return model.eval(), np.concatenate([loss, rest])
+
+
+def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
+    """Every rule's losses by rate, {rule: {rate: mean of the last `last` losses}}; inf for NaN.
+
+    With the tuning seed, that no judged run has; the rate of least loss is the chosen one.
+    """
+    found = {}
+    for rule, grid in rates.items():
+        ends = {rate: trained(setting, data, rule, rate, TUNING_SEED)[1] for rate in grid}
+        means = {rate: float(np.mean(loss[-last:])) for rate, loss in ends.items()}
+        found[rule] = {rate: m if math.isfinite(m) else math.inf for rate, m in means.items()}
+    return found
+
+
+@dataclass(frozen=True)
+class MarginReading:
+    """Of every layer and head: ratio (layers, heads, NORMS), quantile and least margin (layers,
+    heads), factors K and Q (layers, heads, d_h, d)."""
+
+    ratio: np.ndarray
+    quantile: np.ndarray
+    least: np.ndarray
+    K: np.ndarray
+    Q: np.ndarray
+
+    @property
+    def W(self) -> np.ndarray:
+        """W_K^T W_Q / sqrt(d_h), (layers, heads, d, d)."""
+        return np.swapaxes(self.K, -1, -2) @ self.Q / math.sqrt(self.K.shape[-2])
+
+
+@torch.no_grad()
+def entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
+    """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
+    first = network.class_token.expand(len(pictures), -1, -1)
+    tokens, found = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
+    for block in network.blocks:
+        found.append(block.attention_norm(tokens))
+        tokens = block(tokens)
+    return found
+
+
+def factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
+    """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
+    heads = network.blocks[0].attention.heads
+    weights = [b.attention.project.weight.detach().double().numpy() for b in network.blocks]
+    Q, K, _ = np.split(np.array(weights), 3, axis=1)  # (layers, d, d) each
+    layers, d, _ = Q.shape
+    return tuple(part.reshape(layers, heads, d // heads, d) for part in (K, Q))
+
+
+def norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
+
+    Of the sign norm the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at
+    d = 48 the sign vectors are too many to find the least.
+    """
+    d_h = K.shape[-2]
+    W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(d_h)
+    own = [svm.norm_of(W, of) for of in WHOLE.values()]
+    return np.stack([*own, math.sqrt(d_h) * np.abs(K).max((-2, -1)) * np.abs(Q).max((-2, -1))], -1)
+
+
+def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
+    """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
+    K, Q = factors(network)
+    W = np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
+    low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
+    for layer, entered in enumerate(entrances(network, pictures)):
+        x = entered.double().numpy()
+        scale[layer] = (x**2).sum(-1).mean()
+        for head in range(K.shape[1]):
+            logits = x @ W[layer, head].T @ np.swapaxes(x, 1, 2)  # (b, query, token)
+            logits = np.sort(logits, -1)
+            leads = logits[..., -1] - logits[..., -2]
+            low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
+    ratio = (low / scale)[..., None] / norms(K, Q)
+    return MarginReading(ratio=ratio, quantile=low, least=least, K=K, Q=Q)
+
+
+def moved(before: MarginReading, after: MarginReading) -> float:
+    """Median over layers and heads of ||W - W_0||_F / ||W_0||_F."""
+    size = np.linalg.norm(before.W, axis=(-2, -1))
+    return float(np.median(np.linalg.norm(after.W - before.W, axis=(-2, -1)) / size))

@@ -1,0 +1,210 @@
+"""What paper C claims about IMDb, recomputed from the kept curves of the study `imdb`.
+
+Accuracy, sparsity and attention come from the same runs. Words, intervals and bounds are those of
+`notebooks/protocol.md`.
+"""
+
+import numpy as np
+
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, finite
+from lib.training.curves import Curve, Curves
+from papers import verdicts
+from papers.kept_curves import clocked, few, gate_numbers, judge
+from papers.verdicts import UNDECIDED, Interval
+
+SPEAKS = 0.78  # test accuracy below which the first protocol's study is too small to speak
+SHOWN = 2_500  # test reviews of an evaluation
+LAST = 4  # evaluations whose mean stands beside the last accuracy
+PARTS = ("K", "Q", "V")
+PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
+RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
+PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
+
+
+def hits(curves: Curves, rule: str) -> np.ndarray:
+    """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
+    return np.stack([run.hits for run in curves.runs(rule)])
+
+
+def accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """Test accuracy at the end, on all rows: (seeds,)."""
+    return hits(curves, rule).mean(1)
+
+
+def late(run: Curve) -> float:
+    """Mean test accuracy of the last `LAST` evaluations, on a sample of the test rows."""
+    return run.metrics["test_accuracy"][-LAST:].mean()
+
+
+def late_accuracy(curves: Curves, rule: str) -> np.ndarray:
+    """`late` of every seed, (seeds,)."""
+    return np.array([late(run) for run in curves.runs(rule)])
+
+
+def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
+    """Test accuracy of `first` minus `second`, paired by seed and by test row."""
+    apart = hits(curves, first).astype(float) - hits(curves, second)  # (seeds, rows)
+    rows = apart.mean(0)  # (rows,)
+    return verdicts.mean_interval(apart.mean(1), rows.var(ddof=1) / len(rows))
+
+
+def late_difference(curves: Curves, first: str, second: str) -> Interval:
+    """`late_accuracy` of `first` minus `second`; the sampling error is that of the rows sampled."""
+    apart = hits(curves, first).astype(float) - hits(curves, second)  # (seeds, rows)
+    values = late_accuracy(curves, first) - late_accuracy(curves, second)
+    return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
+
+
+def ordered(curves: Curves, better: str, worse: str) -> Claim:
+    """The claim that `better` ends with a higher test accuracy than `worse`."""
+    source, name, text = "paper C, IMDb", f"imdb.{better}.{worse}", f"{better} above {worse}"
+    if unknown := few(name, f"{text} in test accuracy", source, curves):
+        return unknown
+    found = accuracy_difference(curves, better, worse)
+    if clocked(curves):  # judged by the mean of the last evaluations
+        text += f": mean of the last {LAST} evaluations, {len(found.values)} seeds"
+        text += f" (difference at the end, all rows: {found})"
+        last = late_difference(curves, better, worse)
+        return judge(name, text, source, curves, last, verdicts.above)
+    best = max(accuracy(curves, rule).mean() for rule in RULES)
+    lead = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
+    text += (
+        f": difference of last test accuracy, {len(found.values)} seeds"
+        f" (mean of the last {LAST} evaluations: {lead:.3g})"
+    )
+    if best < SPEAKS:
+        text += f"; the best rule reaches {best:.3f}, too little to speak"
+        return judge(name, text, source, curves, found, lambda _: UNDECIDED)
+    return judge(name, text, source, curves, found, verdicts.above)
+
+
+def accuracy_table(curves: Curves) -> Table:
+    """The order of the three rules, each pair a claim."""
+    return Table([ordered(curves, *pair) for pair in PAIRS])
+
+
+def at_end(run: Curve, name: str) -> float:
+    """The last value of the metric `name`."""
+    return float(run.metrics[name][-1])
+
+
+def at_level(run: Curve, name: str, level: float, along: str, rising: bool = True) -> float:
+    """The metric `name` where `along` first passes `level`, linear in between; NaN if never.
+
+    The name "steps" stands for the steps that were taken.
+    """
+    x = run.metrics[along] if rising else -run.metrics[along]
+    y = run.evaluated_at if name == "steps" else run.metrics[name]
+    level = level if rising else -level
+    passed = np.flatnonzero(x >= level)
+    if not len(passed):
+        return np.nan
+    k = int(passed[0])
+    if k == 0:
+        return float(y[0])
+    share = (level - x[k - 1]) / (x[k] - x[k - 1])
+    return float((1 - share) * y[k - 1] + share * y[k])
+
+
+def matched(
+    curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
+) -> np.ndarray:
+    """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
+    pick = np.max if rising else np.min
+    worse = min if rising else max
+    pairs = list(zip(*(curves.runs(rule) for rule in rules), strict=True))
+    levels = [worse(float(pick(run.metrics[along])) for run in pair) for pair in pairs]
+    return np.array(
+        [
+            [at_level(pair[k], name, level, along, rising) for pair, level in zip(pairs, levels)]
+            for k in range(2)
+        ]
+    )
+
+
+def apart(curves: Curves, metric: str) -> Interval:
+    """The last value of `metric` under l1.1 less that under l2."""
+    first, second = (
+        np.array([at_end(run, metric) for run in curves.runs(rule)]) for rule in ("l1.1", "l2")
+    )
+    return verdicts.mean_interval(first - second)
+
+
+def matched_apart(curves: Curves, metric: str) -> Interval:
+    """`apart` at the best training accuracy that both runs of a seed reach."""
+    first, second = matched(curves, metric, ("l1.1", "l2"))
+    return verdicts.mean_interval(first - second)
+
+
+def sparser(curves: Curves, part: str) -> Claim:
+    """l1.1 has a higher Hoyer index than l2, at the end and at matched training accuracy.
+
+    The index does not change with the scale of the entries. The share of entries above a threshold
+    does, and the heavier tail of a sparser matrix can raise it: it is shown and not judged.
+    """
+    name, source = f"sparsity.{part}", "paper C, sparsity"
+    if unknown := few(name, f"{part} sparser under l1.1 than under l2", source, curves):
+        return unknown
+    end, same = (of(curves, f"hoyer.{part}") for of in (apart, matched_apart))
+    shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
+    rest = ", ".join(f"{text} {apart(curves, f'{key}.{part}')}" for key, text in shares.items())
+    text = (
+        f"{part} sparser under l1.1: Hoyer index at the end, l1.1 minus l2 (at matched training"
+        f" accuracy {same}; not judged, share of entries above {rest})"
+    )
+    return judge(name, text, source, curves, end, verdicts.above, also=[same])
+
+
+def sparsity_table(curves: Curves) -> Table:
+    """Sparsity of keys, queries and values."""
+    return Table([sparser(curves, part) for part in PARTS])
+
+
+def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
+    """Tokens that the first token attends to per token present: (seeds, reviews, layers)."""
+    return np.stack(
+        [run.end[f"{when}.tokens_used"] / run.end["present"][:, None] for run in curves.runs(rule)]
+    ).astype(float)
+
+
+def attention_difference(curves: Curves) -> Interval:
+    """Share of tokens used in the last layer, l2 minus l1.1, paired by seed and by review."""
+    first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
+    apart = second - first  # (seeds, reviews)
+    return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
+
+
+def attention_table(curves: Curves) -> Table:
+    """l1.1 attends more sharply than l2, in the last layer."""
+    name, source = "attention.sharper", "paper C, attention maps"
+    if unknown := few(name, "l1.1 attends more sharply than l2", source, curves):
+        return Table([unknown])
+    found = attention_difference(curves)
+    first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
+    start = tokens_used(curves, "l2", "start")[..., -1].mean()
+    text = (
+        f"l1.1 sharper than l2: share of tokens used in the last layer, l2 ({second:.3f}) minus"
+        f" l1.1 ({first:.3f}), {len(found.values)} seeds; at the start {start:.3f}"
+    )
+    return Table([judge(name, text, source, curves, found, verdicts.above)])
+
+
+def numbers(curves: Curves) -> dict[str, Number]:
+    """Accuracies, rate, sparsity, tokens used of every rule; exact, since from stored curves."""
+    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    for rule in RULES:
+        name, runs = rule.replace(".", "_"), curves.runs(rule)
+        trained = [float(run.end["training_accuracy"]) for run in runs]
+        found |= {
+            f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_late_test_accuracy": finite(late_accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
+            f"{name}_rate": finite(curves.rates()[rule], 1e-12),
+            f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),
+        }
+        for part in PARTS:
+            for metric in ("hoyer", "above_90"):
+                mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
+                found[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
+    return found | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}

@@ -1,0 +1,79 @@
+"""The loss of a run with a trained head, from its margins and scores, and the loss's curvature.
+
+In joint training the loss depends on W and u only through margins and scores, which are linear in
+them. So the loss on a segment follows from its two ends, and the Hessian's spectrum from a matrix
+of size n(2T-1), whatever the dimension.
+"""
+
+import numpy as np
+
+from lib import attention
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from lib.dynamics.history import History
+
+
+def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
+    """y_i u^T x_{i,opt} at every record, (runs, k, n); tokens in minimal coordinates."""
+    scores = [attention.scores(tokens, history.head(k)) for k in range(history.iterations.size)]
+    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[..., 0]
+
+
+def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
+    """Margins (runs, k, n, T) with a zero for the opt token in front, and scores in that order."""
+    best = opt_scores(history, tokens)[..., None]
+    margins = np.concatenate([0 * history.margins[..., :1], history.margins], -1)
+    return margins, np.concatenate([best, best - history.score_gaps], -1)
+
+
+def log_loss_parts(
+    margins: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log L, p and f from opt-first margins and scores (..., n, T); log L (...,)."""
+    log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
+    p = np.exp(log_p)
+    gaps = scores[..., :1] - scores
+    f = scores[..., 0] - (p * gaps).sum(-1)
+    return np.logaddexp.reduce(-f, -1) - np.log(f.shape[-1]), p, f
+
+
+def curvature(history: History, tokens: TokenSet) -> np.ndarray:
+    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss.
+
+    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t
+    - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t -
+    f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
+    """
+    _, n, T, _ = tokens.shape
+    margins, scores = opt_first(history, tokens)
+    log_loss, p, f = log_loss_parts(margins, scores)
+    away, eye = scores - f[..., None], np.eye(T)
+    weights = p[..., :, None] * (eye - p[..., None, :])  # p_s (1_{st} - p_t)
+    second = weights * away[..., :, None] - p[..., :, None] * (p * away)[..., None, :]
+    zero = np.zeros_like(second)
+    hessian_f = np.block([[second, weights], [np.swapaxes(weights, -1, -2), zero]])
+    first = np.concatenate([p * away, p], -1)
+    share = np.exp(-f - log_loss[..., None]) / n  # l_i / (n L)
+    block = share[..., None, None] * (first[..., :, None] * first[..., None, :] - hessian_f)
+    block = block[..., 1:, 1:]  # the opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    root = _gram_root(tokens)  # (runs, n, 2T-1, m)
+    hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
+    return np.abs(np.linalg.eigvalsh(hessian)).max(-1)
+
+
+def _gram_root(tokens):
+    """Rows of a root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
+    runs, n, T, d = tokens.shape
+    delta = coordinates.differences(tokens, tokens.opt)
+    signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
+    logits, scores = n * (T - 1), n * T
+    of_logits, of_scores = coordinates.gram(delta, tokens.z), signed @ np.swapaxes(signed, 1, 2)
+    root = np.zeros((runs, n, 2 * T - 1, logits + scores))
+    root[:, :, : T - 1, :logits] = _root(of_logits).reshape(runs, n, T - 1, logits)
+    root[:, :, T - 1 :, logits:] = _root(of_scores).reshape(runs, n, T, scores)
+    return root
+
+
+def _root(gram):
+    values, vectors = np.linalg.eigh(gram)
+    return vectors * np.sqrt(values.clip(0))[:, None]

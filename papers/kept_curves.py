@@ -1,0 +1,259 @@
+"""What papers A and C share where they judge and draw the kept curves of a study."""
+
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lib import files
+from lib.companion import claims, plots
+from lib.companion.claims import Claim, Table
+from lib.companion.record import Number, Run, finite
+from lib.training.curves import Curve, Curves, load
+from papers import verdicts
+from papers.verdicts import UNDECIDED, Interval
+
+ABOVE = "interval above 0"
+FEWEST = 3  # seeds below which there is no verdict
+LEAD = 1e-9  # in accuracy, over a plain classifier: more than rounding
+NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
+# Claims of the first protocol that are measured in another way than it first said; the outcome was
+# known then.
+REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
+# What nobody else can get, by the revision that a study's data had.
+PRIVATE = {
+    "cfabc82d805f2592": "MultiNLI, a private sample (a random tenth of the training pairs)",
+    "fa619d477c022b72": "CivilComments, a private sample (6,988 comments, half of them toxic)",
+}
+
+
+def kept(name: str, needed: bool = False) -> Curves | None:
+    """The committed curves of the study `name`.
+
+    None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
+    where they are `needed` FileNotFoundError or ValueError.
+    """
+    path, command = (
+        files.ROOT / "figures" / "desk" / f"{name}.npz",
+        f"python -m lib.training {name}",
+    )
+    if not path.exists() and not needed:
+        print(f"the study {name} has no committed curves yet: {command}")
+        return None
+    found = load(path)
+    if len(found.seeds()) >= FEWEST:
+        return found
+    words = f"the study {name} is unfinished, {len(found.judged())} judged runs so far: {command}"
+    if needed:
+        raise ValueError(words)
+    print(words)
+    return None
+
+
+def judge(
+    id: str,
+    text: str,
+    source: str,
+    curves: Curves,
+    found: Interval,
+    word: Callable[[Interval], str],
+    bound: str = ABOVE,
+    also: Sequence[Interval] = (),
+) -> Claim:
+    """The claim on a paired quantity with the verdict that `word` reads off `found`, and its p.
+
+    It is undecided where an interval of `also` has another verdict.
+    """
+    if id in REMEASURED and not clocked(curves):
+        source += " (our reading, chosen after the runs)"
+    every = (found, *also)
+    said = {word(one) for one in every}
+    verdict = said.pop() if len(said) == 1 else UNDECIDED
+    ends = (found.estimate, found.low, found.high)
+    p = max(verdicts.p_value(one, word) for one in every)
+    return claims.judged(id, text, source, ends, bound, verdict, len(found.values), p)
+
+
+def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
+    """The claim left undecided where the study cannot speak, with the reason; None where it can."""
+    count = len(curves.seeds())
+    if count < FEWEST:
+        reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
+    elif not (reason := silent(curves)):
+        return None
+    return claims.judged(id, f"{text}: {reason}", source, (np.nan,) * 3, bound, UNDECIDED, count)
+
+
+def clocked(curves: Curves) -> bool:
+    """Whether the study has a clock, as those of the second protocol."""
+    return bool(curves.configuration.get("clock"))
+
+
+def silent(curves: Curves) -> str:
+    """Why a study of the second protocol has no verdict, or "".
+
+    A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
+    edge of the rates that were tried.
+    """
+    if not clocked(curves):
+        return ""
+    if not (plain := curves.baselines()):
+        return "no plain classifier was fitted, so the network cannot be compared with one"
+    rule, best = best_rule(curves)
+    name = max(plain, key=plain.get)
+    if best - plain[name] < LEAD:
+        return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
+    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
+    return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
+
+
+def best_rule(curves: Curves) -> tuple[str, float]:
+    """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
+    means = {
+        rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+        for rule in curves.rates()
+    }
+    return max(means.items(), key=lambda item: item[1])
+
+
+def edges(curves: Curves) -> dict[str, float]:
+    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
+    found = {}
+    for rule, rate in curves.rates().items():
+        trials = curves.trials(rule)
+        tried = [trial.rate for trial in trials]
+        free = rule == "SPS" and any(
+            trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
+        )
+        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
+            found[rule] = rate
+    return found
+
+
+def gate(curves: Curves) -> str:
+    """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
+    if not (plain := curves.baselines()):
+        return ""
+    rule, best = best_rule(curves)
+    others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
+    end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
+    return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
+
+
+def gate_numbers(curves: Curves) -> dict[str, Number]:
+    """The plain classifiers' test accuracies, by name, for a record."""
+    return {
+        f"baseline_{name.replace(' ', '_')}": finite(value, 1e-9)
+        for name, value in curves.baselines().items()
+    }
+
+
+def together(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows of different lengths as (rows, shortest): what every run has."""
+    return np.stack([row[: min(map(len, rows))] for row in rows])
+
+
+def losses(ax, curves: Curves, rows: int = 1, shown: Callable[[str], str] = str) -> None:
+    """The running mean of the loss over steps, divided by `rows`; `shown` names a rule."""
+    window = curves.configuration["window"]
+    for rule in curves.configuration["rates"]:
+        smooth = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
+        x = np.arange(smooth.shape[1]) * 10 + window
+        plots.band(ax, x, smooth, shown(rule), plots.COLOURS[rule])
+    ax.set(title="Training loss", xlabel="Step")
+
+
+def rates_panel(ax, curves: Curves, last: Callable[[Curve], float]) -> None:
+    """`last` of every trial that did not diverge, over its rate; a ring marks the rate chosen."""
+    ring = {"mfc": "none", "mec": "0.2", "ms": 8, "clip_on": False}
+    for rule in curves.configuration["rates"]:
+        ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
+        ax.plot(ends.keys(), ends.values(), ".-", color=plots.COLOURS[rule])
+        if (chosen := curves.rates().get(rule)) in ends:
+            ax.plot(chosen, ends[chosen], "o", **ring)
+    ax.set(xlabel="Rate", xscale="log")
+    ax.xaxis.set_minor_formatter("")
+
+
+def _named(data: dict) -> str:
+    if data["source"] == "demo":
+        return f"DEMO DATA ({data['name']})"
+    return PRIVATE.get(data.get("revision"), NAMES.get(data["name"], data["name"]))
+
+
+def setting(curves: Curves, stop: str = "") -> str:
+    """Data, network, batch, steps, seeds and rates in words; `stop` follows the epochs."""
+    study, problem = curves.configuration, curves.configuration["problem"]
+    epochs = study["horizon"] * study["batch"] / problem["rows"]
+    network = re.sub(r"[{}']|(?<='):", "", problem["network"])  # {'width': 32} as width 32
+    network = network.replace("SPT and LSA", "shifted patches (SPT), locality attention (LSA)")
+    rates = ", ".join(f"{rule} {rate:g}" for rule, rate in curves.rates().items())
+    short = f" of at most {problem['tokens']} tokens" if "tokens" in problem else ""
+    plural = "" if round(epochs) == 1 else "s"
+    return (
+        f"{_named(problem['data'])}; {problem['rows']:,} training rows{short},"
+        f" {problem['test_rows']:,} test rows; {network}; batch {study['batch']}, at most"
+        f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), {len(curves.seeds())}"
+        f" seeds; rates {rates}"
+    )
+
+
+def headed(number: str, curves: Curves, what: str, rest: str) -> str:
+    """A caption: one sentence for below the picture, `what` its marks are, then the `rest`."""
+    data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
+    return f"{number}, reduced: {data}, {len(curves.seeds())} seeds; {what}. {rest}"
+
+
+def captioned(figure: Figure, caption: str) -> Figure:
+    """The figure with the first sentence of its caption below it."""
+    plots.caption(figure, textwrap.fill(caption.partition(". ")[0], 118))
+    return figure
+
+
+def outcome(curves: Curves, table: Table) -> str:
+    """The verdicts of a table of claims, and the processor hours, to end a caption with."""
+    said = "; ".join(f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict)
+    return f"{gate(curves)} {said}. Trained in {curves.hours():.1f} processor hours."
+
+
+def smoke_figure(curves: Curves) -> Figure:
+    """The loss of a smoke run, marked as one: its only result is that the code runs."""
+    figure, (ax,) = plots.panels(1, 1, height=2.2)
+    losses(ax, curves)
+    ax.set_title(f"A smoke run, no result: {_named(curves.configuration['problem']['data'])}")
+    ax.set(ylabel="Training loss")
+    plots.legend(figure, ax)
+    return figure
+
+
+def smoke_caption(number: str, curves: Curves) -> str:
+    """That a smoke run is one, and its setting."""
+    return (
+        f"{number}: a smoke run, which shows that the code runs and nothing of the paper's claims."
+        f" {setting(curves)}"
+    )
+
+
+def save(
+    run: Run,
+    slug: str,
+    number: str,
+    curves: Curves,
+    figure: Figure,
+    caption: str,
+    table: Table,
+    numbers: dict[str, Number],
+) -> Path:
+    """Save a figure of `curves` with the seeds of its runs.
+
+    Above demo scale its data are the kept curves: nothing was trained, no other data were read.
+    """
+    problem = curves.configuration["problem"]
+    rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
+    if run.scale != "demo":
+        rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
+    told = dict(dtype="float32", setting={"seeds": curves.seeds()})
+    return run.save(figure, slug, number, caption, table, numbers, rows, **told)

@@ -1,0 +1,172 @@
+"""What paired runs say: a quantity seed by seed, its 95 % interval, and one of three words.
+
+Runs of two rules are paired by their seed, which fixes start and batches. The words are those of
+`notebooks/protocol.md`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from lib.companion.claims import VERDICTS
+
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
+SAME = (0.8, 1.25)  # a ratio of steps within which two rules count as equally fast
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The mean of paired `values` (seeds,), and its t interval `low` ... `high` at `level`.
+
+    Of `geometric` values all is computed from their logarithms: the mean is the geometric one.
+    `other_variance` is a variance of the mean that does not shrink with the seeds, such as that of
+    a finite test set; it joins in quadrature: half width = sqrt((t s)²/n + (z σ)²). `opened` says
+    which ends nothing supports, as where runs were censored; then `note` says why.
+    """
+
+    values: np.ndarray
+    geometric: bool = False
+    other_variance: float = 0.0
+    opened: tuple[bool, bool] = (False, False)
+    note: str = ""
+    level: float = LEVEL
+
+    @property
+    def estimate(self) -> float:
+        """The mean over seeds, of ratios the geometric mean."""
+        return self._at(0.0)
+
+    @property
+    def low(self) -> float:
+        """The lower end; of ratios 0, of differences -inf where it is open."""
+        return (0.0 if self.geometric else -math.inf) if self.opened[0] else self._at(-1.0)
+
+    @property
+    def high(self) -> float:
+        """The upper end, infinite where it is open."""
+        return math.inf if self.opened[1] else self._at(1.0)
+
+    def _at(self, halves: float) -> float:
+        values = np.log(self.values) if self.geometric else self.values
+        n, tail = len(values), 0.5 + self.level / 2
+        between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
+        half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * self.other_variance)
+        found = float(values.mean()) + (halves * half if halves else 0.0)
+        return math.exp(found) if self.geometric else found
+
+    def __str__(self) -> str:
+        text = f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{text} ({self.note})" if self.note else text
+
+
+def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
+    """The t interval of the mean of paired `differences` (seeds,), two or more, else ValueError.
+
+    `other_variance` is that of `Interval`.
+    """
+    values = np.asarray(differences, dtype=float)
+    if values.ndim != 1 or len(values) < 2:
+        raise ValueError(f"differences must hold two seeds or more, it has shape {values.shape}")
+    return Interval(values, other_variance=other_variance)
+
+
+def ratio_interval(values: np.ndarray) -> Interval:
+    """The geometric mean of positive paired ratios (seeds,), with its own t interval.
+
+    ValueError for a ratio that is not positive and finite.
+    """
+    ratios = np.asarray(values, dtype=float)
+    if not (np.isfinite(ratios) & (ratios > 0)).all():
+        raise ValueError(f"ratios must be positive and finite, got {ratios}")
+    return replace(mean_interval(ratios), geometric=True)
+
+
+def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Interval:
+    """The ratio of `steps` to `reference` (seeds,), infinite where a run never got there.
+
+    A run that was censored counts with the `horizon`, as if it had got there at the last step. So a
+    censored reference leaves the ratio too large (its upper end is safe, the lower end is 0), a
+    censored run leaves it too small (its lower end is safe, the upper end is infinite). A seed
+    where both are censored says nothing, and both ends are open.
+    """
+    steps, reference = np.asarray(steps, float), np.asarray(reference, float)
+    never, theirs = ~np.isfinite(steps), ~np.isfinite(reference)
+    bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
+    found, note = ratio_interval(bounded), ""
+    if never.any() or theirs.any():
+        missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
+        note = f"{missed} missed the target"
+    return replace(found, opened=(bool(theirs.any()), bool(never.any())), note=note)
+
+
+def faster(ratio: Interval) -> str:
+    """Verdict on "needs fewer steps": reproduced if the whole interval lies below 1.
+
+    Not reproduced if it lies above 1 or within `SAME`.
+    """
+    return _word(ratio.high < 1, ratio.low >= 1 or _within(ratio))
+
+
+def slower(ratio: Interval) -> str:
+    """Verdict on "needs more steps": reproduced if the whole interval lies above 1.
+
+    Not reproduced if it lies below 1 or within `SAME`.
+    """
+    return _word(ratio.low > 1, ratio.high <= 1 or _within(ratio))
+
+
+def no_gain(ratio: Interval) -> str:
+    """Verdict on "no significant gain in speed".
+
+    Reproduced if the interval lies within `SAME` or above 1; not, if it lies below 0.8.
+    """
+    return _word(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
+
+
+def above(difference: Interval) -> str:
+    """Verdict on "larger": reproduced if the interval lies above 0, not if below."""
+    return _word(difference.low > 0, difference.high <= 0)
+
+
+def p_value(found: Interval, word: Callable[[Interval], str]) -> float:
+    """The smallest α at which the interval at level 1 - α decides what `word` judges; else 1.
+
+    Of a word that hangs on one border, 1 of a ratio or 0 of a difference, it is the two-sided p
+    value of the t test against it.
+    """
+
+    def decided(alpha: float) -> bool:
+        return word(replace(found, level=1 - alpha)) != UNDECIDED
+
+    low, high = -30.0, 0.0  # ln α
+    if not decided(math.exp(-1e-9)):
+        return 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if decided(math.exp(middle)) else (middle, high)
+    return math.exp(high)
+
+
+def holm(values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's adjusted p values of a family, in rising order; at most α: kept at family level α.
+
+    The k-th smallest of m is max over j ≤ k of (m - j + 1) p_(j), at most 1.
+    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
+    """
+    found, largest = {}, 0.0
+    for k, name in enumerate(sorted(values, key=values.get)):
+        largest = max(largest, min(1.0, (len(values) - k) * values[name]))
+        found[name] = largest
+    return found
+
+
+def _word(supported: bool, refuted: bool) -> str:
+    return REPRODUCED if supported else NOT_REPRODUCED if refuted else UNDECIDED
+
+
+def _within(ratio: Interval) -> bool:
+    return SAME[0] <= ratio.low and ratio.high <= SAME[1]

@@ -1,0 +1,385 @@
+"""Each step of the proof in notebooks/law_of_margins.md as an inequality, with its constants.
+
+On random problems: tokens, queries, head, labels, loss, selection and the point W are drawn. Beside
+each inequality stands a world in which a hypothesis fails, and it with it, or the code refuses.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lib import attention, dynamics, svm
+from lib.attention import coordinates, losses, tokens
+from papers.beyond import margin_law
+from papers.beyond import margin_theorem as theorem
+from papers.beyond import margin_theorem_momentum as with_momentum
+from papers.beyond import margins as measure
+from papers.beyond.margin_slopes import PremiseFails
+
+SEEDS = st.integers(0, 100_000)
+FEW = settings(max_examples=30, deadline=None)
+
+
+def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
+    """Tokens, selection and constants of a random selection that meets (D) and (G), or None."""
+    draw = np.random.default_rng(seed)
+    loss = loss or attention.LOSSES[seed % 4]
+    data = tokens.unit_tokens(seed, n=n, T=T, d=d)
+    selected = np.where(draw.uniform(size=(1, n)) < 0.7, data.opt, draw.integers(0, T, (1, n)))
+    if copies:  # of a token that is not selected
+        again = np.take_along_axis(data.X, ((selected + 1) % T)[..., None, None], 2)
+        X = np.concatenate([data.X, again], 2)
+        data = attention.token_set(X, data.y, data.z, data.u, data.opt)
+    try:
+        solution = svm.token_svm(data, selected)
+        law = margin_law.margin_law(data, solution, selected, loss)
+    except (svm.Infeasible, PremiseFails, RuntimeError):
+        return None
+    if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
+        return None
+    of = theorem.local(data, law, selected, loss)
+    rows = coordinates.constraint_rows(coordinates.differences(data, selected), data.z)[0]
+    return data, Model(rows, np.linalg.pinv(of.A), data, loss, selected), of
+
+
+class Model:
+    """From the coordinates of `Local` to matrices W, and gradients back; what the model does."""
+
+    def __init__(self, rows, inverse, data, loss, selected):
+        self.rows, self.inverse, self.data, self.loss = rows, inverse, data, loss
+        self.selected, self.shape = selected, (1, data.shape[3], data.z.shape[2])
+
+    def W(self, w):
+        return (self.rows.T @ (self.inverse.T @ w)).reshape(self.shape)
+
+    def gradient(self, w):
+        """n times the gradient of the loss."""
+        found = attention.gradients(self.data, self.W(w), self.data.u, self.loss)[1]
+        return self.data.shape[1] * self.inverse @ (self.rows @ found.ravel())
+
+    def log_gap(self, w):
+        logits = np.einsum("ntd,de,ne->nt", self.data.X[0], self.W(w)[0], self.data.z[0])[None]
+        scores = attention.scores(self.data, self.data.u)
+        return attention.slopes(logits, scores, self.loss).log_gap[0]
+
+
+def drawn(seed, **sizes):
+    found = problem(seed, **sizes)
+    assume(found is not None)
+    return *found, np.random.default_rng(seed + 1)
+
+
+def at(of, level, x, omega):
+    """The W of (1), as a vector."""
+    return level * of.V + of.rest + of.basis @ x + omega
+
+
+def around(of, draw, size):
+    """A random x of length `size`."""
+    x = draw.standard_normal(of.basis.shape[1])
+    return size * x / max(np.linalg.norm(x), 1e-300)
+
+
+def small(of, g):
+    """delta of (4) at margins g (m,)."""
+    log_Z = np.logaddexp.reduce((of.log_kappa - g)[of.on])
+    P = np.bincount(of.sample, np.exp(-g)).max()
+    return of.B * P + np.exp(of.log_nu - g - log_Z).sum()
+
+
+def off_span(of, draw, size):
+    omega = draw.standard_normal(len(of.V))
+    omega -= of.spanned @ (of.spanned.T @ omega)
+    return size * omega / max(np.linalg.norm(omega), 1e-9)  # nothing where S spans all
+
+
+def saturated(of, W):
+    """Z and the sum of pi_m A_m over S, at W."""
+    pull = np.where(of.on, np.exp(np.where(of.on, of.log_kappa, 0.0) - of.A @ W), 0.0)
+    return pull.sum(), pull @ of.A / pull.sum()
+
+
+def ascent(of, x):
+    """- grad F(x) in the coordinates of U, and pi."""
+    _, mean = saturated(of, at(of, 0.0, x, 0.0))
+    return of.basis.T @ mean
+
+
+@given(SEEDS)
+@FEW
+def test_slope_bounds_hold_between_the_scores(seed):
+    draw = np.random.default_rng(seed)
+    lo, hi = np.sort(2 * draw.standard_normal(2))
+    loss = attention.LOSSES[seed % 4]
+    slope, lipschitz = theorem.slope_bounds(lo, hi, loss)
+    f = np.linspace(lo, hi, 400)
+    derivative = np.exp(losses.log_derivative(f, loss))
+    assert derivative.max() <= slope * (1 + 1e-12)
+    assert np.abs(np.diff(derivative) / np.diff(f)).max() <= lipschitz + 1e-12
+
+
+@given(SEEDS, st.booleans())
+@FEW
+def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
+    _, _, of, draw = drawn(seed, copies=copies)
+    beta = of.norm**2 * of.shares
+    assert (beta[of.on] > 0).all()
+    np.testing.assert_allclose(beta @ of.A, of.V, atol=1e-7 * of.norm)
+    assert np.linalg.norm(ascent(of, 0 * around(of, draw, 1.0))) < 1e-8
+    values = lambda W: np.logaddexp.reduce((of.log_kappa - of.A @ W)[of.on])
+    for size in (0.01, 0.3, 3.0):
+        assert values(at(of, 0.0, around(of, draw, size), 0.0)) >= of.least - 1e-9
+
+
+@given(SEEDS, st.booleans())
+@FEW
+def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
+    _, model, of, draw = drawn(seed, copies=copies)
+    x, omega = around(of, draw, draw.uniform(0, 2)), off_span(of, draw, draw.uniform(0, 2))
+    W = at(of, draw.uniform(0, 12), x, omega)
+    P = np.bincount(of.sample, np.exp(-of.A @ W)).max()
+    assume(0.8 * of.B * P <= 1)
+    Z, mean = saturated(of, W)
+    error = -model.gradient(W) / Z - mean
+    assert np.linalg.norm(error) <= of.M * small(of, of.A @ W) + 1e-9
+    if of.best:  # the gap to L* of Polyak's step
+        gap = model.data.shape[1] * np.exp(model.log_gap(W)) / Z
+        assert abs(gap - 1) <= small(of, of.A @ W) + 1e-9
+
+
+def test_step_1_fails_for_the_kappa_of_another_loss():
+    """(6) holds for the loss that is trained, and not for the other one's numbers."""
+    _, model, of = problem(8, loss="exponential")
+    other = replace(of, log_kappa=problem(8, loss="reciprocal")[2].log_kappa)
+    W = at(of, 25 / of.r, around(of, np.random.default_rng(0), 0.1), 0.0)
+    for one, holds in ((of, True), (other, False)):
+        Z, mean = saturated(one, W)
+        error = np.linalg.norm(-model.gradient(W) / Z - mean)
+        assert (error <= one.M * small(one, one.A @ W) + 1e-9) == holds
+
+
+@given(SEEDS)
+@FEW
+def test_step_1_delta_decays_with_the_level(seed):
+    _, _, of, draw = drawn(seed)
+    R, tau, omega = *draw.uniform(0, 2, 2), off_span(of, draw, draw.uniform(0, 3))
+    bound = of.log_small(omega, R, tau)
+    for share in (1.0, draw.uniform()):
+        level = draw.uniform(0, 40)
+        W = at(of, level, around(of, draw, share * R), omega + off_span(of, draw, share * tau))
+        assert np.log(small(of, of.A @ W)) <= bound - of.r * level + 1e-9
+
+
+def test_step_1_delta_is_larger_outside_the_region():
+    _, _, of = problem(8)
+    worst = max(
+        np.log(small(of, of.A @ at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0)))
+        for k in range(20)
+    )
+    assert worst > of.log_small(0 * of.V, 0.3, 0.01)
+
+
+@given(SEEDS)
+@FEW
+def test_step_2_the_three_parts_of_a_step(seed):
+    _, model, of, draw = drawn(seed)
+    x, omega = around(of, draw, 0.5), off_span(of, draw, 0.5)
+    R, tau = 0.5, 0.1
+    level = max(0.0, (of.log_small(omega, R, tau) + np.log(2 * of.norm * of.M)) / of.r)
+    assume(level * (1 + of.excess.max()) < 250)
+    W = at(of, level, x, omega)
+    Z, _ = saturated(of, W)
+    sigma = draw.uniform(0.1, 1.0)
+    moved = of.split(of.A @ (W - sigma / Z * model.gradient(W)))
+    growth, delta = (moved[0] - level) * of.norm**2 / sigma, small(of, of.A @ W)
+    assert abs(growth - 1) <= of.norm * of.M * delta + 1e-7 and 0.5 <= growth <= 1.5
+    kick = moved[1] - x - sigma * ascent(of, x)
+    assert np.linalg.norm(kick) <= sigma * of.M * delta + 1e-7
+    assert np.linalg.norm(moved[2] - omega) <= sigma * of.M * delta + 1e-7
+
+
+@given(SEEDS, st.booleans())
+@FEW
+def test_step_3_the_curvature_between_its_bounds(seed, copies):
+    _, _, of, draw = drawn(seed, copies=copies)
+    assume(of.basis.shape[1] > 0)
+    R = draw.uniform(0.01, 3.0)
+    low, high = of.curvature(R)
+    x = around(of, draw, R)
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    H, centre = np.zeros((len(x), len(x))), of.A @ of.basis
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        powers = np.where(of.on, np.log(np.where(of.on, of.shares, 1.0)), -np.inf)
+        pi = np.exp(powers - node * (centre @ x))
+        pi /= pi.sum()
+        apart = centre - pi @ centre
+        H += weight * apart.T @ (pi[:, None] * apart)
+    np.testing.assert_allclose(-ascent(of, x), H @ x, atol=1e-7)
+    values = np.linalg.eigvalsh(H)
+    assert low * (1 - 1e-7) <= values[0] and values[-1] <= high * (1 + 1e-7)
+
+
+def test_step_3_near_the_minimiser_the_bounds_meet_the_eigenvalues():
+    _, _, of = problem(8)
+    low, high = of.curvature(1e-9)
+    square = of.norm**2
+    np.testing.assert_allclose([low * square, high * square], [of.slowest, of.fastest])
+    assert of.curvature(1e9)[1] == of.D**2 / 4 >= high
+    values = np.linalg.eigvalsh((of.basis.T @ of.A.T * (of.shares * square)) @ of.A @ of.basis)
+    np.testing.assert_allclose(values[[0, -1]], [of.slowest, of.fastest], rtol=1e-6)
+
+
+RULES = [dynamics.ngd(0.3), dynamics.polyak(), dynamics.gd(2.0), dynamics.ngd(0.05)]
+
+
+@given(SEEDS, st.sampled_from(RULES))
+@FEW
+def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
+    _, model, of, draw = drawn(seed)
+    assume(rule.kind != dynamics.polyak().kind or of.best)
+    x, tau, omega = draw.uniform(0, 0.5), 0.2, off_span(of, draw, 0.3)
+    R = x + tau
+    A, _, _ = theorem.constants(of, rule, x, omega, tau)
+    assume(np.isfinite(A) and A * (1 + of.excess.max()) < 300)
+    W = at(of, A, around(of, draw, R), omega + off_span(of, draw, tau))
+    sigma_bar, xi, _ = theorem.step_bound(of, rule, R, L := of.curvature(R)[1])
+    assert 0 < sigma_bar < 2 / L or not L
+    assert of.norm * of.M * small(of, of.A @ W) <= xi * (1 + 1e-9)
+    Z, mean = saturated(of, W)
+    n = model.data.shape[1]
+    log_norm = np.log(np.linalg.norm(model.gradient(W)) / n)
+    sigma = np.exp(rule.log_step(0, model.log_gap(W), log_norm)) * Z / n
+    assert sigma <= sigma_bar * (1 + 1e-7)
+
+
+def trained(model, of, rule, W, steps, records=60):
+    """(levels, |x|, omega - omega_0) at the records of a run from W."""
+    times = np.unique(np.linspace(0, steps, records).astype(int))
+    history = dynamics.train(model.data, rule, steps, times, start=model.W(W), loss=model.loss)
+    margins = measure.relative_margins(history, model.data.opt, model.selected)[0]
+    found = [of.split(g) for g in margins]
+    levels = np.array([one[0] for one in found])
+    x = np.array([np.linalg.norm(one[1]) for one in found])
+    return levels, x, np.array([one[2] - found[0][2] for one in found])
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize("seed", [2, 8, 11, 20, 25, 37])
+def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, everywhere):
+    """From a start at the level A itself, with each rule whose steps are short enough."""
+    found, seen = problem(seed, n=2, T=3, d=12), 0
+    assert found is not None
+    data, model, of = found
+    draw = np.random.default_rng(seed)
+    for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
+        size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
+        room = [
+            (theorem.constants(of, rule, size, omega, tau, everywhere), tau) for tau in (0.1, 1)
+        ]
+        (A, K, q), tau = min(room, key=lambda one: one[0][0])
+        if not np.isfinite(A) or (rule.kind == dynamics.polyak().kind and not of.best):
+            continue
+        W = at(of, A, around(of, draw, size), omega)
+        levels, x, moved = trained(model, of, rule, W, 4000)
+        assert (np.diff(levels) > 0).all()
+        assert x.max() <= size + tau and np.linalg.norm(moved, axis=1).max() <= tau
+        bound = K * (1 + levels - A) * np.exp(-q * (levels - A))
+        left = np.linalg.norm(moved - moved[-1], axis=1)
+        assert (np.hypot(x, left) <= bound + 1e-9).all()
+        seen += 1
+    assert seen >= 1
+
+
+def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
+    data, model, of = problem(8, n=2, T=3, d=12)
+    threshold = 2 * of.norm / of.fastest
+    rule = dynamics.ngd(1.3 * threshold)
+    W = at(of, 200.0 / of.r, around(of, np.random.default_rng(0), 0.01), 0.0)
+    proof = theorem.prove(of, rule, of.A @ W)
+    assert not proof.holds and proof.why == "the steps are too long" and proof.A == np.inf
+    _, x, _ = trained(model, of, rule, W, 2000)
+    assert x[-20:].min() > 0.1  # it cycles
+    short = theorem.prove(of, dynamics.ngd(0.9 * threshold), of.A @ W)
+    assert short.holds
+    _, x, _ = trained(model, of, dynamics.ngd(0.9 * threshold), W, 2000)
+    assert x[-1] < 1e-9
+
+
+def test_below_the_level_the_theorem_is_silent():
+    _, _, of = problem(8, n=2, T=3, d=12)
+    proof = theorem.prove(of, dynamics.ngd(0.1), 0.01 * of.A @ of.V)
+    assert not proof.holds and "is below A" in proof.why and np.isfinite(proof.A)
+    for rule in (dynamics.ngd(0.1, momentum=0.5), dynamics.custom(lambda t, gap, norm: -norm)):
+        assert "none of the theorem's" in theorem.prove(of, rule, 1e4 * of.A @ of.V).why
+    assert (
+        "another loss" in theorem.prove(replace(of, best=False), dynamics.polyak(), of.A @ of.V).why
+    )
+
+
+@given(SEEDS)
+@FEW
+def test_step_6_the_error_is_the_distance_over_the_norm_and_no_exponential(seed):
+    draw = np.random.default_rng(seed)
+    V, level = draw.standard_normal(5), draw.uniform(0.01, 50)
+    off = draw.standard_normal(5)
+    off -= off @ V / (V @ V) * V
+    W, y = level * V + off, np.linalg.norm(off)
+    size = np.linalg.norm(W)
+    error = np.linalg.norm(W / size - V / np.linalg.norm(V))
+    rest = size * error - y
+    assert y**3 / (8 * size**2) * (1 - 1e-6) - 1e-12 <= rest <= y**3 / (2 * size**2) + 1e-12
+
+
+@pytest.mark.parametrize("rule", [dynamics.ngd(0.1), dynamics.polyak(), dynamics.gd(1.0)])
+def test_the_orders(rule):
+    """t x error for NGD and Polyak, log t x error for GD, as far as a run can show it."""
+    data, model, of = problem(8, n=2, T=2, d=12, loss="exponential")
+    assert of.best and of.on.all()  # omega_inf = 0
+    V = model.W(of.V)
+    history = dynamics.train(data, rule, 100_000, [10_000, 100_000], targets={"V": V})
+    error, speed = history.direction_error["V"][0], {1: 0.1, 2: of.norm / 2}
+    y = np.linalg.norm(of.rest)
+    assert y > 0.1
+    if rule.kind in speed:
+        np.testing.assert_allclose(100_000 * error[1] * speed[rule.kind] / y, 1.0, atol=2e-3)
+    else:  # a_t - log t rests: so does 1/error - ||V|| log t / y
+        grown = (1 / error[1] - 1 / error[0]) * y / of.norm
+        np.testing.assert_allclose(grown, np.log(10), rtol=0.05)
+
+
+@pytest.mark.parametrize("seed", [2, 8, 11])
+@pytest.mark.parametrize("mu", [0.5, 0.9])
+def test_momentum_norms_contract_and_the_run_settles(seed, mu):
+    data, model, of = problem(seed, n=2, T=3, d=12)
+    rule = dynamics.ngd(0.02, momentum=mu)
+    draw = np.random.default_rng(seed)
+    values = np.linalg.eigvalsh((of.basis.T @ of.A.T * of.shares) @ of.A @ of.basis)
+    for s in np.append(rule.step_size * of.norm * values, [1e-5, 2.6e-3, 0.5, 1.99 * (1 + mu)]):
+        P, rate, far = with_momentum.mode_norm(s, mu)
+        size = lambda x, v, P=P: np.sqrt(np.array([x, v]) @ P @ [x, v])
+        assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
+        for x, v in draw.standard_normal((20, 2)):
+            after = mu * v - s * x
+            assert size(x + after, after) <= rate * size(x, v) * (1 + 1e-9)
+            assert abs(x) <= far * size(x, v) * (1 + 1e-9)
+    assert with_momentum.mode_norm(2.01 * (1 + mu), mu)[1] >= 1
+    start = model.W(at(of, 50.0, 0 * values, 0.0))
+    history = dynamics.train(data, rule, 4000, [3999, 4000], start, loss=model.loss)
+    before, last = measure.relative_margins(history, data.opt, model.selected)[0]
+    proof = with_momentum.prove(of, rule, before, last)
+    assert proof.holds, proof
+    assert not with_momentum.prove(of, rule, last, before).holds  # the level falls
+    long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)
+    assert "too long" in with_momentum.prove(of, long, before, last).why
+
+
+def test_another_rho_perp_is_refused():
+    _, _, of = problem(8, n=2, T=3, d=12)
+    g = of.A @ (100 / of.r * of.V + of.rest)
+    for rest, tilted in ((of.rest, False), (1.001 * of.rest, True)):
+        for prove in (theorem.prove, lambda of, rule, g: with_momentum.prove(of, rule, 0.9 * g, g)):
+            proof = prove(replace(of, rest=rest), dynamics.ngd(0.01), g)
+            assert ("rho_perp is none" in proof.why) == tilted

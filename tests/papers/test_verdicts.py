@@ -1,0 +1,160 @@
+"""Intervals of paired runs and the words they carry, against hand computation and simulation."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from papers import verdicts
+from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+
+
+class Ends(NamedTuple):
+    """An interval by its ends alone."""
+
+    low: float
+    high: float
+
+
+interval = Ends
+
+
+def test_the_interval_is_that_of_a_paired_t_test():
+    values = np.array([0.3, -0.1, 0.4, 0.2, 0.5])
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    found = verdicts.mean_interval(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.estimate == pytest.approx(0.26)
+
+
+def test_ratios_are_compared_on_a_logarithmic_scale():
+    ratios = np.array([0.5, 0.6, 0.8])
+    found, turned = verdicts.ratio_interval(ratios), verdicts.ratio_interval(1 / ratios)
+    assert (
+        found.estimate == pytest.approx(stats.gmean(ratios)) == pytest.approx(1 / turned.estimate)
+    )
+    assert (found.low, found.high) == pytest.approx((1 / turned.high, 1 / turned.low))
+
+
+def test_the_interval_of_ratios_is_that_of_their_logarithms():
+    ratios = np.array([0.5, 0.8, 0.6, 1.1])
+    found = verdicts.ratio_interval(ratios)
+    logs = np.log(ratios)
+    half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
+    np.testing.assert_allclose(found.low, np.exp(logs.mean() - half), rtol=1e-12)
+    np.testing.assert_allclose(found.high, np.exp(logs.mean() + half), rtol=1e-12)
+
+
+def test_a_finite_test_set_widens_the_interval():
+    values = np.array([0.01, 0.02, 0.03])
+    alone, wide = verdicts.mean_interval(values), verdicts.mean_interval(values, 0.02**2)
+    half = math.hypot((alone.high - alone.low) / 2, stats.norm.ppf(0.975) * 0.02)
+    assert wide.high - wide.low == pytest.approx(2 * half)
+
+
+def test_the_interval_holds_the_truth_in_95_of_100_worlds():
+    rng = np.random.default_rng(0)
+    worlds = [verdicts.mean_interval(rng.normal(1.0, 2.0, 5)) for _ in range(2000)]
+    share = np.mean([found.low <= 1 <= found.high for found in worlds])
+    assert abs(share - 0.95) < 0.015  # three standard errors
+
+
+@pytest.mark.parametrize(
+    ("ends", "faster", "slower", "no_gain"),
+    [
+        ((0.4, 0.7), REPRODUCED, NOT_REPRODUCED, NOT_REPRODUCED),
+        ((0.85, 0.95), REPRODUCED, NOT_REPRODUCED, REPRODUCED),
+        ((0.9, 1.1), NOT_REPRODUCED, NOT_REPRODUCED, REPRODUCED),
+        ((0.5, 1.4), UNDECIDED, UNDECIDED, UNDECIDED),
+        ((0.7, 0.9), REPRODUCED, NOT_REPRODUCED, UNDECIDED),
+        ((1.1, 1.2), NOT_REPRODUCED, REPRODUCED, REPRODUCED),
+        ((1.4, 3.0), NOT_REPRODUCED, REPRODUCED, REPRODUCED),
+    ],
+)
+def test_words_of_speed(ends, faster, slower, no_gain):
+    ratio = interval(*ends)
+    assert (verdicts.faster(ratio), verdicts.slower(ratio)) == (faster, slower)
+    assert verdicts.no_gain(ratio) == no_gain
+
+
+def test_words_of_differences():
+    assert verdicts.above(interval(0.1, 0.2)) == REPRODUCED
+    assert verdicts.above(interval(-0.1, 0.2)) == UNDECIDED
+    assert verdicts.above(interval(-0.2, 0.0)) == NOT_REPRODUCED
+
+
+def test_censored_runs_open_the_end_that_they_do_not_support():
+    steps, reference = np.array([50.0, 60.0, 55.0]), np.array([90.0, np.inf, 95.0])
+    found = verdicts.steps_ratio(steps, reference, 100)
+    assert found.low == 0 and found.high < 1 and "1 of the reference's missed" in found.note
+    turned = verdicts.steps_ratio(reference, steps, 100)
+    assert turned.high == math.inf and turned.low > 1
+    assert verdicts.slower(turned) == REPRODUCED  # the runs that got there took longer as well
+    nothing = verdicts.steps_ratio(np.full(3, np.inf), np.full(3, np.inf), 100)
+    assert {verdicts.faster(nothing), verdicts.slower(nothing)} == {UNDECIDED}
+
+
+@given(st.lists(st.floats(1, 99), min_size=3, max_size=5), st.integers(0, 2))
+def test_censoring_never_gives_a_word_that_the_whole_run_would_contradict(steps, place):
+    """A run cut off at the horizon would have needed more: "faster" must not hang on it."""
+    steps = np.array(steps)
+    cut = steps.copy()
+    cut[place] = np.inf
+    assert verdicts.faster(verdicts.steps_ratio(cut, np.full(len(cut), 50.0), 100)) != REPRODUCED
+
+
+@pytest.mark.parametrize("bad", [[1.0], [[1.0, 2.0]]])
+def test_one_seed_gives_no_interval(bad):
+    with pytest.raises(ValueError, match="two seeds or more"):
+        verdicts.mean_interval(np.array(bad))
+
+
+@pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, np.inf], [1.0, -2.0]])
+def test_ratios_must_be_positive(bad):
+    with pytest.raises(ValueError, match="positive and finite"):
+        verdicts.ratio_interval(np.array(bad))
+
+
+def test_p_is_that_of_the_t_test_and_the_level_at_which_the_interval_decides():
+    ratios = np.array([0.6, 0.9, 0.7, 0.8])
+    found = verdicts.ratio_interval(ratios)
+    p = verdicts.p_value(found, verdicts.faster)
+    assert p == pytest.approx(stats.ttest_1samp(np.log(ratios), 0).pvalue, rel=1e-5)
+    wide = verdicts.mean_interval(np.array([0.1, 0.3, 0.2]), other_variance=0.01)
+    p = verdicts.p_value(wide, verdicts.above)
+    assert replace(wide, level=1 - 1.01 * p).low > 0 > replace(wide, level=1 - 0.99 * p).low
+
+
+def test_p_below_the_level_goes_with_a_verdict():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        found = verdicts.ratio_interval(rng.lognormal(rng.normal(0, 0.2), 0.2, 5))
+        for word in (verdicts.faster, verdicts.slower, verdicts.no_gain):
+            assert (verdicts.p_value(found, word) < 0.05) == (word(found) != UNDECIDED)
+
+
+def test_runs_of_which_nobody_arrives_have_p_one():
+    nothing = verdicts.steps_ratio(np.full(3, np.inf), np.full(3, np.inf), 100)
+    assert verdicts.p_value(nothing, verdicts.faster) == 1
+
+
+def test_holm_is_its_definition_by_hand():
+    """0.01 x 4, 0.02 x 3, then 0.03 x 2 no less than before, then 0.5."""
+    found = verdicts.holm({"d": 0.5, "b": 0.02, "a": 0.01, "c": 0.03})
+    assert list(found) == ["a", "b", "c", "d"]
+    assert list(found.values()) == pytest.approx([0.04, 0.06, 0.06, 0.5])
+    assert verdicts.holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
+
+
+def test_holm_errs_in_5_of_100_families_in_which_nothing_is_true():
+    rng = np.random.default_rng(2)
+    wrong = [
+        min(verdicts.holm(dict(enumerate(rng.uniform(size=24)))).values()) <= 0.05
+        for _ in range(2000)
+    ]
+    assert abs(np.mean(wrong) - 0.05) < 0.015  # three standard errors

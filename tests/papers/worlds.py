@@ -1,0 +1,65 @@
+"""Invented curves of a study, of which the truth is known."""
+
+import numpy as np
+
+from lib.training.curves import Curve, Curves
+
+
+def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
+    """A curve of the given loss, with steps that obey the rule's equation."""
+    loss = np.asarray(loss, dtype=np.float32)
+    norm = (1 + loss).astype(np.float32)
+    if rule == "SNGD":
+        taken = np.minimum(rate / norm.astype(float), cap)
+    else:
+        taken = np.minimum(loss.astype(float) / (2 * norm.astype(float) ** 2), rate)
+    kept = rule in ("SPS", "SNGD")
+    steps = taken.astype(np.float32) if kept else np.zeros(0, np.float32)
+    norms = norm if kept else np.zeros(0, np.float32)
+    fields = dict(part=part, rule=rule, rate=rate, cap=cap, seed=seed, status="finished")
+    fields |= dict(seconds=36.0, loss=loss, step_size=steps, gradient_norm=norms)
+    fields |= dict(evaluated_at=np.array([0, len(loss)]), made={"commit": "c", "code": "h"})
+    return Curve(**{**fields, **rest})
+
+
+def clocked(seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="trial", **rest):
+    """A curve whose clock read these losses, `every` so many steps."""
+    readings = np.asarray(readings, dtype=float)
+    clock = {"at": every * np.arange(len(readings)), "loss": readings}
+    loss = np.ones(steps or every * (len(readings) - 1))
+    return curve(rule, seed, loss, part, rate, clock=clock, **rest)
+
+
+def configuration(rules, horizon, **rest):
+    """A study's configuration."""
+    problem = {
+        "data": {"name": "invented", "source": "demo"},
+        "rows": 100,
+        "test_rows": 1000,
+        "network": "none",
+    }
+    values = dict(name="invented", rates={rule: [0.1, 0.2] for rule in rules}, horizon=horizon)
+    values |= dict(batch=10, window=5, targets=[1.0, 0.5], walk=False, stop="never")
+    return values | {"problem": problem} | rest
+
+
+def falling(steps, speed, rng):
+    """A noisy loss that falls like exp(-speed k)."""
+    return 2 * np.exp(-speed * np.arange(steps)) * rng.lognormal(0, 0.02, steps)
+
+
+def race(speeds, seeds=5, horizon=200, **rest):
+    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of noise."""
+    rng = np.random.default_rng(1)
+    runs = []
+    for rule, speed in speeds.items():
+        for seed in range(seeds):
+            loss = falling(horizon, speed * rng.uniform(0.95, 1.05), rng)
+            hits = rng.random(1000) < 0.8
+            end = {"test_correct": np.packbits(hits), "test_rows": np.array(1000)}
+            metrics = {"test_accuracy": np.array([0.1, hits.mean()])}
+            cap = 3.0 if rule == "SNGD" else None
+            runs.append(curve(rule, seed, loss, cap=cap, end=end, metrics=metrics))
+        for rate in (0.1, 0.2):
+            runs.append(curve(rule, 100, falling(horizon, speed, rng), "trial", rate, cap=3.0))
+    return Curves("invented", configuration(speeds, horizon, **rest), tuple(runs))
