@@ -65,6 +65,7 @@ def train(
     checkpoint: Path | None = None,
     every: int = 500,
     key: str = "",
+    until: int | None = None,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps and return the curve.
@@ -81,7 +82,8 @@ def train(
         clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
-        pause: the steps done to whether the run is saved and left there.
+        until: after so many steps the run is saved and left, also if that was done before.
+        pause: the steps done to whether the run is saved and left there, never where it began.
 
     A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
     ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of
@@ -159,7 +161,7 @@ def train(
     network.train()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
-            leaving = step > done and agreed(pause(step))
+            leaving = step == until or (step > done and agreed(pause(step)))
             saving = leaving or (step > done and step % every == 0)
             # Not at every step: a look at the loss waits for the device.
             if (saving or step % CHECK_EVERY == 0) and step > done:

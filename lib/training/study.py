@@ -300,7 +300,7 @@ class Work:
             if found and (not found.paused or len(found.loss) >= (until or math.inf)):
                 return found
             if who["part"] == "baseline":
-                return self.fitted(who, path)
+                return self.fitted(who, name)
             return self.trained(who, name, until)
         finally:
             lock.release()
@@ -316,16 +316,13 @@ class Work:
             )
         return curve
 
-    def fitted(self, who: dict, path: Path) -> Curve:
-        """Fit a plain classifier and save to `path` which test rows it has right."""
+    def fitted(self, who: dict, name: str) -> Curve:
+        """Fit a plain classifier and save which test rows it has right."""
         begin, none = time.process_time(), np.zeros(0)
         hits = self.problem.baselines[who["rule"]]()
-        told = {"end": correctness(torch.from_numpy(hits)), "made": made(self.machine.device.type)}
-        spent = time.process_time() - begin
-        curve = Curve("finished", none, none, none, none, **who, **told, seconds=spent)
-        Curves(self.study.name, self.configuration, (curve,)).save(path)
-        self.say(f"{who['rule']}: {hits.mean():.4f} of the test rows right, {spent:.0f} s")
-        return curve
+        end, seconds = correctness(torch.from_numpy(hits)), time.process_time() - begin
+        curve = Curve("finished", none, none, none, none, seconds=seconds, end=end, **who)
+        return self.saved(curve, name, f"{hits.mean():.4f} of the test rows right")
 
     def trained(self, who: dict, name: str, until: int | None) -> Curve:
         """Train one run from its checkpoint on and save it; raises OutOfTime where it is left."""
@@ -348,11 +345,12 @@ class Work:
             cpu=self.cpu,
             checkpoint=checkpoint,
             key=f"{self.key} {code()} {name}",
-            pause=lambda step: step == until or self.budget.spent(),
+            until=until,
+            pause=lambda step: self.budget.spent(),
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
-        end = {}
+        end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
         if trial:
@@ -364,16 +362,20 @@ class Work:
             end |= problem.finish(model.eval(), seed)
             names = ("loss", "step_size", "gradient_norm")
             small = {name: getattr(curve, name).astype(np.float32) for name in names}
-        end = {key: np.asarray(values) for key, values in end.items()}
+        small["end"] = {key: np.asarray(values) for key, values in end.items()}
         small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
-        curve = replace(curve, **who, **small, end=end, made=made(self.machine.device.type))
+        curve = self.saved(replace(curve, **who, **small), name, f"loss {last}")
+        if self.machine.is_main_process and not curve.paused:
+            checkpoint.unlink(missing_ok=True)
+        return curve
+
+    def saved(self, curve: Curve, name: str, words: str) -> Curve:
+        """`curve` with where it was made, saved, and said with these `words`."""
+        curve = replace(curve, made=made(self.machine.device.type))
         if self.machine.is_main_process:
             path = self.folder / f"{name}.npz"
-            Curves(study.name, self.configuration, (curve,)).save(path)
-            if not curve.paused:
-                checkpoint.unlink(missing_ok=True)
-            last = (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
-            self.say(f"{name}: {curve.status}, loss {last}, {curve.seconds:.0f} processor seconds")
+            Curves(self.study.name, self.configuration, (curve,)).save(path)
+            self.say(f"{name}: {curve.status}, {words}, {curve.seconds:.0f} processor seconds")
         return curve
 
     def collected(self) -> Curves:

@@ -189,6 +189,14 @@ def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
     assert all(v[0] == 0 and (np.diff(v) > 0).all() for v in curve.walked.values())
 
 
+def test_a_run_left_after_so_many_steps_is_left_there_again(tmp_path):
+    how = KEPT | dict(checkpoint=tmp_path / "run.pt", until=5)
+    first, again = run(**how)[2], run(**how)[2]  # as after a kill between two files
+    assert first.status == "paused after step 5"
+    same(first, again)
+    same(run(**how | dict(until=None))[2], run(**KEPT)[2])
+
+
 def test_a_run_that_has_diverged_does_not_pause(tmp_path):
     how = dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5)
     assert run(loss=spoilt(5), **how)[2].status == "diverged at step 5"
