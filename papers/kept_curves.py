@@ -11,15 +11,17 @@ from matplotlib.figure import Figure
 from lib import files
 from lib.companion import claims, plots
 from lib.companion.claims import Claim, Table
-from lib.companion.record import Number, Run
+from lib.companion.record import Number, Run, finite
 from lib.training.curves import Curve, Curves, load
 from papers import verdicts
 from papers.verdicts import UNDECIDED, Interval
 
 ABOVE = "interval above 0"
 FEWEST = 3  # seeds below which there is no verdict
+LEAD = 1e-9  # in accuracy, over a plain classifier: more than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
-# Claims that are measured in another way than the protocol first said; the outcome was known then.
+# Claims of the first protocol that are measured in another way than it first said; the outcome was
+# known then.
 REMEASURED = ("vit.early", "sparsity.K", "sparsity.Q", "sparsity.V")
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
@@ -55,6 +57,7 @@ def judge(
     id: str,
     text: str,
     source: str,
+    curves: Curves,
     found: Interval,
     word: Callable[[Interval], str],
     bound: str = ABOVE,
@@ -64,7 +67,7 @@ def judge(
 
     It is undecided where an interval of `also` has another verdict.
     """
-    if id in REMEASURED:
+    if id in REMEASURED and not clocked(curves):
         source += " (our reading, chosen after the runs)"
     every = (found, *also)
     said = {word(one) for one in every}
@@ -75,12 +78,77 @@ def judge(
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
-    """The claim left undecided where a verdict needs more seeds; None where enough have run."""
+    """The claim left undecided where the study cannot speak, with the reason; None where it can."""
     count = len(curves.seeds())
-    if count >= FEWEST:
+    if count < FEWEST:
+        reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
+    elif not (reason := silent(curves)):
         return None
-    text = f"{text}: {count} of {FEWEST} seeds that a verdict needs have run"
-    return claims.judged(id, text, source, (np.nan,) * 3, bound, UNDECIDED, count)
+    return claims.judged(id, f"{text}: {reason}", source, (np.nan,) * 3, bound, UNDECIDED, count)
+
+
+def clocked(curves: Curves) -> bool:
+    """Whether the study has a clock, as those of the second protocol."""
+    return bool(curves.configuration.get("clock"))
+
+
+def silent(curves: Curves) -> str:
+    """Why a study of the second protocol has no verdict, or "".
+
+    A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
+    edge of the rates that were tried.
+    """
+    if not clocked(curves):
+        return ""
+    if not (plain := curves.baselines()):
+        return "no plain classifier was fitted, so the network cannot be compared with one"
+    rule, best = best_rule(curves)
+    name = max(plain, key=plain.get)
+    if best - plain[name] < LEAD:
+        return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
+    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
+    return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
+
+
+def best_rule(curves: Curves) -> tuple[str, float]:
+    """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
+    means = {
+        rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
+        for rule in curves.rates()
+    }
+    return max(means.items(), key=lambda item: item[1])
+
+
+def edges(curves: Curves) -> dict[str, float]:
+    """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
+    found = {}
+    for rule, rate in curves.rates().items():
+        trials = curves.trials(rule)
+        tried = [trial.rate for trial in trials]
+        free = rule == "SPS" and any(
+            trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
+        )
+        if tried and (rate == min(tried) or (rate == max(tried) and not free)):
+            found[rule] = rate
+    return found
+
+
+def gate(curves: Curves) -> str:
+    """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
+    if not (plain := curves.baselines()):
+        return ""
+    rule, best = best_rule(curves)
+    others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
+    end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
+    return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
+
+
+def gate_numbers(curves: Curves) -> dict[str, Number]:
+    """The plain classifiers' test accuracies, by name, for a record."""
+    return {
+        f"baseline_{name.replace(' ', '_')}": finite(value, 1e-9)
+        for name, value in curves.baselines().items()
+    }
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
@@ -148,7 +216,7 @@ def captioned(figure: Figure, caption: str) -> Figure:
 def outcome(curves: Curves, table: Table) -> str:
     """The verdicts of a table of claims, and the processor hours, to end a caption with."""
     said = "; ".join(f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict)
-    return f" {said}. Trained in {curves.hours():.1f} processor hours."
+    return f"{gate(curves)} {said}. Trained in {curves.hours():.1f} processor hours."
 
 
 def smoke_figure(curves: Curves) -> Figure:

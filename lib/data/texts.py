@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib import seeds
+from lib import files, seeds
 from lib.data import places, stand_in_texts
 from lib.representation import Shapes
 
@@ -44,6 +44,28 @@ class TextSet(Shapes):
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
+
+    def balanced(self, rows: int, characters: int, seed: int = 0) -> "TextSet":
+        """At most `rows` rows at random, equally many of each class, of few characters.
+
+        A row has at most `characters` of them, both sentences of a pair together. The draw depends
+        on the rows and `seed` alone, so that whoever has the file has the sample. ValueError where
+        a class has no such row.
+        """
+        order = seeds.stream(seed, "subset").permutation(len(self))
+        others = self.pairs or [""] * len(self)
+        short = [k for k in order if len(self.texts[k]) + len(others[k]) <= characters]
+        of = [[k for k in short if self.labels[k] == label] for label in range(self.classes)]
+        count = min(rows // self.classes, *map(len, of))
+        if count < 1:
+            raise ValueError(f"{self.name}: a class has no row of at most {characters} characters")
+        chosen = {k for part in of for k in part[:count]}
+        return self.take(np.array([k for k in short if k in chosen]))
+
+    def content(self) -> str:
+        """A short hash of texts and labels, equal for equal rows in equal order."""
+        rows = zip(self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True)
+        return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
         """Split at random into (all but `rows`, `rows`) rows, the same for the same `seed`.

@@ -1,10 +1,11 @@
 """The vision transformer for small data sets: shifted patches and locality self-attention.
 
 Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv 2112.13492);
-with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 name other code for it: it
-shifts by one pixel along the axes, not half a patch along the diagonals, has heads 64 wide, and
-starts class token and positions from N(0, 1), not 0.02 N(0, 1). Shapes: b images, c channels,
-s x s pixels, patches of p x p, T tokens, width d, h heads of d_h.
+with its parts off, the plain ViT of paper C. Paper A trains, in Figures 6 and 7, other code for it,
+vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes, not half a
+patch along the diagonals, has heads 64 wide, and starts class token and positions from N(0, 1), not
+0.02 N(0, 1). Shapes: b images, c channels, s x s pixels, patches of p x p, T tokens, width d, h
+heads of d_h.
 """
 
 import math
@@ -13,16 +14,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# Where the four copies of an image move, in units of the offset: (down, right).
+SHIFTS = {
+    "diagonal": ((1, 1), (1, -1), (-1, 1), (-1, -1)),
+    "cardinal": ((0, 1), (0, -1), (1, 0), (-1, 0)),
+}
 
-def shifted(images: Tensor, offset: int) -> Tensor:
-    """`images` beside four copies moved by ±`offset` pixels along both diagonals.
+
+def shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
+    """`images` beside four copies moved by `offset` pixels, along both diagonals or both axes.
 
     Zeros fill what was outside. Shape (b, c, s, s) to (b, 5c, s, s), the original first.
-    Source: Lee et al. (2021).
+    Source: Lee et al. (2021) for "diagonal", vit_for_small_dataset for "cardinal".
     """
     s, k = images.shape[-1], offset
     wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
-    corners = [(0, 0), (0, 2 * k), (2 * k, 0), (2 * k, 2 * k)]
+    corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
     return torch.cat([images, *copies], dim=1)  # (b, 5c, s, s)
 
@@ -36,21 +43,27 @@ def patches(images: Tensor, patch: int) -> Tensor:
 
 
 class ShiftedPatches(nn.Module):
-    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, x↖, x↗, x↙, x↘])).
+    """Shifted patch tokenisation: tokens E LayerNorm(patches([x, four copies of x])).
 
-    The shifts are half a patch. With `shift` off the tokens are E LayerNorm(patches(x)). `forward`
-    takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width). Raises
-    ValueError if `patch` does not divide `size` or an image has another shape. Source: Lee et al.
-    (2021).
+    The copies move by half a patch along the diagonals (`shift` "diagonal", Lee et al., 2021) or by
+    one pixel along the axes ("cardinal", vit_for_small_dataset); with None there are none.
+    `forward` takes images (b, channels, size, size) and returns tokens (b, (size/patch)², width).
+    Raises ValueError if `patch` does not divide `size`, for another `shift`, or an image of another
+    shape.
     """
 
-    def __init__(self, size: int, patch: int, channels: int, width: int, shift: bool = True):
+    def __init__(
+        self, size: int, patch: int, channels: int, width: int, shift: str | None = "diagonal"
+    ):
         super().__init__()
         if not 1 < patch <= size or size % patch:
             raise ValueError(
                 f"patch must divide the image size and be 2 or more: size {size}, patch {patch}"
             )
+        if shift is not None and shift not in SHIFTS:
+            raise ValueError(f"shift {shift!r}: choose one of {', '.join(SHIFTS)}, or None")
         self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
+        self.offset = 1 if shift == "cardinal" else patch // 2
         pixels = (5 if shift else 1) * channels * patch * patch
         self.norm = nn.LayerNorm(pixels)
         self.embed = nn.Linear(pixels, width)
@@ -63,7 +76,7 @@ class ShiftedPatches(nn.Module):
                 f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
             )
         if self.shift:
-            images = shifted(images, self.patch // 2)  # (b, 5c, s, s)
+            images = shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
         rows = patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
@@ -75,8 +88,9 @@ class LocalityAttention(nn.Module):
     positive: log τ is what is learned.
 
     Args:
-        width: d; `heads` must divide it, else ValueError.
+        width: d.
         heads: h.
+        head_width: d_h; without it d / h, where `heads` must divide the width, else ValueError.
         mask_diagonal: M on, so that a token attends to the others only.
         learn_temperature: τ is a parameter, one per layer; otherwise it stays sqrt(d_h).
 
@@ -85,34 +99,43 @@ class LocalityAttention(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int, mask_diagonal: bool = True, learn_temperature: bool = True
+        self,
+        width: int,
+        heads: int,
+        mask_diagonal: bool = True,
+        learn_temperature: bool = True,
+        head_width: int | None = None,
     ):
         super().__init__()
-        if width % heads:
+        if head_width is None and width % heads:
             raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
         self.heads, self.mask_diagonal = heads, mask_diagonal
-        self.project = nn.Linear(width, 3 * width, bias=False)
-        self.merge = nn.Linear(width, width)
-        start = torch.tensor(0.5 * math.log(width // heads))
+        self.head_width = head_width or width // heads
+        self.project = nn.Linear(width, 3 * heads * self.head_width, bias=False)
+        self.merge = nn.Linear(heads * self.head_width, width)
+        start = torch.tensor(0.5 * math.log(self.head_width))
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(M(q kᵀ / τ)) v for q, k, v of shape (b, h, T, d_h), in the same shape."""
-        T = q.shape[-2]
+        """softmax(M(q kᵀ / τ)) v for k, v (b, h, T, d_h) and the first queries q, shaped as q."""
         others = None
         if self.mask_diagonal:
-            others = ~torch.eye(T, dtype=torch.bool, device=q.device)  # (T, T)
+            own = torch.eye(k.shape[-2], dtype=torch.bool, device=q.device)
+            others = ~own[: q.shape[-2]]  # (queries, T)
         # The fused kernel takes only a fixed scale, so the learned one goes into q.
         q = q * torch.exp(-self.log_temperature)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T, d) after attention and the map that merges the heads, (b, T, d)."""
-        b, T, d = tokens.shape
-        parts = self.project(tokens).reshape(b, T, 3, self.heads, d // self.heads)
+    def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
+        """Tokens (b, T, d) after attention and the map that merges the heads, (b, T, d).
+
+        With `readers` only so many first tokens attend, (b, readers, d).
+        """
+        b, T, _ = tokens.shape
+        parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # 3 x (b, h, T, d_h)
-        out = self.attend(q, k, v).transpose(1, 2)  # (b, T, h, d_h)
-        return self.merge(out.reshape(b, T, d))
+        out = self.attend(q[:, :, :readers], k, v).transpose(1, 2)  # (b, readers, h, d_h)
+        return self.merge(out.flatten(2))
 
 
 class EncoderBlock(nn.Module):
@@ -129,18 +152,22 @@ class EncoderBlock(nn.Module):
         mask_diagonal: bool = True,
         learn_temperature: bool = True,
         dropout: float = 0.0,
+        head_width: int | None = None,
     ):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = LocalityAttention(width, heads, mask_diagonal, learn_temperature)
+        self.attention = LocalityAttention(
+            width, heads, mask_diagonal, learn_temperature, head_width
+        )
         self.mlp = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T, d) after the block, (b, T, d)."""
-        tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens)))
+    def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
+        """Tokens (b, T, d) after the block, (b, T, d); with `readers` so many first ones alone."""
+        moved = self.dropout(self.attention(self.attention_norm(tokens), readers))
+        tokens = tokens[:, :readers] + moved
         return tokens + self.dropout(self.mlp(tokens))
 
 
@@ -152,7 +179,9 @@ class VisionTransformer(nn.Module):
         classes: number of classes; `forward` returns logits (b, classes).
         width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
         mask_diagonal, learn_temperature: the two parts of `LocalityAttention`.
-        shift: shifted patches; with these three off this is the plain ViT.
+        shift: shifted patches, "diagonal" or "cardinal"; with these three off it is the plain ViT.
+        head_width: d_h; without it width / heads.
+        start: standard deviation of the class token and the positions at the start.
         dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a
             batch to have one loss.
 
@@ -172,15 +201,17 @@ class VisionTransformer(nn.Module):
         hidden: int = 128,
         mask_diagonal: bool = True,
         learn_temperature: bool = True,
-        shift: bool = True,
+        shift: str | None = "diagonal",
         dropout: float = 0.0,
+        head_width: int | None = None,
+        start: float = 0.02,
     ):
         super().__init__()
         self.tokens = ShiftedPatches(size, patch, channels, width, shift)
         self.dropout = nn.Dropout(dropout)
-        self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
-        self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
-        options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout)
+        self.class_token = nn.Parameter(start * torch.randn(1, 1, width))
+        self.positions = nn.Parameter(start * torch.randn(1, (size // patch) ** 2 + 1, width))
+        options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout, head_width)
         self.blocks = nn.Sequential(*(EncoderBlock(*options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
@@ -189,5 +220,6 @@ class VisionTransformer(nn.Module):
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
-        tokens = self.blocks(self.dropout(tokens + self.positions))
-        return self.head(tokens[:, 0])  # (b, classes)
+        tokens = self.blocks[:-1](self.dropout(tokens + self.positions))
+        # (b, 1, d): nothing reads the others any more
+        return self.head(self.blocks[-1](tokens, readers=1)[:, 0])  # (b, classes)

@@ -9,7 +9,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,7 +22,8 @@ SCHEMA = 2
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
 PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds", "made")
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
-GROUPS = ("metrics", "weight_norms", "walked", "end")
+GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
+READINGS = 3  # of the clock whose mean is compared with a target
 # What reading a damaged file raises depends on the byte that is wrong.
 DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError)
 DAMAGE = (*DAMAGE, zlib.error, zipfile.BadZipFile)
@@ -33,9 +34,11 @@ class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
-    that was asked for alone. `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended;
-    the last two are of rules whose step size changes. `metrics`, `weight_norms`, `walked` {name:
-    (points,)} at `evaluated_at`; `end` {name: array} at the end. `seconds` is processor time.
+    that was asked for alone, "baseline" for a plain classifier, of which there is an `end` alone.
+    `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules
+    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
+    `evaluated_at`; `clock` {"at", "loss": (readings,)} is the training loss on fixed rows, where it
+    was read; `end` {name: array} at the end. `seconds` is processor time.
     `status` is "finished", "stopped after step k", "paused after step k" or "diverged at step k".
     `made`: commit, code, torch, device, processor, threads.
     """
@@ -55,6 +58,7 @@ class Curve(Shapes):
     metrics: Mapping[str, np.ndarray] = field(default_factory=dict)
     weight_norms: Mapping[str, np.ndarray] = field(default_factory=dict)
     walked: Mapping[str, np.ndarray] = field(default_factory=dict)
+    clock: Mapping[str, np.ndarray] = field(default_factory=dict)
     end: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -79,8 +83,30 @@ class Curve(Shapes):
         before = np.concatenate([np.zeros(window), total])[: len(total)]
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
+    def until(self, steps: int) -> "Curve":
+        """The run as it was after `steps` steps, itself if it was shorter."""
+        if len(self.loss) < steps:
+            return self
+        seen = self.evaluated_at <= steps
+        metrics = {name: values[seen] for name, values in self.metrics.items()}
+        read = self.clock["at"] <= steps if self.clock else ()
+        clock = {name: values[read] for name, values in self.clock.items()}
+        cut = dict(loss=self.loss[:steps], evaluated_at=self.evaluated_at[seen])
+        return replace(self, status="paused", metrics=metrics, clock=clock, **cut)
+
+    def readings(self) -> np.ndarray:
+        """The mean of the clock's last `READINGS` readings at each of them; at first infinite."""
+        loss = np.concatenate([np.full(READINGS - 1, np.inf), self.clock["loss"]])
+        return np.convolve(loss, np.full(READINGS, 1 / READINGS), "valid")
+
     def steps_to(self, target: float, window: int) -> float:
-        """First step at which the mean over `window` steps is ≤ `target`; inf if it never is."""
+        """First step at which the mean over `window` steps is ≤ `target`; inf if it never is.
+
+        With a clock: the first reading whose mean with the two before it is.
+        """
+        if self.clock:
+            reached = self.readings() <= target
+            return float(self.clock["at"][reached.argmax()]) if reached.any() else np.inf
         reached = self.smooth(window) <= target
         reached[: window - 1] = False  # a mean over fewer entries is noisier
         return reached.argmax() + 1.0 if reached.any() else np.inf
@@ -124,6 +150,10 @@ class Curves:
         """The trials of `rule`, in the order of their rates."""
         found = [c for c in self.curves if c.part == "trial" and c.rule == rule]
         return sorted(found, key=lambda curve: curve.rate)
+
+    def baselines(self) -> dict[str, float]:
+        """Test accuracy of the plain classifiers on the same rows, by name."""
+        return {c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"}
 
     def hours(self) -> float:
         """Processor hours of all runs together."""

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from lib import files, seeds
 from lib.training.batches import Batches
-from lib.training.curves import Curve
+from lib.training.curves import READINGS, Curve
 from lib.training.measures import Evaluate, cross_entropy
 from lib.training.rules import norms
 
@@ -59,10 +59,13 @@ def train(
     at: Iterable[int] = (),
     stop: Callable[[Mapping[str, float]], bool] = lambda found: False,
     walk: bool = False,
+    clock: Evaluate = lambda model: {},
+    tick: int = 0,
     cpu: bool = False,
     checkpoint: Path | None = None,
     every: int = 500,
     key: str = "",
+    until: int | None = None,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
     """Train `model` in place for `steps` steps and return the curve.
@@ -74,11 +77,13 @@ def train(
         loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
         evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
             and at the end.
-        stop: what `evaluate` found, and "recent_loss", to whether the run ends there.
+        stop: what `evaluate` found, "recent_loss" and "clock", to whether the run ends there.
         walk: record the sum of squared moves of every parameter.
+        clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
-        pause: the steps done to whether the run is saved and left there.
+        until: after so many steps the run is saved and left, also if that was done before.
+        pause: the steps done to whether the run is saved and left there, never where it began.
 
     A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
     ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of
@@ -91,12 +96,13 @@ def train(
     device, first = machine.device, machine.is_main_process
     network, stepper = machine.prepare(model, optimizer)
     part = batches.on(device, (machine.process_index, machine.num_processes))
-    names, parameters = zip(*model.named_parameters(), strict=True)
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    parameters = list(weights.values())
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
     sized = hasattr(optimizer, "last_step_size")
     log = torch.full((3, steps), math.nan, device=device)  # loss, step size, gradient norm
-    path = norms([p.detach() for p in parameters]) * 0
-    rows, done, spent, begin = [], 0, 0.0, time.process_time()
+    path = norms(parameters) * 0
+    rows, readings, done, spent, begin = [], [], 0, 0.0, time.process_time()
 
     def closure() -> Tensor:
         stepper.zero_grad()
@@ -111,34 +117,40 @@ def train(
         # By step, not one stream: a resumed run needs no generator's state.
         sequence = np.random.SeedSequence([dropout, step, machine.process_index])
         torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]))
-        before = [p.detach().clone() for p in parameters] if walk else []
+        before = [p.clone() for p in parameters] if walk else []
         stepper.step(closure)
         if sized:
             log[1, step] = optimizer.last_step_size
             log[2, step] = optimizer.last_gradient_norm
         if walk:
-            moves = torch._foreach_sub([p.detach() for p in parameters], before)
+            moves = torch._foreach_sub(parameters, before)
             path.add_(torch.stack(torch._foreach_norm(moves)).to(path) ** 2)
 
-    def observe() -> None:
+    def look(measure: Evaluate) -> dict[str, float]:
         model.eval()
         with torch.no_grad():
-            row = {"at": step, "metrics": {k: float(v) for k, v in evaluate(model).items()}}
-            row["weight_norms"] = dict(zip(names, norms(parameters).cpu().tolist()))
-            row["walked"] = dict(zip(names, path.cpu().tolist())) if walk else {}
-        row["recent_loss"] = float(log[0, max(0, step - RECENT) : step].mean())
-        rows.append(row)
+            found = {name: float(value) for name, value in measure(model).items()}
         model.train()
+        return found
+
+    def observe() -> None:
+        row = {"at": step, "metrics": look(evaluate)}
+        row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
+        row["walked"] = dict(zip(weights, path.cpu().tolist())) if walk else {}
+        row["recent_loss"] = float(log[0, max(0, step - RECENT) : step].mean())
+        row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
+        rows.append(row)
 
     def save() -> None:
         if checkpoint and first:
             state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
-            state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            write(checkpoint, state | {"log": log, "rows": rows, "path": path})
+            state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
+            write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
 
     if checkpoint and checkpoint.exists():
         state = read(checkpoint, key)
         done, spent, rows = state["step"], state["seconds"], state["rows"]
+        readings += state["readings"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])
@@ -149,18 +161,20 @@ def train(
     network.train()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for step in range(done, steps + 1):
-            leaving = step > done and agreed(pause(step))
+            leaving = step == until or (step > done and agreed(pause(step)))
             saving = leaving or (step > done and step % every == 0)
             # Not at every step: a look at the loss waits for the device.
             if (saving or step % CHECK_EVERY == 0) and step > done:
                 if not math.isfinite(log[0, step - 1]):
                     break
+            if tick and step == tick * len(readings):
+                readings.append(look(clock)["clock_loss"])
             if step in points and not (rows and rows[-1]["at"] == step):
                 observe()
             if step == steps:
                 break
             last = rows[-1] if step in points else None
-            if last and stop(last["metrics"] | {"recent_loss": last["recent_loss"]}):
+            if last and stop(last["metrics"] | last):
                 status = f"stopped after step {step}"
                 break
             if saving:
@@ -176,6 +190,7 @@ def train(
     if end < step:
         status = f"diverged at step {end + 1}"
     rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
+    readings = readings[: end // tick + 1] if tick else []
 
     def over(group: str) -> dict[str, np.ndarray]:
         names = rows[0][group] if rows else ()
@@ -192,6 +207,7 @@ def train(
         metrics=over("metrics"),
         weight_norms=over("weight_norms"),
         walked=over("walked"),
+        clock=dict(at=tick * np.arange(len(readings)), loss=np.array(readings)) if tick else {},
     )
 
 

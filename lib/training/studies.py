@@ -18,17 +18,20 @@ from lib.networks import TextTransformer, VisionTransformer, bert, pretrained, v
 from lib.networks.text import attended, summed_loss
 from lib.networks.weight_statistics import binned, by_part, hoyer, matrices, sparsity
 from lib.seeds import stream
+from lib.training import baselines
 from lib.training.batches import AugmentedBatches, Batches, Bucketed
 from lib.training.loop import initialised
 from lib.training.measures import Evaluate, classification, correctness, predict, right
 from lib.training.study import Problem, Study
 
 SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500  # test rows at the points of a run
+FIXED_TEXTS, FIXED = 256, 512  # training rows on which the clock reads the loss; others
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
 PROBED_TEXTS, PROBED_REVIEWS = 16, 400  # test rows whose attention is measured
 MAPPED = 32  # tokens of a review that is drawn
-GRID = 4  # an image is cut into GRID x GRID patches
-PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
+PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
+NAMED = {"shift": "cardinal", "head_width": 64, "start": 1.0}
+NAME = "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)"
 DROPOUT = 0.2
 # Of a smoke test, also where the real set is at hand.
 SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
@@ -41,22 +44,36 @@ def every(rows, count: int) -> slice:
 
 
 def pictures(
-    batch: int, name: str, rows: int, width: int, depth: int, hidden: int, held_out=0, demo=False
+    batch: int,
+    name: str,
+    rows: int,
+    width: int,
+    depth: int,
+    hidden: int,
+    heads: int = 4,
+    grid: int = 4,
+    held_out: int = 0,
+    crops: bool = False,
+    named: bool = False,
+    demo: bool = False,
 ) -> Problem:
-    """A vision transformer of four heads on the first `rows` training images of `name`.
+    """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
 
-    Paper A's is the one for small data sets, on the images as they are. With `held_out` further
-    images, on which rates are judged, it is paper C's plain one, on random crops and flips.
+    Paper A's is the one for small data sets, where `named` that of the code that the paper names.
+    With `held_out` further images, on which rates are judged, it is paper C's plain one, which sees
+    random crops and flips; paper A's does where `crops` is on.
     """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
     train, transform = whole[:rows], whole[:rows].standardise()
     channels, size = train.images.shape[1:3]
-    patch, shape = size // GRID, dict(width=width, depth=depth, heads=4, hidden=hidden)
+    patch, shape = size // grid, dict(width=width, depth=depth, heads=heads, hidden=hidden)
+    how, kind = {}, "ViT with SPT and LSA"
     if held_out:
-        batches, how, kind = AugmentedBatches, PLAIN, f"plain ViT on {size} pixels"
-    else:
-        batches, how, kind = Batches, {}, "ViT with SPT and LSA"
+        how, kind = PLAIN, f"plain ViT on {size} pixels"
+    elif named:
+        how, kind = NAMED, NAME
+    batches = AugmentedBatches if held_out or crops else Batches
 
     def look(part: images.ImageSet, name: str = "test") -> Evaluate:
         return classification(part.images, part.labels, transform, name=name)
@@ -79,7 +96,7 @@ def pictures(
         "data": images.identity(name, demo=demo),
         "rows": rows,
         "test_rows": len(test),
-        "network": f"{kind}, patch {patch}, {shape}",
+        "network": f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops,
     }
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
@@ -87,28 +104,43 @@ def pictures(
         evaluate=evaluate,
         finish=finish,
         about=about | ({"held_out": held_out} if held_out else {}),
+        clock=look(train[:FIXED], "clock"),
+        baselines=baselines.of_images(train, test),
     )
 
 
 def sentences(
-    batch: int, name: str, length: int, layers: int, rows: int | None = None, demo: bool = False
+    batch: int,
+    name: str,
+    length: int,
+    layers: int,
+    rows: int | None = None,
+    characters: int | None = None,
+    demo: bool = False,
 ) -> Problem:
     """The lower `layers` of a pretrained BERT (paper A) on `rows` texts of `name`, all for None.
 
-    Training texts have at most `length` tokens, test texts are cut to 4 `length`. A `demo` trains a
-    small classifier from a random start.
+    Training texts have at most `length` tokens, test texts are cut to 4 `length`. With `characters`
+    both are a `balanced` sample of texts of at most so many, and training texts are cut too. A
+    `demo` trains a small classifier from a random start.
     """
     weights = pretrained.weights(demo=demo)
     train, test = (texts.load(name, split, demo=demo) for split in ("train", "test"))
     if demo:
         train, test = (part.sample(count) for part, count in zip((train, test), SMOKE_TEXTS))
-    classes, train = train.classes, bert.tokenise(weights, train, length, whole=True)
-    if rows and not demo:
+    classes, sample, plain = train.classes, {}, {}
+    if characters:
+        train, test = (part.balanced(rows or len(part), characters) for part in (train, test))
+        sample = {"characters": characters, "content": [train.content(), test.content()]}
+        plain = baselines.of_texts(train, test)
+    train = bert.tokenise(weights, train, length, whole=not characters)
+    if rows and not (characters or demo):
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
         train = train.take(torch.from_numpy(chosen))
+    fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
     shown = test.take(every(test.labels, SHOWN_TEXTS))
-    ordered = shown.take(shown.lengths.argsort(stable=True))  # so that little is padding
+    ordered = shown.take(shown.lengths.argsort(stable=True))
 
     def build() -> nn.Module:
         if demo:
@@ -141,7 +173,9 @@ def sentences(
         batches=lambda seed, tuning: Bucketed(train.inputs, train.labels, batch, seed, bert.trim),
         evaluate=evaluate,
         finish=finish,
-        about=about,
+        about=about | sample,
+        clock=classification(fixed.inputs, fixed.labels, bert.trim, 64, "clock"),
+        baselines=plain,
     )
 
 
@@ -220,6 +254,8 @@ def reviews(
         finish=finish,
         loss=summed_loss,
         about=about,
+        clock=look("rest", "clock", FIXED),
+        baselines=baselines.of_tokens(sets["train"], sets["test"], len(names)),
     )
 
 

@@ -22,16 +22,20 @@ from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.budget import Budget
 from lib.training.curves import Curve, Curves, code, load, made
-from lib.training.measures import cross_entropy
+from lib.training.measures import Evaluate, correctness, cross_entropy
 from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no judged run has it
 LAST = 4  # evaluations whose mean held-out accuracy judges a trial
+ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
+RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
+ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
 # How rates are judged, what may end a run, and whether it does so below or above `stop_at`.
 CRITERIA = {
     "speed": ("recent_loss", -1, f"mean loss of {loop.RECENT} steps at most"),
     "accuracy": ("training_accuracy", 1, "training accuracy of 2,500 reviews at least"),
 }
+CLOCK = ("clock", -1, "mean training loss of the clock's last three readings at most")
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,9 @@ class Problem:
 
     `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
     held-out rows where `tuning`. `evaluate(model, seed, tuning)` is measured at the points of a
-    run, `finish(model, seed)` once at its end, as arrays. `about` names network and data.
+    run, `finish(model, seed)` once at its end, as arrays. `about` names network and data. `clock`
+    measures "clock_loss", the training loss on fixed rows. `baselines` {name: fit} are plain
+    classifiers on the same rows; `fit()` says which test rows one classifies correctly, (rows,).
     """
 
     build: Callable[[], nn.Module]
@@ -49,6 +55,8 @@ class Problem:
     finish: Callable[[nn.Module, int], Mapping[str, np.ndarray]]
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
+    clock: Evaluate | None = None
+    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,9 @@ class Study:
     (by held-out accuracy). A run ends at the first evaluation where what `CRITERIA` names is past
     `stop_at`, or after `horizon` steps. `cap` is that of SNGD, None for the one that SPS chose.
     `extensions` rates at most are added beyond an edge of the grid. Seeds are `first_seed` and the
-    `seeds` - 1 after it. `loss_rows` divides a loss that is a sum.
+    `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a `clock`, steps between
+    its readings, targets and `stop_at` of "speed" are on these, rates race, and plain classifiers
+    are fitted to the same rows: the second protocol.
     """
 
     name: str
@@ -81,6 +91,7 @@ class Study:
     cap: float | None = None
     loss_rows: int = 1
     walk: bool = False
+    clock: int = 0
 
     def __post_init__(self):
         if self.criterion not in CRITERIA:
@@ -103,6 +114,11 @@ class Study:
         return self.horizon // 4
 
     @property
+    def stopping(self) -> tuple[str, int, str]:
+        """The entry of `CRITERIA`, or `CLOCK`, by which a run may end."""
+        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
+
+    @property
     def points(self) -> np.ndarray:
         """Numbers of steps after which a run is evaluated, ascending, the quarter among them."""
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
@@ -110,26 +126,63 @@ class Study:
 
     def stop(self, found: Mapping[str, float]) -> bool:
         """Whether a run ends where this was `found`."""
-        name, sign, _ = CRITERIA[self.criterion]
+        name, sign, _ = self.stopping
         return self.stop_at is not None and sign * found[name] >= sign * self.stop_at
 
     def configuration(self, about: Mapping) -> dict:
         """All that decides the runs, as plain values; `about` is the problem's."""
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        words = CRITERIA[self.criterion][2]
-        stop = "never" if self.stop_at is None else f"{words} {self.stop_at:g}"
+        stop = "never" if self.stop_at is None else f"{self.stopping[2]} {self.stop_at:g}"
         return values | {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
 
-    def score(self, trial: Curve, steps: int) -> tuple[float, float]:
-        """How good the first `steps` of a trial are, the smaller the better."""
-        if trial.diverged and len(trial.loss) < steps:
+    def score(self, trial: Curve) -> tuple[float, float]:
+        """How good a trial is, the smaller the better."""
+        if trial.diverged:
             return math.inf, math.inf
         if self.criterion == "accuracy":
-            accuracy = trial.metrics["test_accuracy"][trial.evaluated_at <= steps]
-            return 0.0, -float(np.mean(accuracy[-LAST:]))
-        part, target = replace(trial, loss=trial.loss[:steps]), self.targets[-1] * self.loss_rows
-        return part.steps_to(target, self.window), float(part.smooth(self.window)[-1])
+            return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
+        if self.clock:
+            return trial.steps_to(self.targets[-1], 0), float(trial.readings()[-1])
+        target = self.targets[-1] * self.loss_rows
+        return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
+
+    def level(self, trial: Curve) -> tuple[float, float]:
+        """How good a trial is on its way, the smaller the better, and the error of that.
+
+        For speed mean and standard deviation of the clock's last `RECENT` readings; for accuracy
+        minus the last held-out one, with its binomial deviation.
+        """
+        if self.criterion == "accuracy":
+            p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
+            return -p, math.sqrt(p * (1 - p) / rows)
+        last = trial.clock["loss"][-RECENT:].astype(float)
+        return float(last.mean()), float(last.std())
+
+    def going_on(self, trials: Mapping[float, Curve], part: int) -> list[float]:
+        """The rates of `trials` that go on after this part of the horizon.
+
+        They did not diverge, nor are they, from the second part on, worse than the best by more
+        than `ERRORS` of the error of that.
+        """
+        levels = {rate: self.level(trial) for rate, trial in trials.items() if not trial.diverged}
+        if part == 1 or not levels:
+            return list(levels)
+        best, error = min(levels.values())
+        return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
+
+    def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
+        """Whether a race is over after so many steps, of all its `trials` with these rates `alive`.
+
+        For speed: two have reached the last target, or the first has and no other is left, or twice
+        its steps are over. Who is not there yet needs more steps, so nothing is guessed.
+        """
+        if self.criterion == "accuracy":
+            return False
+        needed = {rate: self.score(trial)[0] for rate, trial in trials.items()}
+        first, second = sorted([*needed.values(), math.inf, math.inf])[:2]
+        waiting = any(math.isinf(needed[rate]) for rate in alive)
+        return first < math.inf and (second < math.inf or not waiting or 2 * first <= steps)
 
 
 class OutOfTime(Exception):
@@ -156,6 +209,8 @@ class Work:
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
         study, rates, cap = self.study, {}, self.study.cap
+        plain = self.problem.baselines if study.clock else ()
+        self.all_of([a_run("baseline", name, 0.0, None, 0) for name in plain])
         for rule in study.rates:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
@@ -166,25 +221,36 @@ class Work:
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates.
 
-        Half of the candidates are dropped at a quarter of the horizon. The rest run to the end, and
-        the best is taken. While it lies at an edge of the grid, one more rate beyond is tried, at
-        most `extensions` times. ValueError, with the rates, where every one diverged.
+        Half of the candidates are dropped at a quarter of the horizon, and the rest run to the end;
+        with a clock they race, which costs the best two. The best is taken. While it lies at an
+        edge of the grid, one more rate beyond is tried, as far as the others ran, at most
+        `extensions` times. ValueError, with the rates, where every one diverged.
         """
 
-        def trials(rates: list[float], until: int | None = None) -> dict[float, Curve]:
+        def trials(rates: list[float], until: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            return dict(zip(rates, self.all_of(runs, until)))
+            trained = self.all_of(runs, until if until < study.horizon else None)
+            # As it was when it was first looked at also of a trial that has gone on since, so that
+            # a study that is taken up again keeps the same rates.
+            return {rate: trial.until(until) for rate, trial in zip(rates, trained)}
 
         study, rates = self.study, sorted(self.study.rates[rule])
         if len(rates) == 1:
             return rates[0]
-        # By the first quarter also of a trial that is there whole, as when it was run, so that a
-        # study that is taken up again keeps the same rates.
-        begun = trials(rates, study.quarter)
-        early = {rate: study.score(trial, study.quarter) for rate, trial in begun.items()}
-        found = trials(sorted(rates, key=early.get)[: (len(rates) + 1) // 2])
+        if study.clock:
+            found, alive = {}, rates
+            for part in range(1, ROUNDS + 1):
+                end = study.horizon * part // ROUNDS
+                found |= (running := trials(alive, end))
+                alive = study.going_on(running, part)
+                if not alive or study.decided(found, alive, end):
+                    break
+        else:
+            early, end = trials(rates, study.quarter), study.horizon
+            order = sorted(rates, key=lambda rate: study.score(early[rate]))
+            found = trials(order[: (len(rates) + 1) // 2], end)
         for extension in range(study.extensions + 1):
-            scores = {rate: study.score(trial, study.horizon) for rate, trial in found.items()}
+            scores = {rate: study.score(trial) for rate, trial in found.items()}
             best = min(scores, key=lambda rate: (scores[rate], -rate))
             if found[best].diverged:
                 dead = ", ".join(f"{rate:g}" for rate in sorted(found))
@@ -196,7 +262,7 @@ class Work:
             idle = rule == "SPS" and best == tried[-1] and found[best].end.get("capped", 1) < 0.01
             if beside is None or idle or extension == study.extensions:
                 return best
-            found |= trials([float(f"{best * best / beside:.3g}")])
+            found |= trials([float(f"{best * best / beside:.3g}")], end)
 
     def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least.
@@ -231,8 +297,10 @@ class Work:
                 return None
             path = self.folder / f"{name}.npz"
             found = self.finished(path) if path.exists() else None
-            if found and (until or not found.paused):
+            if found and (not found.paused or len(found.loss) >= (until or math.inf)):
                 return found
+            if who["part"] == "baseline":
+                return self.fitted(who, name)
             return self.trained(who, name, until)
         finally:
             lock.release()
@@ -247,6 +315,14 @@ class Work:
                 f" this code would run on {device}: move it away, or use another --state"
             )
         return curve
+
+    def fitted(self, who: dict, name: str) -> Curve:
+        """Fit a plain classifier and save which test rows it has right."""
+        begin, none = time.process_time(), np.zeros(0)
+        hits = self.problem.baselines[who["rule"]]()
+        end, seconds = correctness(torch.from_numpy(hits)), time.process_time() - begin
+        curve = Curve("finished", none, none, none, none, seconds=seconds, end=end, **who)
+        return self.saved(curve, name, f"{hits.mean():.4f} of the test rows right")
 
     def trained(self, who: dict, name: str, until: int | None) -> Curve:
         """Train one run from its checkpoint on and save it; raises OutOfTime where it is left."""
@@ -264,15 +340,18 @@ class Work:
             at=study.points,
             stop=study.stop,
             walk=study.walk and not trial,
+            clock=problem.clock,
+            tick=study.clock,
             cpu=self.cpu,
             checkpoint=checkpoint,
             key=f"{self.key} {code()} {name}",
-            pause=lambda step: step == until or self.budget.spent(),
+            until=until,
+            pause=lambda step: self.budget.spent(),
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
-        end = {}
-        if who["rule"] == "SPS" and not curve.paused:  # the share of steps that the cap held
+        end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
+        if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
         if trial:
             none = np.zeros(0, np.float32)
@@ -283,20 +362,26 @@ class Work:
             end |= problem.finish(model.eval(), seed)
             names = ("loss", "step_size", "gradient_norm")
             small = {name: getattr(curve, name).astype(np.float32) for name in names}
-        end = {key: np.asarray(values) for key, values in end.items()}
-        curve = replace(curve, **who, **small, end=end, made=made(self.machine.device.type))
+        small["end"] = {key: np.asarray(values) for key, values in end.items()}
+        small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
+        curve = self.saved(replace(curve, **who, **small), name, f"loss {last}")
+        if self.machine.is_main_process and not curve.paused:
+            checkpoint.unlink(missing_ok=True)
+        return curve
+
+    def saved(self, curve: Curve, name: str, words: str) -> Curve:
+        """`curve` with where it was made, saved, and said with these `words`."""
+        curve = replace(curve, made=made(self.machine.device.type))
         if self.machine.is_main_process:
             path = self.folder / f"{name}.npz"
-            Curves(study.name, self.configuration, (curve,)).save(path)
-            if not curve.paused:
-                checkpoint.unlink(missing_ok=True)
-            last = (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
-            self.say(f"{name}: {curve.status}, loss {last}, {curve.seconds:.0f} processor seconds")
+            Curves(self.study.name, self.configuration, (curve,)).save(path)
+            self.say(f"{name}: {curve.status}, {words}, {curve.seconds:.0f} processor seconds")
         return curve
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""
-        paths = [*self.folder.glob("trial-*.npz"), *self.folder.glob("curve-*.npz")]
+        kinds = ("baseline", "trial", "curve")
+        paths = [path for kind in kinds for path in self.folder.glob(f"{kind}-*.npz")]
         curves = tuple(self.finished(path) for path in sorted(paths))
         return Curves(self.study.name, self.configuration, curves)
 

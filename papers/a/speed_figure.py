@@ -8,7 +8,7 @@ from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
 from papers.a import speed
-from papers.kept_curves import headed, losses, outcome, rates_panel, setting, together
+from papers.kept_curves import edges, headed, losses, outcome, rates_panel, setting, together
 from papers.verdicts import SAME, no_gain
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
@@ -148,7 +148,7 @@ def _accuracies(ax, curves: Curves) -> None:
 def caption(curves: Curves, name: str, table: Table) -> str:
     """Setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
-    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in speed.edges(curves).items())
+    at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
     ring = " Ring: the rate chosen, by its steps to the last target."
     if not any(map(curves.trials, study["rates"])):

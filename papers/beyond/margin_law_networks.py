@@ -50,7 +50,7 @@ def trained_networks(counts: Sequence[int], rows: int = 16, seed: int = 0):
     """
     digits = images.load("mnist", "train", demo=True, rows=rows)
     pictures, labels = digits.standardise()(digits.images), digits.labels.long()
-    sizes = dict(width=32, depth=2, heads=1, hidden=64, shift=False)
+    sizes = dict(width=32, depth=2, heads=1, hidden=64, shift=None)
     size = pictures.shape[-1]
     plain = dict(mask_diagonal=False, learn_temperature=False)
     build = partial(VisionTransformer, size, size // 4, **sizes, **plain)

@@ -27,7 +27,7 @@ QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
 MOMENTUM = 0.9
 MEMORY, EPSILON = 0.999, 1e-8  # of Adam
-PLAIN = {"shift": False, "mask_diagonal": False, "learn_temperature": False}
+PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
 def _polar(M: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from lib.companion.record import Number, finite
 from lib.training.curves import Curves
 from papers import verdicts
 from papers.c.reviews import accuracy, accuracy_difference, at_end, matched
-from papers.kept_curves import few, judge
+from papers.kept_curves import few, gate_numbers, judge
 
 SOURCE = "paper C, vision"
 RULES = ("Adam", "l1.1")
@@ -29,7 +29,7 @@ def early(curves: Curves) -> Claim:
         "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
         f" {len(found.values)} seeds"
     )
-    return judge("vit.early", text, SOURCE, found, verdicts.faster, "interval below 1")
+    return judge("vit.early", text, SOURCE, curves, found, verdicts.faster, "interval below 1")
 
 
 def sparser(curves: Curves) -> Claim:
@@ -43,7 +43,7 @@ def sparser(curves: Curves) -> Claim:
         "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
         f" (at the end {last[0]:.3f} and {last[1]:.3f})"
     )
-    return judge("vit.sparser", text, SOURCE, found, verdicts.above)
+    return judge("vit.sparser", text, SOURCE, curves, found, verdicts.above)
 
 
 def table(curves: Curves) -> Table:
@@ -65,6 +65,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
         }
     apart = accuracy_difference(curves, *RULES)
+    found |= gate_numbers(curves)
     return found | {
         "end_apart": finite(apart.estimate, 1e-9),
         "end_apart_low": finite(apart.low, 1e-6),

@@ -382,3 +382,16 @@ def test_importing_the_module_is_light():
     code = f"import sys, lib.data.images, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
     how = dict(capture_output=True, text=True, check=True)
     assert subprocess.run([sys.executable, "-c", code], **how).stdout.strip() == "[]"
+
+
+def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():
+    labels = np.array([0] * 30 + [1] * 6)
+    words = [f"row {k} " + "x" * (k % 10) for k in range(36)]
+    whole = texts.TextSet(words, labels, 2, "invented", "demo", "", 36)
+    part = whole.balanced(8, 14)
+    assert np.bincount(part.labels).tolist() == [4, 4]
+    assert max(map(len, part.texts)) <= 14 and len(set(part.texts)) == 8
+    assert part.content() == whole.balanced(8, 14).content() != whole.balanced(6, 14).content()
+    assert len(whole.balanced(1000, 100)) == 12  # as many of each class as the rarer has
+    with pytest.raises(ValueError, match="a class has no row of at most 3 characters"):
+        whole.balanced(8, 3)

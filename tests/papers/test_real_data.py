@@ -13,7 +13,7 @@ from papers import kept_curves
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.verdicts import SAME
-from tests.papers.worlds import configuration, curve, race
+from tests.papers.worlds import clocked, configuration, curve, race
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 
@@ -121,9 +121,11 @@ def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
 
 def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
     world = race({"SGD": 0.03, "SPS": 0.03})
-    assert set(speed.edges(world)) == {"SGD", "SPS"}  # judged at 0.1, tried at 0.1 and 0.2
+    assert set(kept_curves.edges(world)) == {"SGD", "SPS"}  # judged at 0.1, tried at 0.1 and 0.2
     judged = tuple(c for c in world.curves if c.part == "curve")
-    assert not speed.edges(dataclasses.replace(world, curves=judged))  # rates of another study
+    assert not kept_curves.edges(
+        dataclasses.replace(world, curves=judged)
+    )  # rates of another study
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
@@ -353,3 +355,109 @@ def test_numbers_of_a_record_are_recomputed_exactly():
     assert speed.numbers(world) == speed.numbers(world)
     assert speed.numbers(world)["adam_steps_ratio"].value == pytest.approx(0.6, abs=0.06)
     assert speed.numbers(world)["processor_hours"].value == pytest.approx(14 * 36 / 3600)
+
+
+def second(network, plain, rates=(0.05, 0.1, 0.2)):
+    """Curves of the second protocol: three rules, judged at 0.1 on three seeds.
+
+    Their test accuracy is `network`, that of a plain classifier `plain`, if one was fitted. What
+    they hold is what a file of it holds, by name and shape.
+    """
+
+    def right(share):
+        return {
+            "test_correct": np.packbits(np.arange(1000) < 1000 * share),
+            "test_rows": np.array(1000),
+        }
+
+    runs = []
+    for rule in ("SGD", "Adam", "SNGD"):
+        for seed in (20, 21, 22):
+            readings = 2 * np.exp(-np.arange(40) / 10 * (1 + seed / 1000))
+            how = {"metrics": {"test_accuracy": np.array([0.1, network])}, "end": right(network)}
+            how |= {"evaluated_at": np.array([0, 195]), "cap": 3.0}
+            runs.append(clocked(seed, readings, rule=rule, part="curve", **how))
+        runs += [clocked(100, np.ones(3), rate, rule, status="paused", cap=3.0) for rate in rates]
+    if plain is not None:
+        runs.append(curve("bag of words", 0, np.zeros(0), "baseline", end=right(plain)))
+    rest = dict(clock=5, first_seed=20, precision="float32")
+    return Curves("invented", configuration(("SGD", "Adam", "SNGD"), 200, **rest), tuple(runs))
+
+
+def test_a_network_speaks_only_where_it_beats_the_plain_classifiers():
+    assert speed.speed(second(0.9, 0.8), "Adam", "fig6").verdict == REPRODUCED
+    for curves, reason in (
+        (second(0.8, 0.8), "too small to speak (SGD 0.800, bag of words 0.800 of the test rows)"),
+        (second(0.9, None), "no plain classifier was fitted"),
+        (second(0.9, 0.8, rates=(0.1, 0.2)), "judged at the edge of the rates tried: SGD 0.1"),
+    ):
+        claim = speed.speed(curves, "Adam", "fig6")
+        assert claim.verdict == UNDECIDED and reason in claim.statement
+    assert reviews.ordered(second(0.8, 0.9), "l1.1", "l2").verdict == UNDECIDED
+
+
+def test_caption_and_record_say_what_the_plain_classifiers_reach():
+    curves = second(0.8, 0.9)
+    sentence = (
+        "Test accuracy: SGD 80.0 %; on the same rows bag of words 90.0 %: too small to speak."
+    )
+    caption = speed_figure.caption(curves, "fig6", speed.table(curves, "fig6"))
+    assert sentence in caption and kept_curves.gate(curves) == f" {sentence}"
+    assert speed.numbers(curves)["baseline_bag_of_words"].value == 0.9
+    assert "too small" not in kept_curves.gate(second(0.9, 0.8))
+    assert kept_curves.gate(race({"SGD": 0.03})) == ""
+
+
+def test_a_file_of_the_second_protocol_is_read_judged_and_drawn(tmp_path):
+    curves = second(0.9, 0.8)
+    curves.save(tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as file:  # the names that its runs were written under
+        assert {"0/clock/at", "0/clock/loss", "0/end/test_correct"} < set(file.files)
+    again = curve_files.load(tmp_path / "a.npz")
+    assert again.baselines() == {"bag of words": 0.8} and again.seeds() == [20, 21, 22]
+    assert speed.table(again, "fig6").words() == speed.table(curves, "fig6").words()
+    assert len(speed_figure.draw(again, "fig6").axes) == 6
+
+
+def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
+    curves, runs = second(0.9, 0.8), []
+    fast = {0.05: 30, 0.1: 20, 0.2: 60}
+    for one in curves.curves:
+        if one.part == "trial":
+            steps = fast[one.rate] * (2 if one.rule == "Adam" else 1)
+            readings = np.where(np.arange(40) * 5 < steps, 2.0, 0.0)
+            one = clocked(100, readings, one.rate, one.rule, cap=3.0)
+        runs.append(one)
+    raced = dataclasses.replace(curves, curves=tuple(runs))
+    # A mean of three readings is 0 two readings, ten steps, after the first of them.
+    assert speed.at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
+    assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
+
+
+def test_growth_is_that_beyond_a_random_walk():
+    curves = second(0.9, 0.8)
+    for final, verdict in ((2.3, REPRODUCED), (1.9, NOT_REPRODUCED)):
+        runs = [
+            dataclasses.replace(
+                run,
+                weight_norms={"w.weight": np.array([1.0, final + 0.01 * (run.seed - 21)])},
+                walked={"w.weight": np.array([0.0, 3.0])},  # which alone would double the norm
+            )
+            for run in curves.curves
+        ]
+        claim = speed.growing(dataclasses.replace(curves, curves=tuple(runs)), "SGD")
+        assert claim.verdict == verdict and "beyond a random walk" in claim.statement
+
+
+def test_imdb_is_judged_by_its_last_evaluations_under_the_second_protocol():
+    world = reviews_world()
+    plain = curve("bag of words", 0, np.zeros(0), "baseline", end=world.runs("l2")[0].end)
+    raced = dataclasses.replace(
+        world,
+        configuration=world.configuration | {"clock": 5},
+        curves=(*[run for run in world.curves if run.part == "curve"], plain),
+    )
+    table = reviews.accuracy_table(raced)  # whose evaluations are alike for every rule
+    assert set(words(table).values()) == {UNDECIDED}
+    assert all("mean of the last 4 evaluations" in claim.statement for claim in table)
+    assert not any("after the runs" in claim.source for claim in reviews.sparsity_table(raced))

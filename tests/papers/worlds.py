@@ -22,6 +22,14 @@ def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
     return Curve(**{**fields, **rest})
 
 
+def clocked(seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="trial", **rest):
+    """A curve whose clock read these losses, `every` so many steps."""
+    readings = np.asarray(readings, dtype=float)
+    clock = {"at": every * np.arange(len(readings)), "loss": readings}
+    loss = np.ones(steps or every * (len(readings) - 1))
+    return curve(rule, seed, loss, part, rate, clock=clock, **rest)
+
+
 def configuration(rules, horizon, **rest):
     """A study's configuration."""
     problem = {

@@ -55,7 +55,7 @@ def spoilt(step, factor=math.nan, raises=None):
 def same(first, second):
     for name in ("status", "loss", "step_size", "gradient_norm", "evaluated_at"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    for group in ("metrics", "weight_norms", "walked"):
+    for group in ("metrics", "weight_norms", "walked", "clock"):
         np.testing.assert_equal(dict(getattr(first, group)), dict(getattr(second, group)))
 
 
@@ -134,12 +134,32 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     assert np.isnan(seen[0]) and seen[1] == pytest.approx(whole.loss[:4].mean())
 
 
+CLOCK = classification(*clusters(), name="clock")
+
+
+def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
+    plain, (model, _, curve) = run()[2], run(clock=CLOCK, tick=4)
+    np.testing.assert_array_equal(curve.loss, plain.loss)
+    np.testing.assert_array_equal(curve.clock["at"], [0, 4, 8, 12])
+    assert curve.clock["loss"][-1] == CLOCK(model)["clock_loss"]
+    assert curve.clock["loss"][2] == run(steps=8, clock=CLOCK, tick=4)[2].clock["loss"][2]
+    assert plain.clock == {}
+
+
+def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
+    losses = iter([1.0, 0.1, 0.7, 0.4, 0.3, 0.2])
+    clock, stop = lambda model: {"clock_loss": next(losses)}, lambda found: found["clock"] <= 0.5
+    curve = run(steps=20, clock=clock, tick=2, at=range(21), stop=stop)[2]
+    assert curve.status == "stopped after step 6"  # (0.1 + 0.7 + 0.4) / 3, not the 0.1 alone
+
+
 def dropping():
     layers = torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)
     return torch.nn.Sequential(*layers)
 
 
 KEPT = dict(build=dropping, evaluate=lambda m: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
+KEPT |= dict(clock=CLOCK, tick=5)
 
 
 @pytest.mark.parametrize("rule", MAKERS)
@@ -167,6 +187,14 @@ def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
     curve = run(rule, **how)[2]  # not there again
     same(curve, run(rule, **KEPT, walk=True)[2])
     assert all(v[0] == 0 and (np.diff(v) > 0).all() for v in curve.walked.values())
+
+
+def test_a_run_left_after_so_many_steps_is_left_there_again(tmp_path):
+    how = KEPT | dict(checkpoint=tmp_path / "run.pt", until=5)
+    first, again = run(**how)[2], run(**how)[2]  # as after a kill between two files
+    assert first.status == "paused after step 5"
+    same(first, again)
+    same(run(**how | dict(until=None))[2], run(**KEPT)[2])
 
 
 def test_a_run_that_has_diverged_does_not_pause(tmp_path):

@@ -19,7 +19,7 @@ from lib.training import curves as curve_files
 from lib.training import study as module
 from lib.training.batches import Batches
 from lib.training.curves import load
-from lib.training.measures import predict
+from lib.training.measures import classification, predict
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
 
 
@@ -36,6 +36,8 @@ def problem(batch=8, rows=64):
         evaluate=lambda model, seed, tuning: {"test_accuracy": share(model)},
         finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
         about={"data": "points", "rows": rows},
+        clock=classification(inputs, targets, name="clock"),
+        baselines={"three of four": lambda: np.arange(rows) % 4 > 0},
     )
 
 
@@ -52,6 +54,8 @@ STUDY = Study(
     evaluations=4,
     walk=True,
 )
+RACE = dataclasses.replace(STUDY, clock=2, targets=(0.5, 0.4), stop_at=0.1, first_seed=20)
+RACE = dataclasses.replace(RACE, evaluations=8, rates={"SGD": (0.1, 0.4), "SPS": (0.5, 1.0)})
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +82,7 @@ def same(first, second):
     for mine, theirs in zip(first.curves, second.curves, strict=True):
         for name in ("loss", "step_size", "gradient_norm", "evaluated_at"):
             np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
-        for group in ("metrics", "weight_norms", "walked", "end"):
+        for group in ("metrics", "weight_norms", "walked", "clock", "end"):
             np.testing.assert_equal(dict(getattr(mine, group)), dict(getattr(theirs, group)))
 
 
@@ -128,17 +132,21 @@ def test_the_walk_is_that_of_the_steps(whole):
     assert walked == pytest.approx(moved, rel=1e-5)
 
 
-def test_a_study_in_pieces_is_bit_for_bit_that_in_one(whole, tmp_path):
+@pytest.mark.parametrize("study", [STUDY, RACE], ids=["halved", "raced"])
+def test_a_study_in_pieces_is_bit_for_bit_that_in_one(study, whole, tmp_path):
     for _ in range(1000):
         try:
-            pieces = run(STUDY, tmp_path, minutes=3e-3)
+            pieces = run(study, tmp_path, minutes=3e-3)
             break
         except OutOfTime as rest:
-            planned = re.search(r"(\d+) trials and (\d+) of 6 judged runs", str(rest))
-            there = work(STUDY, tmp_path).collected().curves
+            planned = re.search(r"(\d+) trials and (\d+) of [46] judged runs", str(rest))
+            there = work(study, tmp_path).collected().curves
             done = [curve.part for curve in there if not curve.paused]
             assert [int(n) for n in planned.groups()] == [done.count("trial"), done.count("curve")]
-    same(whole, pieces)
+    same(whole if study is STUDY else run(study, tmp_path / "whole"), pieces)
+    pieces.save(tmp_path / "kept.npz")
+    same(pieces, load(tmp_path / "kept.npz"))
+    assert pieces.baselines() == ({"three of four": 0.75} if study.clock else {})
 
 
 SLOWLY = """
