@@ -277,9 +277,11 @@ real_table
 
 # %%
 figure_real = real_tokens.draw(readings, examples["sentence pairs"])
+stand_in = data_rows[1]["source"] == "demo"
 about_real = (
-    f"Ours. Frozen MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} a set, "
-    f"one line each; NGD, steps {sentence_step}; data: {data_rows[1]['source']}"
+    f"Ours. {'Stand-ins for ' if stand_in else ''}MultiNLI and CivilComments{'' if stand_in else ', private samples'}; frozen "
+    f"MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} a set, one line each; NGD, "
+    f"steps {sentence_step}"
 )
 plots.caption(figure_real, about_real)
 figure_real

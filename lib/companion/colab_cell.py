@@ -25,7 +25,7 @@ if importlib.util.find_spec("lib") is None:
         raise ImportError(
             "Write the address of the project's git repository into this cell and run it again."
         )
-    %pip install --quiet "attention-dynamics @ git+{repository}"
+    %pip install --quiet "attention-dynamics[networks,norms,notebooks] @ git+{repository}"
     %env FIGURES_DIR=figures
     %env RUNS_DIR=runs"""
 

@@ -180,19 +180,22 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -
             label = name if k == 0 else None
             upper.plot(one.iterations[1:], ratio, color=plots.COLOURS[colour], label=label, lw=1)
     upper.axhline(1, color="0.1", linestyle=":", label="predicted from the duals")
-    upper.set(xscale="log", xlabel="iteration $t$", ylim=(0, 1.3))
+    upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
-    upper.legend(fontsize="x-small", loc="lower right")
+    plots.plain_ticks(upper.yaxis)
+    upper.legend(fontsize="x-small", loc="upper left")
     sentences, reading = shown
-    lower.set(xlim=(0, 120), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
+    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
     lower.axis("off")
-    plain = dict(fontsize=6.5, family="monospace", va="center", in_layout=False)
+    plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
     rows = [(which, k) for which in (0, len(sentences.words) // 2) for k in records]
     for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
         lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
         left = 13.0
         for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
+            if word.startswith("##"):  # goes on the word before it
+                word, left = word[2:], left - 0.8
             box = dict(facecolor=plots.COLOURS["NGD"], alpha=float(weight), lw=0, pad=1.0)
             colour = "white" if weight > 0.6 else "black"
             lower.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
