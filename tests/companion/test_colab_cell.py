@@ -37,7 +37,8 @@ def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkey
     address = "https://example.org/a.git"
     assert run(address, monkeypatch, absent=False) == []
     (pip, line), *_ = run(address, monkeypatch, absent=True)
-    assert pip == "pip" and line == 'install --quiet "attention-dynamics[networks,norms,notebooks] @ git+{repository}"'
+    assert pip == "pip" and line.startswith('install --quiet "attention-dynamics[')
+    assert line.endswith('] @ git+{repository}"')
     with pytest.raises(ImportError, match="address"):
         run("", monkeypatch, absent=True)
 
