@@ -46,12 +46,14 @@ setup:
 	@$(STATE) | cmp -s - $(STAMP) || $(MAKE) --no-print-directory install
 
 # uv installs in parallel; where it is neither there nor to be had, pip does the same, more slowly.
-# What pip was told of other places for packages, uv is told too. The stamp comes last, so that an
+# What pip was told of other places for packages, uv is told too: of a local folder it may be the one
+# with a CPU build of torch. The stamp comes last, so that an
 # interrupted install is taken up again.
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 UV := $(or $(shell command -v uv),$(PY) -m uv)
+FIND_LINKS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2> /dev/null))
 UV_FROM_PIP = $(if $(PIP_INDEX_URL),--default-index '$(PIP_INDEX_URL)') \
-  $(PIP_EXTRA_INDEX_URL:%=--index '%') $(PIP_FIND_LINKS:%=--find-links '%')
+  $(PIP_EXTRA_INDEX_URL:%=--index '%') $(FIND_LINKS:%=--find-links '%')
 UV_INSTALL = $(UV) pip install --quiet --python $(PY) --index-strategy unsafe-best-match $(UV_FROM_PIP)
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'
