@@ -22,7 +22,8 @@
 #
 # **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at margin level $a_t$, with eigenvalues $\lambda$ from the duals. Steps of normalised
 # gradient descent (NGD) beyond a length $\eta^*$, from the largest eigenvalue, make it cycle for ever. Where offsets have
-# settled they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding.
+# settled they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
+# tokens: on sentences as a frozen encoder hands them on, the duals give the constant too.
 #
 # ## Two samples in the plane
 #
