@@ -13,16 +13,15 @@ from matplotlib.figure import Figure
 from lib import attention
 from lib.attention import TokenSet, coordinates
 from lib.companion import plots
-from lib.companion.claims import Claim, at_least
+from lib.companion.claims import Claim
 from lib.data.texts import TextSet
 from lib.dynamics import GradientRule, train
 from lib.networks import bert, pretrained
 from lib.svm import token_svm
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
-from papers.beyond.tolerances import SATURATED
+from papers.beyond.tolerances import SATURATED, above
 
-OURS = "ours, beyond paper A's Theorem 1"
 RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
 
@@ -160,10 +159,7 @@ def claims(readings: list[Reading]) -> list[Claim]:
     plain = min((abs(one.plain / one.law.constant[0] - 1) for one in kept), default=float("nan"))
     near = f"real tokens: share of {len(kept)} runs whose constant is within 1 % of C"
     blind = "real tokens: least relative error of C with every kappa equal"
-    return [
-        at_least("law.real_constant", near, OURS, share, 0.8),
-        at_least("law.real_kappa", blind, OURS, plain, 0.01),
-    ]
+    return [above("law.real_constant", near, share), above("law.real_kappa", blind, plain)]
 
 
 def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -> Figure:
