@@ -125,8 +125,8 @@ def test_every_kind_of_data_file_beside_a_module_is_known():
     assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
 
 
-# Notebooks that train networks; 40 and 41 have a small one beside the theory.
-TRAINING = ("14", "15", "16", "33", "34", "40", "41", "45")
+# Notebooks that train networks; 41 has a small one beside the theory.
+TRAINING = ("14", "15", "16", "33", "34", "41", "45")
 
 
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)

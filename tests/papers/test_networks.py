@@ -86,7 +86,7 @@ def test_selections_that_no_matrix_makes_have_no_margin():
     twice = DATA.X.copy()
     twice[:, :, 1] = twice[:, :, 0]
     equal = replace(DATA, X=twice)
-    assert np.isnan(competing.OwnMargins(equal).of(0, np.zeros(3, int), "Frobenius"))
+    assert np.isnan(competing.OwnMargins(equal).gamma(0, np.zeros(3, int), "Frobenius"))
 
 
 def test_trained_runs_select_and_settle():
@@ -179,7 +179,8 @@ def test_a_reading_has_the_logits_of_the_network():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lib.networks.vision.F.scaled_dot_product_attention", spy)
-        model(pictures)
+        first = model.class_token.expand(len(pictures), -1, -1)
+        model.blocks(torch.cat([first, model.tokens(pictures)], 1) + model.positions)  # all queries
     for layer, logits in enumerate(seen["logits"]):  # (b, h, query, token)
         top = logits.topk(2, -1).values
         leads = (top[..., 0] - top[..., 1]).amin((0, 2))
