@@ -87,7 +87,11 @@ panel.Panel(setting)
 
 # %%
 runs = {name: explorer.explore(replace(setting, rule=name)) for name in explorer.RULES}
-source = {"GD": "paper A, Theorem 6 (our reading)", "Polyak": "paper A, Theorem 7 (our reading)", "NGD-mom": "ours"}
+source = {
+    "GD": "paper A, Theorem 6 (our reading)",
+    "Polyak": "paper A, Theorem 7 (our reading)",
+    "NGD-mom": "ours",
+}
 claims.Table(
     claims.at_most(
         f"turns.{name}",

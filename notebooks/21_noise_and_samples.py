@@ -281,9 +281,7 @@ for share in (1.0, 0.5):
     source = regression.oracle(small, 100, draws, [0])
     S, recorded = small.Sigma[None], np.arange(steps + 1)
     own = regression.descend(source, {"own": rule}, {"own": start}, S, steps, recorded)["own"]
-    print(
-        f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}"
-    )
+    print(f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}")
 
 # %% [markdown]
 # It is, to within a few per cent.
