@@ -46,9 +46,8 @@ setup:
 	@$(STATE) | cmp -s - $(STAMP) || $(MAKE) --no-print-directory install
 
 # uv installs in parallel; where it is neither there nor to be had, pip does the same, more slowly.
-# What pip was told of other places for packages, uv is told too: of a local folder it may be the one
-# with a CPU build of torch. The stamp comes last, so that an
-# interrupted install is taken up again.
+# uv is told of the other places for packages that pip was told of: a local folder may have a CPU
+# build of torch. The stamp comes last, so that an interrupted install is taken up again.
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 UV := $(or $(shell command -v uv),$(PY) -m uv)
 FIND_LINKS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2> /dev/null))

@@ -20,11 +20,15 @@ def steepest(norm):
     return lambda: lambda t, parts: exact.steepest(parts.mean(0), norm)
 
 
-def agree(found, expected, start, of_move=1e-9, of_size=1e-13, moved=0.0):
-    """Within a share of how far the run went, or of its largest entry where that is more."""
+def error(found, expected, start, of_move=1e-9, of_size=1e-13, moved=0.0):
+    """The largest error over what is allowed; infinite where the run did not go as far as `moved`.
+
+    Allowed is a share of how far the run went, or of its largest entry where that is more.
+    """
     went = np.abs(expected - start).max()
-    assert went > moved
-    assert np.abs(found - expected).max() <= max(of_move * went, of_size * np.abs(expected).max())
+    if went <= moved:
+        return np.inf
+    return np.abs(found - expected).max() / max(of_move * went, of_size * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -34,8 +38,8 @@ def test_steepest_descent(norm, far, loss):
     with mpmath.workdps(60 if far == 1 else 1200):
         expected = exact.train(DATA, steepest(norm)(), 0.07, STEPS, far * START[0], loss, 0.5)
     found = ours(o.steepest(norm, 0.07, decay=0.5), STEPS, far * START, loss=loss)
-    agree(found, expected, far * START[0], 1e-11, 1e-11)
-    agree(found, expected, far * START[0], 1e-8, 0.0)
+    assert error(found, expected, far * START[0], 1e-11, 1e-11) <= 1
+    assert error(found, expected, far * START[0], 1e-8, 0.0) <= 1
 
 
 MEMORY = {
@@ -63,7 +67,7 @@ def test_rules_with_memory(name, far):
     rule, make = MEMORY[name]
     with mpmath.workdps(60 if far == 1 else 1500):
         expected = exact.train(DATA, make(), 0.05, STEPS, far * START[0])
-    agree(ours(rule, STEPS, far * START), expected, far * START[0])
+    assert error(ours(rule, STEPS, far * START), expected, far * START[0]) <= 1
 
 
 @pytest.mark.parametrize("norm", ["frobenius", 1, 3, np.inf, "spectral", "nuclear"])
@@ -74,7 +78,7 @@ def test_blocks(norm, by_columns, far):
     direction = exact.in_blocks(steepest(norm), 2, by_columns)
     with mpmath.workdps(2500 if far > 1 and norm in ("spectral", "nuclear") else 1200):
         expected = exact.train(DATA, direction, 0.07, STEPS, far * START[0])
-    agree(ours(rule, STEPS, far * START), expected, far * START[0], moved=0.05)
+    assert error(ours(rule, STEPS, far * START), expected, far * START[0], moved=0.05) <= 1
 
 
 def test_muon_by_heads_has_momentum_of_the_whole():
@@ -95,7 +99,7 @@ def test_mirror_descent(p, normalised, loss):
     rule = o.mirror(p, 0.07, normalised=normalised)
     with mpmath.workdps(60):
         expected = exact.mirror(DATA, p, 0.07, STEPS, START[0], normalised, loss)
-    agree(ours(rule, STEPS, loss=loss), expected, START[0], 1e-11, 0.0)
+    assert error(ours(rule, STEPS, loss=loss), expected, START[0], 1e-11, 0.0) <= 1
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
@@ -103,7 +107,7 @@ def test_mirror_descent_where_the_softmax_underflows(p):
     far, eta = 900 * START, 0.01 * 900 ** (p - 1)
     with mpmath.workdps(1200):
         expected = exact.mirror(DATA, p, eta, STEPS, far[0], True)
-    agree(ours(o.mirror(p, eta), STEPS, far), expected, far[0], 1e-11, 1e-14, moved=1)
+    assert error(ours(o.mirror(p, eta), STEPS, far), expected, far[0], 1e-11, 1e-14, moved=1) <= 1
 
 
 NATURAL = {
@@ -124,7 +128,8 @@ def test_natural_gradient(name, far, loss):
     moves = far == 1 or rule.normalised  # e^-900 over lambda is no step
     with mpmath.workdps(60 if far == 1 else 2500):
         expected = exact.natural(DATA, rule, 8, start[0], loss)
-    agree(ours(rule, 8, start, loss=loss), expected, start[0], moved=0.01 if moves else -1)
+    found, moved = ours(rule, 8, start, loss=loss), 0.01 if moves else -1
+    assert error(found, expected, start[0], moved=moved) <= 1
 
 
 @pytest.mark.parametrize("far, steps, tolerance", [(1.0, STEPS, 1e-8), (FAR, 3, 1e-9)])
@@ -157,7 +162,8 @@ def test_batches():
         expected = [exact.train(DATA, single, 0.05, STEPS, START[0])]
         expected.append(exact.train(DATA, pairs, 0.05, 6, START[0]))
         fisher = exact.natural(DATA, natural, 6, START[0], "logistic", size=1)
-    agree(ours(o.on_batches(o.adam(0.05), 1), STEPS), expected[0], START[0], 1e-11, 1e-11)
-    agree(ours(o.on_batches(o.steepest(2, 0.05), 2), 6), expected[1], START[0], 1e-11, 1e-11)
+    alone, paired = o.on_batches(o.adam(0.05), 1), o.on_batches(o.steepest(2, 0.05), 2)
+    assert error(ours(alone, STEPS), expected[0], START[0], 1e-11, 1e-11) <= 1
+    assert error(ours(paired, 6), expected[1], START[0], 1e-11, 1e-11) <= 1
     found = ours(o.on_batches(natural, 1), 6, loss="logistic")
     np.testing.assert_allclose(found, fisher, atol=1e-11)
