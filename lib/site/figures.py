@@ -58,8 +58,10 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure at its largest scale; `finding` or `failure` is its sentence in the README.
+    """One figure at its largest scale.
 
+    `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
+    is its sentence there under what did not come out.
     `trains` names the study whose kept curves it draws, empty where its notebook computes it;
     `title` is its name, of no other figure.
     """
@@ -68,6 +70,9 @@ class Entry:
     slug: str
     scale: str
     sentence: str
+    row: int = 0
+    asks: str = ""
+    says: str = ""
     finding: str = ""
     failure: str = ""
     trains: str = ""
