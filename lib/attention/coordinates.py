@@ -91,16 +91,16 @@ def _basis(rows):
             basis[part], upper[part] = np.linalg.qr(columns[part])
     else:
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
-    for of, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
+    for Q, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
         diagonal = np.diagonal(R)
         if (np.abs(diagonal) > DEPENDENT * np.linalg.norm(R[:, : len(R)], axis=0)).all():
             signs = np.sign(diagonal)
-            of *= signs
+            Q *= signs
             R *= signs[:, None]
         else:  # QR gave a dependent column a direction made of rounding
             turn = _in_order(R)
             for first in range(0, d, BLOCK):
-                of[first : first + BLOCK] = of[first : first + BLOCK] @ turn
+                Q[first : first + BLOCK] = Q[first : first + BLOCK] @ turn
             R[:] = turn.T @ R
     return basis, np.swapaxes(upper, 1, 2)
 
@@ -137,13 +137,13 @@ def _qr_by_blocks(columns, block):
     parts = [slice(first, first + block) for first in range(0, d - block, block)]
     parts.append(slice(parts[-1].stop, d))
     for part in parts:
-        own, upper = np.linalg.qr(columns[:, part])
-        basis[:, part, : own.shape[-1]] = own
+        Q, upper = np.linalg.qr(columns[:, part])
+        basis[:, part, : Q.shape[-1]] = Q
         uppers.append(upper)
     turned, upper = np.linalg.qr(np.concatenate(uppers, 1))
     first = 0
-    for part, own in zip(parts, uppers, strict=True):
-        count = own.shape[1]
+    for part, upper_part in zip(parts, uppers, strict=True):
+        count = upper_part.shape[1]
         basis[:, part] = basis[:, part, :count] @ turned[:, first : first + count]
         first += count
     return basis, upper

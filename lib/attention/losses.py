@@ -24,10 +24,7 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
 
 
 def is_logistic(loss: str) -> bool:
-    """Whether a compiled loop takes the logistic loss, else the exponential one; it has no other.
-
-    Raises ValueError for any other loss.
-    """
+    """True for the logistic, False for the exponential loss; ValueError for those not compiled."""
     check_loss(loss, COMPILED_LOSSES)
     return loss == "logistic"
 

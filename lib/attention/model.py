@@ -16,7 +16,7 @@ from lib.representation import Shapes
 
 
 @dataclass(frozen=True, repr=False)
-class Slopes(Shapes):
+class _Slopes(Shapes):
     """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
 
     log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and
@@ -33,7 +33,7 @@ class Slopes(Shapes):
     log_push_scale: np.ndarray
 
 
-def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> Slopes:
+def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") -> _Slopes:
     """Loss and derivatives from logits a = X W z and scores gamma = y X u, both (..., n, T).
 
     With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
@@ -72,10 +72,10 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     with np.errstate(divide="ignore", invalid="ignore"):
         # epsilon = gamma_opt - f
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
-        gap = log_mean(log_gap(log_epsilon, best, loss))
-    return Slopes(
+        gap = _log_mean(log_gap(log_epsilon, best, loss))
+    return _Slopes(
         log_weights=log_weights,
-        log_loss=log_mean(log_loss(f, loss)),
+        log_loss=_log_mean(log_loss(f, loss)),
         log_gap=gap,
         pull=pull,
         log_scale=log_scale,
@@ -95,7 +95,7 @@ def _factor(values, log_factor):
     return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
 
 
-def log_mean(log_values):
+def _log_mean(log_values):
     """log of the mean over the last axis of e^log_values."""
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
@@ -146,7 +146,7 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
 def influences(
     tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
 ) -> np.ndarray:
-    """How fast each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n).
+    """Speed at which each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n).
 
     Row j sums to sample j's rate. Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where
     -grad_W L = sum_i v_i z_i^T. Samples help each other where it is positive; nearly orthogonal

@@ -47,7 +47,7 @@ def _kept(function) -> bool:
 def _types(function, values):
     """The signature that numba gives to a call with `values`: a default has a type of its own."""
     defaults = list(inspect.signature(function.py_func).parameters.values())[len(values) :]
-    return (*map(numba.typeof, values), *(numba.types.Omitted(one.default) for one in defaults))
+    return (*map(numba.typeof, values), *(numba.types.Omitted(left.default) for left in defaults))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def find_place() -> str | None:
 
 
 def _nothing():
-    """What `find_place` has numba prepare, and never compile."""
+    """A function that `find_place` has numba prepare, and never compile."""
 
 
 _TEMPORARY: list[tempfile.TemporaryDirectory] = []  # removed when the process ends

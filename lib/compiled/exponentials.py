@@ -52,7 +52,7 @@ def exp(x, out):
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
-def log(x, factor, out):
+def _log(x, factor, out):
     """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
     It is -inf for |x| below 1e-300, zero included. x = 2^k m with m in [0.7, 1.42), log m = 2
@@ -120,7 +120,7 @@ def power(x, exponent, work, out):
                     math.sqrt(size) if root else size if exponent == 2.0 else 1.0
                 )
         return top
-    log(x, exponent, work)
+    _log(x, exponent, work)
     top = -math.inf
     for i in range(x.size):
         top = max(top, work[i])

@@ -31,8 +31,8 @@ LOG_PUSH = 8  # the same of push
 WORK_ROWS = 9
 
 
-class Lanes(NamedTuple):
-    """What `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
+class _Lanes(NamedTuple):
+    """Arrays that `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
 
     Beside them work space, of which `log_gap` reads what it needs: weights w (T, lanes) and
     lane (WORK_ROWS, lanes).
@@ -53,7 +53,7 @@ def empty_lanes(T, samples):
     g, c = gram.zeros(T - 1, width), gram.zeros(T - 1, width)
     gamma, push = gram.zeros(T, width), gram.zeros(T, width)
     w, lane = gram.zeros(T, width), gram.zeros(WORK_ROWS, width)
-    return Lanes(margins=g, scores=gamma, c=c, push=push, w=w, lane=lane)
+    return _Lanes(margins=g, scores=gamma, c=c, push=push, w=w, lane=lane)
 
 
 @numba.njit(error_model="numpy")
@@ -112,10 +112,10 @@ def _weigh(margins, scores, w, lane, first):
         log_weight = 0.0 - load(margins, t - 1, first) - top
         weight = exponentials.exp_of(log_weight - where(lag == 0.0, 0.0, anchor))
         store(w, t, first, weight)
-        own = where(lag == 0.0, weight, 0.0)
+        alike = where(lag == 0.0, weight, 0.0)
         mean_D = mean_D + weight * lag
-        at_level = at_level + own
-        rest = rest + (weight - own)
+        at_level = at_level + alike
+        rest = rest + (weight - alike)
     small = exponentials.exp_of(anchor)
     over_Z = 1.0 / (at_level + small * rest)
     mean_D = mean_D * over_Z

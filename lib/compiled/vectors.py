@@ -35,9 +35,9 @@ class _LanesModel(models.PrimitiveModel):
 def _spread(builder, value):
     """The number `value` in every lane."""
     kind = NUMBERS.llvm
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), zeros)
 
 
 def _define(operation, instruction, result):
@@ -45,11 +45,11 @@ def _define(operation, instruction, result):
 
     @type_callable(operation)
     def _type(context):
-        def of(a, b):
+        def result_type(a, b):
             if NUMBERS in (a, b) and {a, b} <= {NUMBERS, types.float64}:
                 return result
 
-        return of
+        return result_type
 
     def lower(context, builder, signature, values):
         pair = zip(signature.args, values, strict=True)

@@ -78,9 +78,9 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
     column = partial(_pixels, source.shape)
-    (pixels,), labels, found = source.read(split, demo, column, STAND_INS, rows)
+    (pixels,), labels, about = source.read(split, demo, column, STAND_INS, rows)
     images = torch.from_numpy(np.asarray(pixels))
-    return ImageSet(images, torch.from_numpy(labels), source.classes, **found)
+    return ImageSet(images, torch.from_numpy(labels), source.classes, **about)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
@@ -108,12 +108,12 @@ def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> n
     channels, height, width = shape
     try:
         with Image.open(io.BytesIO(encoded)) as picture:
-            found, (wide, high) = len(picture.getbands()), picture.size
+            bands, (wide, high) = len(picture.getbands()), picture.size
             pixels = np.asarray(picture)
     except (OSError, TypeError, SyntaxError) as error:  # bytes of no known format among them
         raise ValueError(f"{place}: the image does not decode ({error})") from error
-    if found != channels:
-        raise ValueError(f"{place}: the image has {found} channels, not {channels}")
+    if bands != channels:
+        raise ValueError(f"{place}: the image has {bands} channels, not {channels}")
     if (wide, high) != (width, height):
         raise ValueError(f"{place}: the image has {wide} x {high} pixels, not {width} x {height}")
     # (H, W) or (H, W, C) -> (C, H, W)

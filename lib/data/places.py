@@ -24,7 +24,7 @@ PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
 
 
 @dataclass(frozen=True)
-class Source:
+class _Source:
     """A set of images or texts, as sources.toml has it.
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
@@ -101,16 +101,16 @@ class Source:
         or the hub's revision; a stand-in says in `instead_of` what it stands for.
         """
         where, folder = self.place(demo)
-        found = {"name": self.name, "source": where, "revision": self.revision, "rows": self.rows}
+        about = {"name": self.name, "source": where, "revision": self.revision, "rows": self.rows}
         if where == "demo":
-            return found | self.demo | {"instead_of": self.name}
+            return about | self.demo | {"instead_of": self.name}
         if folder:
             digest, rows = hashlib.sha256(), 0
-            for path in (path for split in self.splits for path in shards(folder, split)):
+            for path in (path for split in self.splits for path in _shards(folder, split)):
                 rows += _count(path)
                 digest.update(bytes.fromhex(sha256(path)))
-            found |= {"revision": digest.hexdigest()[:16], "rows": rows}
-        return found
+            about |= {"revision": digest.hexdigest()[:16], "rows": rows}
+        return about
 
     def read(
         self,
@@ -128,10 +128,10 @@ class Source:
         """
         if split not in SPLITS:
             raise ValueError(f'split must be "train" or "test", not {split!r}')
-        found = self.identity(demo)
-        if found.pop("instead_of", None):
+        about = self.identity(demo)
+        if about.pop("instead_of", None):
             stood, labels = stand_ins[self.demo["name"]](split)
-            return [values[:rows] for values in stood], labels[:rows], found
+            return [values[:rows] for values in stood], labels[:rows], about
         columns, labels = [[] for _ in self.columns], []
         for file, table in self._tables(split, demo):
             if rows is not None:
@@ -141,7 +141,7 @@ class Source:
             labels += self._labels(file, table[:][self.label])
             if len(labels) == rows:
                 break
-        return columns, np.array(labels, dtype=np.int64), found
+        return columns, np.array(labels, dtype=np.int64), about
 
     def _tables(self, split: str, demo: bool) -> Iterator[tuple[object, object]]:
         """(name, table) of each file of `split`; ValueError for one that is damaged."""
@@ -150,13 +150,13 @@ class Source:
         where, folder = self.place(demo)
         datasets.disable_progress_bars() if folder else None  # a copy is a matter of moments
         named = self.splits[split == "test"]
-        for name in shards(folder, named) if folder else [self.repository]:
+        for name in _shards(folder, named) if folder else [self.repository]:
             how = {"path": name, "revision": self.revision, "split": named}
             if folder:
                 _count(name)
                 how = {"path": "parquet", "data_files": str(name), "split": "train"}
             try:
-                found = datasets.load_dataset(**how)
+                table = datasets.load_dataset(**how)
             except (ConnectionError, FileNotFoundError) as error:
                 self._missing(f"the download broke off ({type(error).__name__})")
             except (datasets.exceptions.DatasetGenerationError, OSError) as error:
@@ -167,10 +167,10 @@ class Source:
                     raise OSError(cause.errno, f"{what}; {remedy}") from error
                 what = f"{name} cannot be read, perhaps it is damaged: fetch it again"
                 raise ValueError(f"{what} ({cause})") from error
-            has, wanted = found.column_names, [*self.columns, self.label]
+            has, wanted = table.column_names, [*self.columns, self.label]
             if missing := ", ".join(column for column in wanted if column not in has):
                 raise ValueError(f"{name} lacks the column {missing}; it has {', '.join(has)}")
-            yield name, found.select_columns(wanted)
+            yield name, table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
         for row, value in enumerate(values):
@@ -186,13 +186,13 @@ class Source:
         return values if self.threshold is None else [int(v >= self.threshold) for v in values]
 
 
-def pinned(kind: str) -> dict[str, Source]:
+def pinned(kind: str) -> dict[str, _Source]:
     """The sources of this `kind`, image or text, by name."""
     content = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    return {n: Source(name=n, **row) for n, row in content.items() if row["kind"] == kind}
+    return {n: _Source(name=n, **row) for n, row in content.items() if row["kind"] == kind}
 
 
-def known(name: str, sources: dict[str, Source]) -> Source:
+def known(name: str, sources: dict[str, _Source]) -> _Source:
     """The source called `name`; ValueError for an unknown one."""
     if name not in sources:
         kind = next(iter(sources.values())).kind
@@ -200,17 +200,17 @@ def known(name: str, sources: dict[str, Source]) -> Source:
     return sources[name]
 
 
-def shards(folder: Path, split: str) -> list[Path]:
+def _shards(folder: Path, split: str) -> list[Path]:
     """The parquet files of `split` under `folder`, in order; FileNotFoundError unless they are as
     many as each of their names says, as in train-00000-of-00001.parquet."""
-    found = sorted(folder.rglob(f"{split}-*.parquet"))
-    if {path.stem.rpartition("-of-")[2] for path in found} != {f"{len(found):05d}"}:
-        there = ", ".join(path.name for path in found) or "none"
+    files = sorted(folder.rglob(f"{split}-*.parquet"))
+    if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
+        names = ", ".join(path.name for path in files) or "none"
         raise FileNotFoundError(
-            f"{folder} lacks files {split}-*.parquet (found {there});"
+            f"{folder} lacks files {split}-*.parquet (found {names});"
             " data/README.md says how to get them and what they are called"
         )
-    return found
+    return files
 
 
 def sha256(path: Path) -> str:

@@ -53,13 +53,13 @@ class TextSet(Shapes):
         a class has no such row.
         """
         order = seeds.stream(seed, "subset").permutation(len(self))
-        others = self.pairs or [""] * len(self)
-        short = [k for k in order if len(self.texts[k]) + len(others[k]) <= characters]
-        of = [[k for k in short if self.labels[k] == label] for label in range(self.classes)]
-        count = min(rows // self.classes, *map(len, of))
+        seconds = self.pairs or [""] * len(self)
+        short = [k for k in order if len(self.texts[k]) + len(seconds[k]) <= characters]
+        by_label = [[k for k in short if self.labels[k] == label] for label in range(self.classes)]
+        count = min(rows // self.classes, *map(len, by_label))
         if count < 1:
             raise ValueError(f"{self.name}: a class has no row of at most {characters} characters")
-        chosen = {k for part in of for k in part[:count]}
+        chosen = {k for part in by_label for k in part[:count]}
         return self.take(np.array([k for k in short if k in chosen]))
 
     def content(self) -> str:
@@ -87,9 +87,9 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     cannot be used; the message names file and row.
     """
     source = places.known(name, TEXTS)
-    (texts, *pairs), labels, found = source.read(split, demo, _texts, stand_in_texts.STAND_INS)
+    (texts, *pairs), labels, about = source.read(split, demo, _texts, stand_in_texts.STAND_INS)
     pairs = list(pairs[0]) if pairs else None
-    return TextSet(list(texts), labels, source.classes, pairs=pairs, **found)
+    return TextSet(list(texts), labels, source.classes, pairs=pairs, **about)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:

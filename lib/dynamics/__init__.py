@@ -9,7 +9,7 @@ are what they run on.
 from lib.dynamics.gradient_descent import Start, gaussian_start, train, zero_start
 from lib.dynamics.history import History
 from lib.dynamics.recording import log_spaced
-from lib.dynamics.rules import GradientRule, custom, gd, ngd, polyak, step
+from lib.dynamics.rules import GradientRule, custom, gd, ngd, polyak
 
 __all__ = [
     "GradientRule",
@@ -21,7 +21,6 @@ __all__ = [
     "log_spaced",
     "ngd",
     "polyak",
-    "step",
     "train",
     "zero_start",
 ]

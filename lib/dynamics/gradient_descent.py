@@ -19,7 +19,7 @@ from lib.dynamics.reduced import reduce, run_compiled, run_numpy
 from lib.dynamics.rules import GradientRule
 from lib.representation import Shapes
 from lib.seeds import gaussian, stream
-from lib.svm.solution import MaxMargin
+from lib.svm.max_margin import MaxMargin
 
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 
@@ -107,8 +107,8 @@ def train(
     if built_in:
         compiled = run_compiled(reduced, list(built_in.values()), times)
         raws |= dict(zip(built_in, compiled, strict=True))
-    rest = times, start, problem.tokens.u, targets, head_targets
-    histories = {name: derive(reduced, raws[name], *rest) for name in named}
+    measured = times, start, problem.tokens.u, targets, head_targets
+    histories = {name: derive(reduced, raws[name], *measured) for name in named}
     return histories if isinstance(rules, Mapping) else histories[""]
 
 
@@ -130,14 +130,13 @@ def _start(problem, start):
 
 def _targets(given, tokens, problem, of_head=False):
     """The targets as a dict of Target, from the coordinates of `tokens`, a TokenSet or Minimal."""
-    own = tokens if isinstance(tokens, TokenSet) else tokens.tokens
-    shape = own.u.shape if of_head else (*own.u.shape, own.z.shape[-1])
-    found = {}
+    data = tokens if isinstance(tokens, TokenSet) else tokens.tokens
+    shape = data.u.shape if of_head else (*data.u.shape, data.z.shape[-1])
+    targets = {}
     for name, target in (given or {}).items():
         if isinstance(target, MaxMargin):
-            if not all(
-                np.array_equal(*(getattr(of, k) for of in (target.tokens, own))) for k in "Xz"
-            ):
+            solved = target.tokens
+            if not (np.array_equal(solved.X, data.X) and np.array_equal(solved.z, data.z)):
                 raise ValueError(
                     f"target {name!r} solves other tokens, or these in other coordinates: solve "
                     "what is trained, svm.token_svm(tokens) or svm.token_svm(problem)"
@@ -156,8 +155,8 @@ def _targets(given, tokens, problem, of_head=False):
         if isinstance(tokens, TokenSet):
             basis = problem.token_basis
             inside, outside = problem.reduce(target) if not of_head else _along(target, basis)
-        found[name] = Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
-    return found
+        targets[name] = Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
+    return targets
 
 
 def _along(v, basis):

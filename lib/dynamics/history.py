@@ -1,4 +1,4 @@
-"""What training leaves behind: norms, directions and margins at the recorded iterations."""
+"""Records of training: norms, directions and margins at the recorded iterations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class History(Shapes):
-    """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
+    """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     log_gap (runs, k) log(L - L*); log_gradient (runs, k) log ||grad_W L||; log_step (runs, k) log
     of the step size taken next; norm (runs, k) ||W_t||; margins (runs, k, n, T-1) logit of the opt

@@ -32,7 +32,7 @@ _log_step = numba.njit(update_rules.log_step)
 
 @numba.njit(forceinline=True)
 def _step(r, eta, c, momentum, moving):
-    """One step of run r along c (m,), with momentum as in `rules.step`."""
+    """One step of run r along c (m,): the move is momentum times the last one, plus eta c."""
     if momentum == 0.0:
         for m in range(c.size):
             moving[VALUE, r, m] += eta * c[m]
@@ -79,7 +79,7 @@ class Jobs(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What training fills, at each of the k times.
+    """Arrays that training fills at each of the k times.
 
     margins, alpha (jobs, k, n, T-1); scores, b (jobs, k, n, T), empty for a fixed head; logs (jobs,
     k, 5): log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and u.
@@ -94,7 +94,7 @@ class Records(NamedTuple):
 
 @numba.njit
 def _moving(jobs, m):
-    """What a step moves, (3, jobs, m): a value, its momentum, what rounding took from it."""
+    """Zeros (3, jobs, m): a value, its momentum, and the rounding taken from it."""
     return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
@@ -103,8 +103,8 @@ def _write(r, record, work, alpha, b, head_fixed, records):
     """Margins, scores and coefficients of run r into their records."""
     n, T = records.margins.shape[2], records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
-    own = alpha[r, : (T - 1) * n].reshape(T - 1, n)
-    softmax.by_sample(own, 0, n, records.alpha[r, record])
+    coefficients = alpha[r, : (T - 1) * n].reshape(T - 1, n)
+    softmax.by_sample(coefficients, 0, n, records.alpha[r, record])
     if not head_fixed:
         softmax.by_sample(work.scores, r * n, n, records.scores[r, record])
         softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
@@ -225,16 +225,7 @@ def run_jobs(threads, jobs, times, records, sources=SOURCES):
     groups = min(count, -(-count // (side_by_side * threads)) * threads)
     for group in numba.prange(groups):
         j = slice(group * count // groups, (group + 1) * count // groups)
-        own = Jobs(
-            data=data[j],
-            K=K,
-            G=G,
-            margins=margins[j],
-            scores=scores[j],
-            rules=rules[j],
-            head_fixed=head_fixed,
-            logistic=logistic,
-        )
+        side = Jobs(data[j], K, G, margins[j], scores[j], rules[j], head_fixed, logistic)
         at = Records(margins_at[j], scores_at[j], alpha_at[j], b_at[j], logs_at[j])
-        _train_group(own, times, at, status[j], ended[j])
+        _train_group(side, times, at, status[j], ended[j])
     return status, ended

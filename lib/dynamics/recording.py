@@ -1,4 +1,4 @@
-"""What to record of a run and where it starts: the checks that all training loops share."""
+"""Checks that all training loops share: the iterations to record, the start, the end."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ from lib.dynamics.rules import NGD, GradientRule
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the training loop sees of a problem, the opt token first.
+    """A problem as the training loop sees it, the opt token first.
 
     delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
     q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x; margins
@@ -43,14 +43,14 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
     flat = signed.reshape(runs, n * T, r)
     G = np.zeros((runs, 0, 0)) if head == "fixed" else flat @ np.swapaxes(flat, 1, 2)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
-    others, every = coordinates.first_equal(delta), coordinates.first_equal(signed)
+    pairs, every = coordinates.first_equal(delta), coordinates.first_equal(signed)
     return Reduced(
         delta=delta,
         signed=signed[:0].copy() if head == "fixed" else signed,
         z=tokens.z,
-        K=_tied(coordinates.gram(delta, tokens.z), others),
+        K=_tied(coordinates.gram(delta, tokens.z), pairs),
         G=G if head == "fixed" else _tied(G, every),
-        margins=np.take_along_axis((delta @ keys[..., None])[..., 0], others, 2),
+        margins=np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2),
         scores=np.take_along_axis((signed @ tokens.u[:, None, :, None])[..., 0], every, 2),
         head_fixed=head == "fixed",
         loss=loss,
@@ -90,9 +90,9 @@ class Raw:
 
 def _empty(runs, n, T, k, head_fixed):
     """Records to be filled; those of a head that is fixed have room for none."""
-    others, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
+    pairs, every = (k, n, T - 1), (0 if head_fixed else k, n, T)
     return recording.unwritten(
-        COMPLETED, runs, margins=others, scores=every, alpha=others, b=every, logs=(k, 5)
+        COMPLETED, runs, margins=pairs, scores=every, alpha=pairs, b=every, logs=(k, 5)
     )
 
 
@@ -121,7 +121,7 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
 
 
 def _raw(problem, filled):
-    """What was filled, as a Raw: a fixed head has the same scores, and has moved nowhere."""
+    """The filled records as a Raw: a fixed head has the same scores, and has moved nowhere."""
     if not problem.head_fixed:
         return Raw(**filled)
     shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]

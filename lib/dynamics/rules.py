@@ -114,18 +114,3 @@ def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
     else:
         log_eta = log_gap - LOG_2 - 2.0 * log_norm
     return np.minimum(log_eta, log_cap)
-
-
-def step(rule: GradientRule, W, gradient, loss_gap, t, buffer=0.0):
-    """One step of `rule` in plain arithmetic: returns W_{t+1} and the momentum buffer m_t.
-
-    W and gradient (runs, ...), loss_gap = L - L* (runs,). It does what `lib.dynamics` does with
-    logarithms, and holds as long as gradient and gap are normal floating point numbers.
-    """
-    norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
-    moving = norm > 0
-    log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
-    # 0/0 = 0: no gradient, no step
-    eta = np.where(moving, np.exp(rule.log_step(t, log_gap, log_norm)), 0.0)
-    buffer = rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient
-    return W - buffer, buffer

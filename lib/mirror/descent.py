@@ -11,15 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import attention
-from lib.attention.token_sets import TokenSet
-from lib.compiled import status
-from lib.dynamics.recording import check_head, checked_start, record_times
-from lib.mirror import geometry, rows
-from lib.mirror.geometry import check_exponent, to_mirror
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet, check_sizes
+from lib.compiled import apart, status
+from lib.dynamics import recording
+from lib.mirror import geometry, kernel
 from lib.representation import Shapes
 from lib.seeds import gaussian
-
-__all__ = ["MirrorHistory", "MirrorRule", "gaussian_start", "selected_tokens", "train"]
 
 
 @dataclass(frozen=True)
@@ -36,22 +34,14 @@ class MirrorRule:
     normalised: bool = True
 
     def __post_init__(self):
-        check_exponent(self.p)
+        geometry.check_exponent(self.p)
         if not 0 < self.step_size < np.inf:
             raise ValueError(f"step_size = {self.step_size}; it must be positive and finite")
-
-    def numbers(self) -> tuple[float, float, float]:
-        """(p, step_size, 1.0 if normalised), as the kernel takes a rule."""
-        return float(self.p), float(self.step_size), float(self.normalised)
-
-    def to_dual(self, W: np.ndarray) -> np.ndarray:
-        """nabla psi(W) of W (..., d, d_z), the same shape: there a step is an addition."""
-        return to_mirror(W, self.p)
 
 
 @dataclass(frozen=True, repr=False)
 class MirrorHistory(Shapes):
-    """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
+    """Records of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     rule; W (runs, k, d, d_z) and v (runs, k, d), the path; norm, head_norm (runs, k) their l_p
     norms; log_gap (runs, k) log(L - L*) (joint training: log L); log_gradient, log_gradient_head
@@ -139,44 +129,86 @@ def train(
     Raises ValueError for a start of the wrong shape, unknown loss or head, steps or records out of
     order. Memory: n(T-1) d d_z numbers a run.
     """
-    attention.is_logistic(loss)
-    check_head(head)
+    recording.check_head(head)
     named = rules if isinstance(rules, Mapping) else {"": rules}
     times = [_times(steps[name] if isinstance(steps, Mapping) else steps, record) for name in named]
-    problem = rows.rows(tokens, loss, head == "joint")
-    shape = tokens.shape[-1], tokens.z.shape[-1]
-    whole = len(tokens.y), *shape
-    W_0 = np.zeros(whole) if start is None else checked_start(start, whole)
+    problem = _rows(tokens, loss, head == "joint")
+    whole = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
+    W_0 = np.zeros(whole) if start is None else recording.checked_start(start, whole)
     flat = W_0.reshape(len(W_0), -1)
-    raws = rows.run_compiled(problem, list(named.values()), times, flat, tokens.u)
-    found = {
-        name: _history(rule, own, raw, shape)
-        for (name, rule), own, raw in zip(named.items(), times, raws, strict=True)
-    }
-    return found if isinstance(rules, Mapping) else found[""]
+    histories = _run(problem, list(named.values()), times, flat, tokens.u, whole[1:])
+    return dict(zip(named, histories)) if isinstance(rules, Mapping) else histories[0]
 
 
 def _times(steps, record):
     """The iterations to record: `record` cut at `steps`, or the default."""
     if record is not None and (kept := np.asarray(record)).size:
-        whole = record_times(record, max(0, int(kept.max())))
+        whole = recording.record_times(record, max(0, int(kept.max())))
         record = whole[whole <= steps]
-    return record_times(record, steps)
+    return recording.record_times(record, steps)
 
 
-def _history(rule, times, raw, shape):
-    log_gap, log_gradient, log_gradient_head = np.moveaxis(raw.logs, -1, 0)
-    return MirrorHistory(
-        rule=rule,
-        iterations=times,
-        W=raw.path.reshape(*raw.path.shape[:2], *shape),
-        v=raw.head,
-        norm=geometry.norm(raw.path, rule.p),
-        head_norm=geometry.norm(raw.head, rule.p),
-        log_gap=log_gap,
-        log_gradient=log_gradient,
-        log_gradient_head=log_gradient_head,
-        status=np.array(status.NAMES)[raw.status],
-        ended=raw.ended,
-        loss_rise=raw.rise,
+def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
+    """The Rows of a token set; ValueError for an unknown loss, or squares that leave float64."""
+    check_sizes(tokens)
+    runs, n, T, d = tokens.shape
+    A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
+    signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
+    return kernel.Rows(A, signed, n, attention.is_logistic(loss), joint)
+
+
+def _run(problem, rules, times, W, v, shape):
+    """The history of every rule, all trained in one call on all cores.
+
+    W (runs, D) and v (runs, d) are the start; times has one array a rule. In the list of jobs a
+    run's rules stand together, so that each core gets its share of the long ones.
+    """
+    kinds, runs, k = len(rules), len(W), max(map(len, times))
+    padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])
+    start, head = (np.repeat(array, kinds, 0) for array in (W, v))  # copies, to be moved in place
+    exponents = np.tile([float(rule.p) for rule in rules], runs)
+    images = (
+        np.stack([geometry.to_mirror(row, p) for row, p in zip(array, exponents)])
+        for array in (start, head)
     )
+    A, signed = (_token_first(part, problem.n) for part in problem[:2])
+    sizes = dict(path=(k, W.shape[1]), head=(k, v.shape[1]), logs=(k, 3))
+    raw = recording.unwritten(status.COMPLETED, runs * kinds, **sizes)
+    raw["status"], raw["ended"], raw["rise"] = apart.call(
+        kernel.run_jobs,
+        problem._replace(A=A, signed=signed),
+        np.array([[rule.p, rule.step_size, rule.normalised] for rule in rules], float),
+        padded,
+        (start, head, *images),
+        tuple(raw[name] for name in sizes),
+    )
+    histories = []
+    for kind, (rule, at) in enumerate(zip(rules, times, strict=True)):
+        part = {name: values[kind::kinds] for name, values in raw.items()}
+        path, heads, logs = (part[name][:, : len(at)] for name in sizes)
+        recording.end_where_not_finite(part["status"], part["ended"], at, [path, heads], [logs])
+        log_gap, log_gradient, log_gradient_head = np.moveaxis(logs, -1, 0)
+        histories.append(
+            MirrorHistory(
+                rule=rule,
+                iterations=at,
+                W=path.reshape(runs, len(at), *shape),
+                v=heads,
+                norm=geometry.norm(path, rule.p),
+                head_norm=geometry.norm(heads, rule.p),
+                log_gap=log_gap,
+                log_gradient=log_gradient,
+                log_gradient_head=log_gradient_head,
+                status=np.array(status.NAMES)[part["status"]],
+                ended=part["ended"],
+                loss_rise=part["rise"],
+            )
+        )
+    return histories
+
+
+def _token_first(vectors, n):
+    """The rows (runs, n T, D), a sample's tokens together, ordered by token and then sample."""
+    runs, _, D = vectors.shape
+    by_token = vectors.reshape(runs, n, -1, D).swapaxes(1, 2)
+    return np.ascontiguousarray(by_token).reshape(vectors.shape)

@@ -36,15 +36,6 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
     return np.sign(W) * np.abs(W) ** (check_exponent(p) - 1)
 
 
-def from_mirror(U: np.ndarray, p: float) -> np.ndarray:
-    """The inverse of `to_mirror`, W = |U|^{1/(p-1)} sgn(U).
-
-    Infinite where W leaves the range of float64, without a warning.
-    """
-    with np.errstate(over="ignore"):
-        return np.sign(U) * np.abs(U) ** (1 / (check_exponent(p) - 1))
-
-
 def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """D_psi(W, V) = psi(W) - psi(V) - <nabla psi(V), W - V>, over the last axis.
 

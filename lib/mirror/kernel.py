@@ -96,10 +96,11 @@ def _move(step, direction, exponent, U, W, work):
     return top
 
 
-class RowsProblem(NamedTuple):
-    """A problem as rows: A (runs, m, D) of the margins, signed (runs, T n, d) of the scores.
+class Rows(NamedTuple):
+    """A problem, linear in W and v: margins A vec(W), scores signed v, opt token as reference.
 
-    The latter are y_i x_{i,t}, reference token first, each token's n samples together.
+    A (runs, n(T-1), d d_z), signed (runs, n T, d) with rows y_i x_{i,t}; the loop wants each
+    token's n samples together. A loss that is logistic or exponential, a head joint or fixed.
     """
 
     A: np.ndarray
@@ -109,36 +110,16 @@ class RowsProblem(NamedTuple):
     joint: bool
 
 
-class Parameters(NamedTuple):
-    """W (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in place."""
-
-    W: np.ndarray
-    v: np.ndarray
-    U: np.ndarray
-    V: np.ndarray
-
-
-class RowsRecords(NamedTuple):
-    """What training fills, at each of the k times.
-
-    path (jobs, k, D); head (jobs, k, d); logs (jobs, k, 3): log(L - L*) (joint: log L), log
-    ||grad_W L||_q, log ||grad_v L||_q.
-    """
-
-    path: np.ndarray
-    head: np.ndarray
-    logs: np.ndarray
-
-
 @numba.njit
 def _train_run(problem, rule, times, parameters, records):
     """Train one run in place; returns (status, last iteration, first rise of the loss).
 
-    problem, parameters, records: those of one job, without the axis of jobs; the records are
-    filled. rule: (p, step_size, 1.0 if normalised). times: what to record, ascending.
+    problem, parameters, records: those of one job, as in `run_jobs` without the axis of jobs.
+    rule: (p, step_size, 1.0 if normalised). times: the iterations to record, ascending.
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
+    path, head, logs = records
     T = signed.shape[0] // n
     p, eta, normalised = rule[0], rule[1], rule[2] != 0.0
     q, exponent = p / (p - 1.0), 1.0 / (p - 1.0)
@@ -176,8 +157,8 @@ def _train_run(problem, rule, times, parameters, records):
         last = loss
 
         if recording:
-            records.path[record], records.head[record] = W, v
-            records.logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
+            path[record], head[record] = W, v
+            logs[record] = (log_gap, _plus(log_size, scale), _plus(log_size_v, push_scale))
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
@@ -199,23 +180,21 @@ def _train_run(problem, rule, times, parameters, records):
 def run_jobs(problem, rules, times, parameters, records, sources=SOURCES):
     """Train every run with every rule, run after run: job j is run j // rules with rule j % rules.
 
-    rules (rules, 3); times (rules, k): one row per rule, padded with -1. Returns status, last
-    iteration and first rise of the loss, (jobs,) each.
+    rules (rules, 3); times (rules, k): one row per rule, padded with -1. parameters: W (jobs, D)
+    and the head v (jobs, d) with their mirror images U and V, moved in place. records, filled at
+    the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k, 3): log(L - L*) (joint: log
+    L), log ||grad_W L||_q, log ||grad_v L||_q. Returns status, last iteration and first rise of
+    the loss, (3, jobs).
     """
     A, signed, n, logistic, joint = problem
     W, v, U, V = parameters
     path, head_path, logs = records
     jobs, kinds = len(U), len(rules)
-    status, ended, rise = (
-        np.zeros(jobs, np.int64),
-        np.zeros(jobs, np.int64),
-        np.zeros(jobs, np.int64),
-    )
+    ends = np.zeros((3, jobs), np.int64)
     for j in numba.prange(jobs):
         run, kind = j // kinds, j % kinds
         when = times[kind][times[kind] >= 0]
-        own = RowsProblem(A[run], signed[run], n, logistic, joint)
-        moved = Parameters(W[j], v[j], U[j], V[j])
-        at = RowsRecords(path[j], head_path[j], logs[j])
-        status[j], ended[j], rise[j] = _train_run(own, rules[kind], when, moved, at)
-    return status, ended, rise
+        rows = Rows(A[run], signed[run], n, logistic, joint)
+        moved, filled = (W[j], v[j], U[j], V[j]), (path[j], head_path[j], logs[j])
+        ends[:, j] = _train_run(rows, rules[kind], when, moved, filled)
+    return ends

@@ -23,7 +23,7 @@ CHUNK = 4096  # texts that are tokenised at a time
 
 
 @dataclass(frozen=True, repr=False)
-class Tokens(Shapes):
+class _Tokens(Shapes):
     """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
 
     `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each row,
@@ -34,9 +34,9 @@ class Tokens(Shapes):
     labels: Tensor
     lengths: Tensor
 
-    def take(self, rows: Tensor) -> "Tokens":
+    def take(self, rows: Tensor) -> "_Tokens":
         """The rows with these numbers, in this order."""
-        return Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
+        return _Tokens(self.inputs[rows], self.labels[rows], self.lengths[rows])
 
 
 def trim(inputs: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def trim(inputs: Tensor) -> Tensor:
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
 
-def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> Tokens:
+def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False) -> _Tokens:
     """The texts of `data`, or its pairs, as tokens of the tokenizer that belongs to `weights`.
 
     Longer rows than `length` tokens are cut, or with `whole` left out. Raises ValueError for a
@@ -71,10 +71,10 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
             f"no text of {data.name} has at most {length} tokens; choose a larger length"
         )
     inputs = torch.cat(parts)  # (N, 2, T)
-    return Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
+    return _Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
 
 
-class Classifier(nn.Module):
+class _Classifier(nn.Module):
     """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
 
     The head is the usual one on the pooled first token or, with `mean`, a linear one on the mean of
@@ -114,7 +114,7 @@ class Classifier(nn.Module):
         return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 
-def classifier(weights: Weights, classes: int) -> Classifier:
+def classifier(weights: Weights, classes: int) -> _Classifier:
     """The encoder of `weights` with a fresh head for `classes`, drawn from torch's generator.
 
     Raises ValueError for fewer than two classes, damaged weights, or weights that carry a head for
@@ -145,10 +145,10 @@ def classifier(weights: Weights, classes: int) -> Classifier:
             local_files_only=True,
             attn_implementation="sdpa",
         )
-    return Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
+    return _Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
 
-def lower(model: Classifier, layers: int) -> Classifier:
+def lower(model: _Classifier, layers: int) -> _Classifier:
     """The lowest `layers` layers of `model`, read by the mean; ValueError if it has fewer."""
     if not 1 <= layers <= model.layers:
         raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
@@ -156,10 +156,10 @@ def lower(model: Classifier, layers: int) -> Classifier:
     origin = f"the lower {layers} of {model.layers} layers of {model.origin}"
     encoder.layer = encoder.layer[:layers]
     model.network.config.num_hidden_layers = layers
-    return Classifier(model.network, origin, mean=True)
+    return _Classifier(model.network, origin, mean=True)
 
 
-def small_classifier(weights: Weights, classes: int) -> Classifier:
+def small_classifier(weights: Weights, classes: int) -> _Classifier:
     """A small BERT from a random start, for the tokenizer of `weights`, where time is short.
 
     Two layers of four heads and width 64.
@@ -176,7 +176,7 @@ def small_classifier(weights: Weights, classes: int) -> Classifier:
             attn_implementation="sdpa",
         )
         network = transformers.BertForSequenceClassification(config)
-    return Classifier(network, "small BERT from a random start")
+    return _Classifier(network, "small BERT from a random start")
 
 
 @torch.no_grad()
@@ -192,13 +192,13 @@ def entropies(model: nn.Module, inputs: Tensor) -> Tensor:
         _, attentions = model(inputs, output_attentions=True)
     finally:
         model.network.set_attn_implementation("sdpa")
-    return torch.stack([entropy(weights.double(), inputs[:, 0] != 0) for weights in attentions])
+    return torch.stack([_entropy(weights.double(), inputs[:, 0] != 0) for weights in attentions])
 
 
-def entropy(weights: Tensor, used: Tensor) -> Tensor:
+def _entropy(weights: Tensor, used: Tensor) -> Tensor:
     """Mean relative entropy of `weights` (b, heads, T, T) over the queries `used` (b, T)."""
-    found = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T) -> (b, T)
-    return (found / used.sum(1, keepdim=True).double().log())[used].mean()
+    entropies = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T) -> (b, T)
+    return (entropies / used.sum(1, keepdim=True).double().log())[used].mean()
 
 
 @contextlib.contextmanager

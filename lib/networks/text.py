@@ -13,7 +13,7 @@ PADDING = 0  # the id of the padding token; the first token of every text has an
 EMBEDDING_STD = 0.1
 
 
-class SelfAttention(nn.Module):
+class _SelfAttention(nn.Module):
     """softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix; no biases.
 
     W_Q, W_K, W_V are separate; padding is left out. ValueError if `heads` does not divide `width`.
@@ -48,12 +48,12 @@ class SelfAttention(nn.Module):
         return logits.masked_fill(~present[:, None, None], -torch.inf).softmax(-1)
 
 
-class EncoderBlock(nn.Module):
+class _EncoderBlock(nn.Module):
     """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)), with GELU."""
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float):
         super().__init__()
-        self.attention = SelfAttention(width, heads)
+        self.attention = _SelfAttention(width, heads)
         self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, bias=False) for _ in range(2))
         inner = (
             nn.Linear(width, hidden, bias=False),
@@ -98,7 +98,9 @@ class TextTransformer(nn.Module):
         self.length = length
         self.embed, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(EncoderBlock(width, size, hidden, dropout) for _ in range(size))
+        self.blocks = nn.ModuleList(
+            _EncoderBlock(width, size, hidden, dropout) for _ in range(size)
+        )
         self.head = nn.Linear(width, 1, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -141,8 +143,8 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            found = block.attention.weights(tokens[:, :1], tokens, present)  # (b, h, 1, T')
-            maps.append(found[:, :, 0])
+            weights = block.attention.weights(tokens[:, :1], tokens, present)  # (b, h, 1, T')
+            maps.append(weights[:, :, 0])
             tokens = block(tokens, tokens, present)
         self.train(training)
         return torch.stack(maps, dim=1).to(ids.device)

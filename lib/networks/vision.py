@@ -21,7 +21,7 @@ SHIFTS = {
 }
 
 
-def shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
+def _shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
     """`images` beside four copies moved by `offset` pixels, along both diagonals or both axes.
 
     Zeros fill what was outside. Shape (b, c, s, s) to (b, 5c, s, s), the original first.
@@ -34,7 +34,7 @@ def shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
     return torch.cat([images, *copies], dim=1)  # (b, 5c, s, s)
 
 
-def patches(images: Tensor, patch: int) -> Tensor:
+def _patches(images: Tensor, patch: int) -> Tensor:
     """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c p²)."""
     b, c, s, _ = images.shape
     grid = s // patch
@@ -42,7 +42,7 @@ def patches(images: Tensor, patch: int) -> Tensor:
     return cells.permute(0, 2, 4, 1, 3, 5).reshape(b, grid * grid, c * patch * patch)
 
 
-class ShiftedPatches(nn.Module):
+class _ShiftedPatches(nn.Module):
     """Shifted patch tokenisation: tokens E LayerNorm(patches([x, four copies of x])).
 
     The copies move by half a patch along the diagonals (`shift` "diagonal", Lee et al., 2021) or by
@@ -76,12 +76,12 @@ class ShiftedPatches(nn.Module):
                 f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
             )
         if self.shift:
-            images = shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
-        rows = patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
+            images = _shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
+        rows = _patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
         return self.embed(self.norm(rows))  # (b, T, d)
 
 
-class LocalityAttention(nn.Module):
+class _LocalityAttention(nn.Module):
     """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, with τ learned.
 
     M sets the diagonal to -∞. τ starts at sqrt(d_h), the fixed value of plain attention, and stays
@@ -118,13 +118,13 @@ class LocalityAttention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """softmax(M(q kᵀ / τ)) v for k, v (b, h, T, d_h) and the first queries q, shaped as q."""
-        others = None
+        mask = None
         if self.mask_diagonal:
-            own = torch.eye(k.shape[-2], dtype=torch.bool, device=q.device)
-            others = ~own[: q.shape[-2]]  # (queries, T)
+            diagonal = torch.eye(k.shape[-2], dtype=torch.bool, device=q.device)
+            mask = ~diagonal[: q.shape[-2]]  # (queries, T)
         # The fused kernel takes only a fixed scale, so the learned one goes into q.
         q = q * torch.exp(-self.log_temperature)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Tokens (b, T, d) after attention and the map that merges the heads, (b, T, d).
@@ -138,7 +138,7 @@ class LocalityAttention(nn.Module):
         return self.merge(out.flatten(2))
 
 
-class EncoderBlock(nn.Module):
+class _EncoderBlock(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
 
     The MLP has GELU; `dropout` acts on what attention and MLP add.
@@ -156,7 +156,7 @@ class EncoderBlock(nn.Module):
     ):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = LocalityAttention(
+        self.attention = _LocalityAttention(
             width, heads, mask_diagonal, learn_temperature, head_width
         )
         self.mlp = nn.Sequential(
@@ -178,7 +178,7 @@ class VisionTransformer(nn.Module):
         size, patch, channels: images are (b, channels, size, size), in patches of patch x patch.
         classes: number of classes; `forward` returns logits (b, classes).
         width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
-        mask_diagonal, learn_temperature: the two parts of `LocalityAttention`.
+        mask_diagonal, learn_temperature: the two parts of `_LocalityAttention`.
         shift: shifted patches, "diagonal" or "cardinal"; with these three off it is the plain ViT.
         head_width: d_h; without it width / heads.
         start: standard deviation of the class token and the positions at the start.
@@ -207,12 +207,12 @@ class VisionTransformer(nn.Module):
         start: float = 0.02,
     ):
         super().__init__()
-        self.tokens = ShiftedPatches(size, patch, channels, width, shift)
+        self.tokens = _ShiftedPatches(size, patch, channels, width, shift)
         self.dropout = nn.Dropout(dropout)
         self.class_token = nn.Parameter(start * torch.randn(1, 1, width))
         self.positions = nn.Parameter(start * torch.randn(1, (size // patch) ** 2 + 1, width))
         options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout, head_width)
-        self.blocks = nn.Sequential(*(EncoderBlock(*options) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(_EncoderBlock(*options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:

@@ -61,8 +61,8 @@ class Vocabulary:
         self.tokenizer.no_truncation()
         ids = np.zeros((len(texts), length), dtype=np.int32)
         for first in range(0, len(texts), CHUNK):
-            found = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
-            for row, numbers in enumerate((encoding.ids for encoding in found), first):
+            encodings = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
+            for row, numbers in enumerate((encoding.ids for encoding in encodings), first):
                 ids[row, : len(numbers)] = numbers[:length]
         return torch.from_numpy(ids)
 
@@ -80,7 +80,7 @@ def _words(model: models.WordLevel) -> Tokenizer:
     return made
 
 
-def choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary:
+def _choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary:
     """`Vocabulary.of(texts, size)` for "words", BERT's word pieces for "bert"; ValueError else."""
     if tokenizer == "words":
         return Vocabulary.of(texts, size)

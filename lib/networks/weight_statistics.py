@@ -23,7 +23,7 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     }
 
 
-def share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
+def _share_above(weights: Iterable[np.ndarray], threshold: float) -> float:
     """The share of all entries of `weights`, of any shapes, with magnitude over `threshold`."""
     sizes = [(np.count_nonzero(np.abs(W) > threshold), W.size) for W in weights]
     return sum(n for n, _ in sizes) / sum(n for _, n in sizes)
@@ -48,8 +48,8 @@ def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
 
 def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
     """The weight matrices (d, d) of K, Q and V, one a layer."""
-    found = matrices(model).items()
-    return {part: [W for name, W in found if f".{word}." in name] for part, word in PARTS.items()}
+    weights = matrices(model).items()
+    return {part: [W for name, W in weights if f".{word}." in name] for part, word in PARTS.items()}
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
@@ -58,10 +58,10 @@ def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
     The thresholds are the paper's, and the `LEVELS` quantiles of the magnitudes at the `start`.
     """
     row, first = {}, by_part(start)
-    for part, found in by_part(model).items():
+    for part, weights in by_part(model).items():
         limits = np.quantile(np.abs(np.concatenate([W.ravel() for W in first[part]])), LEVELS)
-        row[f"hoyer.{part}"] = float(np.mean([hoyer(W) for W in found]))
-        row[f"above_006.{part}"] = share_above(found, PAPERS_THRESHOLD)
+        row[f"hoyer.{part}"] = float(np.mean([hoyer(W) for W in weights]))
+        row[f"above_006.{part}"] = _share_above(weights, PAPERS_THRESHOLD)
         for level, limit in zip(LEVELS, limits):
-            row[f"above_{100 * level:.0f}.{part}"] = share_above(found, limit)
+            row[f"above_{100 * level:.0f}.{part}"] = _share_above(weights, limit)
     return row

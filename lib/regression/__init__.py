@@ -1,28 +1,34 @@
 """Paper B: softmax regression, its manifold of minima, and preconditioned descent on it.
 
 In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral start, and
-histories of descent. Open `problem` first: the law of the data; then `losses`, and `empirical` for
-samples. `manifold` has the minima, `curvature` what surrounds them. `rules` has Algorithm 1, which
-`descent` runs on one of the `gradient_sources`.
+histories of descent. Open `problem` first: the law of the data and its loss; `empirical` has the
+gradients of samples, `manifold` the minima and the curvature around them, `descent` Algorithm 1.
 """
 
-from lib.regression.curvature import modes
-from lib.regression.descent import RegressionHistory, descend
+from lib.regression.descent import (
+    PreconditionedRule,
+    RegressionHistory,
+    descend,
+    library,
+    minibatches,
+    oracle,
+    population,
+    sgd,
+)
 from lib.regression.empirical import empirical_gradients
-from lib.regression.gradient_sources import minibatches, oracle, population
-from lib.regression.losses import (
+from lib.regression.manifold import Manifold, modes, spectral_start
+from lib.regression.problem import (
+    Regression,
     excess_loss,
+    gaussian_start,
     population_gradients,
     population_loss,
+    random_regression,
     regulariser,
     regulariser_gradients,
 )
-from lib.regression.manifold import Manifold, spectral_start
-from lib.regression.problem import Regression, gaussian_start, random_regression
-from lib.regression.rules import Library, PreconditionedRule, library, sgd
 
 __all__ = [
-    "Library",
     "Manifold",
     "PreconditionedRule",
     "Regression",

@@ -1,20 +1,184 @@
-"""Descent on paper B's layer: every rule on every seed in one loop, on the gradients of one source.
+"""Descent on paper B's layer: the update rules, the gradients they take, and one loop for all.
 
-Layers are torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d), on any device.
+A source is a function of (t, A, B) that returns gradients of the loss for all runs at once:
+`minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are torch tensors
+A (rules, seeds, k, d) and B (rules, seeds, d, d), on any device.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.regression.gradient_sources import Source
-from lib.regression.losses import excess_loss, regulariser_gradients
-from lib.regression.problem import Regression, covariance_root
-from lib.regression.rules import Library, PreconditionedRule
+from lib import seeds
+from lib.regression.empirical import empirical_gradients
+from lib.regression.problem import (
+    Regression,
+    covariance_root,
+    excess_loss,
+    population_gradients,
+    regulariser_gradients,
+)
 from lib.representation import Shapes
 
+if TYPE_CHECKING:  # a second to load, and only descent on tensors needs it
+    import torch
+
+Source = Callable[[int, "torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+PRECONDITIONERS = ("left", "left_right", "none")
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
+
+
+@dataclass(frozen=True)
+class PreconditionedRule:
+    """A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r.
+
+    Here g = grad(L^ + R^) or, not regularised, grad L^.
+
+    preconditioner "left": P_l = Sigma^^{-1}, P_r = I (paper B, Algorithm 1); "left_right": P_r =
+    Sigma^^{-1} as well, gradient descent in the coordinates of the "left_right" norm; "none": both
+    I. Raises ValueError for an unknown one.
+    """
+
+    step_size: float
+    preconditioner: str = "left"
+    regularised: bool = True
+
+    def __post_init__(self):
+        if self.preconditioner not in PRECONDITIONERS:
+            raise ValueError(
+                f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}"
+            )
+        if not (np.isfinite(self.step_size) and self.step_size > 0):
+            raise ValueError(f"step_size must be finite and > 0, not {self.step_size}")
+
+
+def sgd(step_size: float) -> PreconditionedRule:
+    """Plain stochastic gradient descent on L^: paper B's baseline."""
+    return PreconditionedRule(step_size, "none", False)
+
+
+def library(optimiser: Callable, **options) -> Callable[[float], Callable]:
+    """A torch optimiser class on L^: step size -> matrices -> optimiser, as `descend` takes it."""
+    return lambda step_size: lambda matrices: optimiser(matrices, lr=step_size, **options)
+
+
+def minibatches(
+    X: np.ndarray, Y: np.ndarray, batch: int, of_seeds: Sequence[int], device: str = "cpu"
+) -> Source:
+    """In-sample gradients (Eq. 1) on `batch` samples, drawn anew in each iteration.
+
+    All rules see the same draw. X (seeds, n, d), Y (seeds, n, k). Raises ValueError if batch is not
+    within 1..n.
+    """
+    import torch
+
+    n = X.shape[1]
+    if not 1 <= batch <= n:
+        raise ValueError(
+            f"batch is {batch}; it must lie between 1 and the n = {n} samples it is drawn from"
+        )
+    streams = [seeds.stream(seed, "batches") for seed in of_seeds]
+    on_device = device != "cpu"
+    x, y = (torch.as_tensor(value, device=device) for value in (X, Y)) if on_device else (X, Y)
+
+    def gradients(t, A, B):
+        # (seeds, batch)
+        drawn = np.stack([rng.choice(n, batch, replace=False, shuffle=False) for rng in streams])
+        if on_device:
+            row = torch.arange(len(x), device=x.device)[:, None]
+            drawn = torch.as_tensor(drawn, device=x.device)
+            return empirical_gradients(x[row, drawn], y[row, drawn], A, B)
+        row = np.arange(len(x))[:, None]
+        layers = A.numpy(), B.numpy()
+        pair = empirical_gradients(x[row, drawn], y[row, drawn], *layers)
+        return tuple(map(torch.from_numpy, pair))
+
+    return gradients
+
+
+def population(problem: Regression) -> Source:
+    """Gradients of the population loss, the limit of infinitely many samples."""
+    return lambda t, A, B: population_gradients(problem, A, B)
+
+
+def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
+    """E grad L^ over a fresh batch of n samples (paper B, Section 3.1), without bias.
+
+    It is estimated from `draws` batches. All queries of a batch have one law, so one query per
+    batch has the right mean; the noise eps enters linearly and is averaged out exactly.
+
+    Two control variates with known means are taken out. One is the same gradient for infinitely
+    many keys, whose mean is grad L; the other its first-order change with the other keys, whose
+    mean is zero. What is left to estimate is of order 1/n, like the bias E grad L^ - grad L itself.
+    Raises ValueError unless n, draws >= 1.
+    """
+    import torch
+
+    if min(n, draws) < 1:
+        raise ValueError(f"n and draws must be at least 1, not {n} and {draws}")
+    streams = [
+        torch.Generator().manual_seed(int(seeds.stream(seed, "batches").integers(2**62)))
+        for seed in of_seeds
+    ]
+
+    def gradients(t, A, B):
+        mean_A, mean_B = population_gradients(problem, A, B)
+        for s, stream in enumerate(streams):
+            for r in range(len(A)):
+                beyond_A, beyond_B = _beyond_population(problem, A[r, s], B[r, s], n, draws, stream)
+                mean_A[r, s] += beyond_A
+                mean_B[r, s] += beyond_B
+        return mean_A, mean_B
+
+    return gradients
+
+
+def _beyond_population(problem, A, B, n, draws, stream):
+    """An estimate of E grad L^ - grad L.
+
+    It is the mean of gradient - its limit - its first-order change with the keys.
+
+    In whitened coordinates: keys g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the
+    query, logits g^T u; under the weights e^{g^T u} a key has mean u and covariance I.
+    """
+    import torch
+
+    root, M = (torch.from_numpy(part) for part in (problem.root, problem.M))
+    g = torch.randn(problem.d, draws, n, generator=stream, dtype=A.dtype)
+    query = g[:, :, 0].T @ root  # (draws, d)
+    u = query @ B @ root
+    # (draws, n), of mean 1 but for the query's
+    e = torch.exp(_dot(g, u) - (u * u).sum(1, keepdim=True) / 2)
+    total = e.sum(1, keepdim=True)
+    c = _mean(e, g) * n / total  # (draws, d)
+    error, limit_error = c @ root @ A.T - query @ M.T, u @ root @ A.T - query @ M.T  # (draws, k)
+    v, limit_v = error @ A @ root, limit_error @ A @ root
+    pull = _mean(e * _dot(g, v), g) * n / total - c * (v * c).sum(1, keepdim=True)
+
+    e[:, 0] = 0.0  # only the other keys from here on
+    delta = _mean(e, g) - u * e.mean(1, keepdim=True)  # first-order change of c
+    tilted = e * (_dot(g, limit_v) - (u * limit_v).sum(1, keepdim=True))
+    change = _mean(tilted, g) - u * tilted.mean(1, keepdim=True) - limit_v * e.mean(1, keepdim=True)
+    change += delta @ root @ A.T @ A @ root
+    beyond_A = error.T @ c - limit_error.T @ (u + delta) - A @ root @ delta.T @ u
+    return beyond_A @ root / draws, query.T @ (pull - limit_v - change) @ root / draws
+
+
+def _dot(g, w):
+    """g_i^T w_q for every draw's own keys: g (d, draws, n), w (draws, d) -> (draws, n)."""
+    logits = g[0] * w[:, :1]
+    for j in range(1, len(g)):
+        logits.addcmul_(g[j], w[:, j : j + 1])
+    return logits
+
+
+def _mean(e, g):
+    """Mean over keys of e g: e (draws, n), g (d, draws, n) -> (draws, d)."""
+    import torch
+
+    return torch.linalg.vecdot(e, g).T / e.shape[1]
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +203,7 @@ class RegressionHistory(Shapes):
 
 def descend(
     source: Source,
-    rules: Mapping[str, PreconditionedRule | Library],
+    rules: Mapping[str, PreconditionedRule | Callable],
     starts: Mapping[str, tuple[np.ndarray, np.ndarray]],
     covariance: np.ndarray,
     steps: int,
@@ -48,12 +212,11 @@ def descend(
 ) -> dict[str, RegressionHistory]:
     """Train every rule from its start on every seed, all on the gradients of `source`.
 
-    `steps` iterations, of which those in `record` are kept.
-
-    starts: per rule A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance (seeds, d, d) is the Sigma^
-    of regulariser and preconditioner. A run that diverges stops there and says so in its History;
-    the others go on. Raises ValueError for a missing start, an iteration to record outside
-    0..steps, or a singular covariance.
+    rules: by name, each a PreconditionedRule or a function from a list of matrices to the torch
+    optimiser that moves them; starts: likewise A_0 (seeds, k, d) and B_0 (seeds, d, d); covariance
+    (seeds, d, d): the Sigma^ of regulariser and preconditioner; record: the iterations of 0 ...
+    steps to keep. A run that diverges stops there and says so in its history; the others go on.
+    Raises ValueError for a missing start, a record outside 0 ... steps, or a singular covariance.
     """
     import torch
 
@@ -93,44 +256,44 @@ def descend(
 class _Update:
     """Applies every rule's step in place to A and B.
 
-    Own rules are one formula for all; library optimisers work on views of A and B.
+    Paper B's rules are one formula for all; library optimisers work on views of A and B.
     """
 
     def __init__(self, rules, A, B, covariance):
         import torch
 
         self.A, self.B = A, B
-        own = [r for r, rule in enumerate(rules) if isinstance(rule, PreconditionedRule)]
-        self.own = torch.tensor(own, device=A.device)
-        self.library = []
+        self.formula, self.library = [], []
         for r, rule in enumerate(rules):
-            if not isinstance(rule, PreconditionedRule):
+            if isinstance(rule, PreconditionedRule):
+                self.formula.append(r)
+            else:
                 matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
-                self.library.append((r, matrices, rule.make(matrices)))
+                self.library.append((r, matrices, rule(matrices)))
         kind = dict(dtype=A.dtype, device=A.device)
         self.Sigma = torch.as_tensor(covariance, **kind)
         for Sigma in np.asarray(covariance):
             covariance_root(Sigma, "covariance")  # which raises for a singular one
         inverse = torch.as_tensor(np.linalg.inv(covariance), **kind)
         eye = torch.eye(A.shape[-1], **kind).expand_as(inverse)
-        chosen = [rules[r] for r in own]
+        chosen = [rules[r] for r in self.formula]
         self.left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
         self.right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
         if chosen:
-            # (own, seeds, d, d)
+            # (rules, seeds, d, d)
             self.left, self.right = torch.stack(self.left), torch.stack(self.right)
             numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
-            # (own, 2) -> 2 x (own, 1, 1, 1)
+            # (rules, 2) -> 2 x (rules, 1, 1, 1)
             self.step, self.weight = torch.tensor(numbers, **kind).T[..., None, None, None]
 
     def __call__(self, gradient_A, gradient_B):
-        if len(self.own):
-            A, B = self.A[self.own], self.B[self.own]
+        if self.formula:
+            A, B = self.A[self.formula], self.B[self.formula]
             reg_A, reg_B = regulariser_gradients(self.Sigma, A, B)
-            g_A = gradient_A[self.own] + self.weight * reg_A
-            g_B = gradient_B[self.own] + self.weight * reg_B
-            self.A[self.own] = A - self.step * g_A @ self.right
-            self.B[self.own] = B - self.step * self.left @ g_B @ self.right
+            g_A = gradient_A[self.formula] + self.weight * reg_A
+            g_B = gradient_B[self.formula] + self.weight * reg_B
+            self.A[self.formula] = A - self.step * g_A @ self.right
+            self.B[self.formula] = B - self.step * self.left @ g_B @ self.right
         for r, matrices, optimiser in self.library:
             for matrix, g in zip(
                 matrices, [*gradient_A[r].unbind(), *gradient_B[r].unbind()], strict=True

@@ -1,16 +1,26 @@
 """Paper B's in-sample gradients (Eq. 1), of numpy arrays or torch tensors.
 
-Numpy arrays go through the compiled kernel, torch tensors in blocks on their device.
+Numpy arrays go through a compiled loop on four queries at a time, with the keys in cache; its
+blocks' partial sums are added in a fixed order, so the result does not depend on the number of
+threads. Torch tensors go in blocks on their device.
 """
 
 import math
 
+import numba
 import numpy as np
 
-from lib.regression import kernel
+from lib.compiled import exponentials
+from lib.compiled.cache import stamp
 
 BLOCK = 2**17  # attention weights held at a time, 1 MB in float64: they stay in a core's cache
 DEVICE_BLOCK = 2**26  # the same on a GPU, 512 MB in float64
+QUERIES = 128  # queries of one piece of work
+# bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be found
+SAFE = 300.0
+PARALLEL = 200_000  # attention weights from which on several threads pay
+SOURCES = stamp(__file__)
+_FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
 def empirical_gradients(X, Y, A, B):
@@ -51,7 +61,7 @@ def _compiled(X, Y, A, B):
         value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
         return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 
-    sums = kernel.gradients(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
+    sums = _summed(flat(X, sets), flat(Y, sets), flat(A, lead), flat(B, lead), set_of_run)
     return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
 
 
@@ -65,7 +75,7 @@ def _attend(queries, X, B):
 
 
 def _rows(X, B) -> int:
-    """How many queries at a time keep the attention weights of all runs within BLOCK."""
+    """Queries at a time, so that the attention weights of all runs stay within BLOCK."""
     runs = np.broadcast_shapes(X.shape[:-2], B.shape[:-2])
     return max(
         1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (math.prod(runs) * X.shape[-2])
@@ -83,3 +93,142 @@ def _check_layer(X, Y, A, B):
     for name, value in (("X", X), ("Y", Y)):
         if not math.isfinite(float(value.sum())):
             raise ValueError(f"{name} holds values that are not finite")
+
+
+def _summed(X, Y, A, B, set_of_run):
+    """grad_A (runs, k, d), grad_B (runs, d, d), summed over queries.
+
+    Run r has the samples set_of_run[r] of X, Y.
+    """
+    sets, m, d = X.shape
+    # (sets, D, m): the coordinates, a row of ones for sums and shifts, zeros so that four rows are
+    # taken at a time
+    keys = np.zeros((sets, d + 1 + -(d + 1) % 4, m))
+    keys[:, :d], keys[:, d] = X.swapaxes(1, 2), 1.0
+    radius = np.sqrt((X * X).sum(-1).max(-1))
+    pieces = -(-m // QUERIES)
+    partial_A = np.zeros((len(A), pieces, *A.shape[1:]))
+    partial_B = np.zeros((len(B), pieces, *B.shape[1:]))
+    threads = numba.get_num_threads()
+    numba.set_num_threads(threads if len(A) * m * m >= PARALLEL else 1)
+    try:
+        _all((X, keys, radius, Y), (A, B), set_of_run, (partial_A, partial_B))
+    finally:
+        numba.set_num_threads(threads)
+    return partial_A.sum(1), partial_B.sum(1)
+
+
+@numba.njit(parallel=True, cache=True)
+def _all(samples, layers, set_of_run, partial_sums, sources=SOURCES):
+    X, keys, radius, Y = samples
+    (A, B), (partial_A, partial_B) = layers, partial_sums
+    runs, pieces = partial_A.shape[:2]
+    for task in numba.prange(runs * pieces):
+        run, piece = task // pieces, task % pieces
+        s = set_of_run[run]
+        sums = partial_A[run, piece], partial_B[run, piece]
+        _piece((X[s], keys[s], radius[s], Y[s]), (A[run], B[run]), piece * QUERIES, sums)
+
+
+# Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits, e their
+# exponentials; c = (mean of the keys under the softmax, e's total); error = A c - y;
+# v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h: the keys summed
+# with weights e times that slope. t is what one entry has so far.
+@numba.njit(fastmath=_FAST, error_model="numpy")
+def _piece(samples, layer, first, sums):
+    """Adds to `sums` the gradients of QUERIES queries from `first` on: one data set, one layer."""
+    X, keys, radius, Y = samples
+    (A, B), (sum_A, sum_B) = layer, sums
+    (m, d), k, D = X.shape, len(A), len(keys)
+    logits, e = np.empty((4, m)), np.empty((4, m))
+    w, v, c, h = np.zeros((4, D)), np.zeros((4, D)), np.empty((4, D)), np.empty((4, D))
+    total, error = np.empty(4), np.empty(k)
+    last = min(first + QUERIES, m)
+    for j in range(first, last, 4):
+        for lane in range(4):
+            # lanes past the end repeat the last query and count nothing
+            x = X[min(j + lane, last - 1)]
+            length = 0.0
+            for q in range(d):
+                t = 0.0
+                for p in range(d):
+                    t += x[p] * B[p, q]
+                w[lane, q] = t
+                length += t * t
+            # from the bound of |x^T B x_i|: no logit is above zero
+            w[lane, d] = -radius * np.sqrt(length)
+        _combine(w, keys, logits)
+        for lane in range(4):
+            if not -w[lane, d] <= SAFE:
+                logits[lane] -= logits[lane].max()
+        exponentials.exp(logits.reshape(-1), e.reshape(-1))
+        _moments(e, keys, d + 1, c)
+        for lane in range(4):
+            total[lane] = c[lane, d]
+            for q in range(d):
+                c[lane, q] /= total[lane]
+            counts = 1.0 if j + lane < last else 0.0
+            for p in range(k):
+                t = -Y[min(j + lane, last - 1), p]
+                for q in range(d):
+                    t += A[p, q] * c[lane, q]
+                error[p] = t * counts
+            v[lane, d] = 0.0
+            for q in range(d):
+                t = 0.0
+                for p in range(k):
+                    t += error[p] * A[p, q]
+                    sum_A[p, q] += error[p] * c[lane, q]
+                v[lane, q] = t
+                v[lane, d] -= t * c[lane, q]
+        _combine(v, keys, logits)
+        for lane in range(4):
+            for i in range(m):
+                e[lane, i] *= logits[lane, i]
+        _moments(e, keys, d, h)
+        for lane in range(4):
+            x = X[min(j + lane, last - 1)]
+            for p in range(d):
+                t = x[p] / total[lane]
+                for q in range(d):
+                    sum_B[p, q] += t * h[lane, q]
+
+
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
+def _combine(w, keys, out):
+    """out (4, m) = w (4, D) keys (D, m)."""
+    out[:] = 0.0
+    o0, o1, o2, o3 = out[0], out[1], out[2], out[3]
+    for q in range(0, len(keys), 4):
+        k0, k1, k2, k3 = keys[q], keys[q + 1], keys[q + 2], keys[q + 3]
+        w00, w01, w02, w03 = w[0, q], w[0, q + 1], w[0, q + 2], w[0, q + 3]
+        w10, w11, w12, w13 = w[1, q], w[1, q + 1], w[1, q + 2], w[1, q + 3]
+        w20, w21, w22, w23 = w[2, q], w[2, q + 1], w[2, q + 2], w[2, q + 3]
+        w30, w31, w32, w33 = w[3, q], w[3, q + 1], w[3, q + 2], w[3, q + 3]
+        for i in range(out.shape[1]):
+            x0, x1, x2, x3 = k0[i], k1[i], k2[i], k3[i]
+            o0[i] += w00 * x0 + w01 * x1 + w02 * x2 + w03 * x3
+            o1[i] += w10 * x0 + w11 * x1 + w12 * x2 + w13 * x3
+            o2[i] += w20 * x0 + w21 * x1 + w22 * x2 + w23 * x3
+            o3[i] += w30 * x0 + w31 * x1 + w32 * x2 + w33 * x3
+
+
+@numba.njit(fastmath=_FAST, error_model="numpy", forceinline=True)
+def _moments(e, keys, rows, out):
+    """out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys; two at a time."""
+    e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+    for q in range(0, rows, 2):
+        k0, k1 = keys[q], keys[q + 1]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
+        for i in range(e.shape[1]):
+            x0, x1 = k0[i], k1[i]
+            a0 += e0[i] * x0
+            b0 += e0[i] * x1
+            a1 += e1[i] * x0
+            b1 += e1[i] * x1
+            a2 += e2[i] * x0
+            b2 += e2[i] * x1
+            a3 += e3[i] * x0
+            b3 += e3[i] * x1
+        out[0, q], out[1, q], out[2, q], out[3, q] = a0, a1, a2, a3
+        out[0, q + 1], out[1, q + 1], out[2, q + 1], out[3, q + 1] = b0, b1, b2, b3

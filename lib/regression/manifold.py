@@ -1,4 +1,4 @@
-"""The global minima of paper B's regularised population loss, and distances to them.
+"""The global minima of paper B's regularised population loss, distances, and curvature around them.
 
 With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2}; Sigma^{-1/2} V
 D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both through the extended
@@ -15,14 +15,20 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import expm
 
-from lib.regression.problem import Regression, covariance_root
+from lib.regression.descent import PRECONDITIONERS
+from lib.regression.problem import (
+    Regression,
+    covariance_root,
+    population_gradients,
+    regulariser_gradients,
+)
 from lib.representation import Shapes
 
 NORMS = ("left", "left_right")
 
 
 @dataclass(frozen=True)
-class Constants:
+class _Constants:
     """One-point convexity and smoothness within `radius` of the manifold.
 
     With Delta = Z - Z_pi, in the norm that the constants belong to and with the gradient in its
@@ -98,7 +104,7 @@ class Manifold(Shapes):
         Sbar^{1/2} Z for "left", Sbar^{1/2} Z Sigma^{1/2} for "left_right"; ValueError for another
         norm.
         """
-        check_norm(norm)
+        _check_norm(norm)
         k = len(self.M)
         W = np.concatenate([Z[..., :k, :], self._root @ Z[..., k:, :]], -2)
         return W @ self._root if norm == "left_right" else W
@@ -115,7 +121,7 @@ class Manifold(Shapes):
         Procrustes solution, reach the stationary point of Lemma 1, the nearest one when Z is near
         the manifold.
         """
-        check_norm(norm)
+        _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
         R = u @ vt
         return self.point(R if norm == "left_right" else self._newton(self.weighted(Z, "left"), R))
@@ -164,7 +170,7 @@ class Manifold(Shapes):
         """||Z - Z_pi|| of one Z (k + d, d) in that norm. Raises ValueError for an unknown norm."""
         return float(self.norm(Z - self.project(Z, norm), norm))
 
-    def constants(self, norm: str = "left") -> Constants:
+    def constants(self, norm: str = "left") -> _Constants:
         """One-point convexity and smoothness of L + R near the manifold, by their formulas.
 
         Source: paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular values of M
@@ -174,12 +180,12 @@ class Manifold(Shapes):
         * "left": radius^2 = 4/9 sigma_d lambda_min / lambda_max^2, convexity sigma_d lambda_min
           / 2, smoothness 4.64 sigma_1 lambda_max.
         """
-        check_norm(norm)
+        _check_norm(norm)
         largest, smallest = self.singular_values[0], self.singular_values[-1]
         if norm == "left_right":
-            return Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
+            return _Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
         low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
-        return Constants(
+        return _Constants(
             np.sqrt(4 * smallest * low / 9) / high, smallest * low / 2, 4.64 * largest * high
         )
 
@@ -218,7 +224,52 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return Z[: Y.shape[1]], Z[Y.shape[1] :]
 
 
-def check_norm(norm: str) -> None:
+def _check_norm(norm: str) -> None:
     """ValueError unless `norm` is one of NORMS."""
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {NORMS}, not {norm!r}")
+
+
+def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
+    """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
+    A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
+    pairs = zip(
+        population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True
+    )
+    return np.concatenate([a + b for a, b in pairs], -2)
+
+
+def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
+    """||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1 in the named norm.
+
+    `gradient` (..., k + d, d) to (...). Raises ValueError for an unknown norm.
+    """
+    _check_norm(norm)
+    k = len(manifold.M)
+    W = np.concatenate([gradient[..., :k, :], manifold.inverse_root @ gradient[..., k:, :]], -2)
+    return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))
+
+
+def modes(problem: Regression, preconditioner: str = "left") -> tuple[np.ndarray, np.ndarray]:
+    """The modes of P grad(L + R) around a minimum: rates lambda and their directions.
+
+    Rates (modes,) ascending, directions (modes, k + d, d). The d (d - 1) / 2 rotations, of rate
+    zero, are left out. With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda an iteration on
+    the population loss, so the excess loss falls in the end like (1 - eta lambda_min)^{2t}. Raises
+    ValueError for an unknown preconditioner.
+    """
+    if preconditioner not in PRECONDITIONERS:
+        raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {preconditioner!r}")
+    k, d = problem.k, problem.d
+    Z, reach = of(problem).point(), 1e-5
+    basis = np.eye((k + d) * d).reshape(-1, k + d, d)
+    above, below = (gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
+    slope = (above - below) / (2 * reach)
+    inverse = np.linalg.inv(problem.Sigma)
+    if preconditioner != "none":
+        slope[:, k:] = inverse @ slope[:, k:]
+    if preconditioner == "left_right":
+        slope = slope @ inverse
+    rates, vectors = np.linalg.eig(slope.reshape(len(slope), -1).T)
+    order = np.argsort(rates.real)[d * (d - 1) // 2 :]
+    return rates.real[order], vectors.real.T[order].reshape(-1, k + d, d)

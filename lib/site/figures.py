@@ -40,7 +40,7 @@ FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
 @dataclass(frozen=True)
-class Notebook:
+class _Notebook:
     """One notebook: its stem, paper, the question it answers, minutes on 2 cores by scale."""
 
     name: str
@@ -66,7 +66,7 @@ class Entry:
     `title` is its name, of no other figure.
     """
 
-    notebook: Notebook
+    notebook: _Notebook
     slug: str
     scale: str
     sentence: str
@@ -90,7 +90,7 @@ class Entry:
         return list(dict.fromkeys(name for name, _ in FIELD.findall(self.sentence)))
 
 
-def index(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
+def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
     """Every notebook of the index in the folder `figures`, with the entries of its figures.
 
     ValueError names the table that cannot be read.
@@ -99,7 +99,7 @@ def index(figures: Path) -> list[tuple[Notebook, list[Entry]]]:
     for name, table in files.read_table(figures / "index.toml").items():
         try:
             rows = table.pop("figure", [])
-            notebook = Notebook(name, **table)
+            notebook = _Notebook(name, **table)
             notebooks.append((notebook, [Entry(notebook, **row) for row in rows]))
         except (TypeError, AttributeError) as error:
             raise ValueError(f"figures/index.toml, [{name}]: {error}") from None

@@ -71,7 +71,7 @@ def _record(entry: Entry) -> dict:
     return record
 
 
-def table(name: str) -> str:
+def _table(name: str) -> str:
     """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
     template = templates().get_template(f"{name}.md.j2")
     notebooks = figures.index(FIGURES)
@@ -81,7 +81,7 @@ def table(name: str) -> str:
 
 def _renewed(text: str) -> str:
     """`text` with every marked table made anew."""
-    return MARKED.sub(lambda match: f"{match[1]}{table(match[2])}\n", text)
+    return MARKED.sub(lambda match: f"{match[1]}{_table(match[2])}\n", text)
 
 
 def renew() -> None:

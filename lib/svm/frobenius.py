@@ -11,14 +11,20 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from lib.attention.coordinates import constraint_rows
-from lib.svm.pivoting import block_pivoting
+from lib.compiled import cache
 
 ROUNDING = np.finfo(float).eps
 ACCURACY = 1e-9  # largest relative duality gap and constraint violation of a returned solution
 DEPENDENT = 1e-10  # relative to its terms, a combination of constraints this small is zero
+SLACK = 1e-12  # relative to b, a constraint missed by less is kept
+PATIENCE = 10  # exchanges of pivoting without progress
+BLOCK = 48  # columns of a Cholesky factor that plain loops make; matrix products make the rest
+
+cache.find_place()
 
 
 class Infeasible(ValueError):
@@ -88,7 +94,7 @@ def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.nda
     if proved is not None:
         return *proved, "proximal block principal pivoting", None
     unit_rows = constraint_rows(*thin(delta, z)[:2]) / length[:, None]
-    for find in (lambda: guess, lambda: least_distance(unit_rows, np.ones(len(K)))):
+    for find in (lambda: guess, lambda: _least_distance(unit_rows, np.ones(len(K)))):
         x, residual = _null_combination(unit_rows, find())
         if residual < DEPENDENT:
             raise constraints.infeasible(x / length, residual)
@@ -137,7 +143,7 @@ def _proved(K, beta, length, constraints):
 
 @numba.njit(cache=True)
 def _within_accuracy(beta, margins, stretch):
-    """Whether margins are at least 1, and the duality gap closed, within ACCURACY."""
+    """True where margins are at least 1, and the duality gap closed, within ACCURACY."""
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
     return value > 0 and is_closed and 1 - (margins / stretch).min() <= ACCURACY
@@ -174,14 +180,14 @@ def _proximal(K, length, constraints):
 
 
 def _on_rows(unit_rows, length, constraints):
-    """What `solve` returns, by the rows, or None; unit_rows (m, D) are those of `thin`.
+    """The result of `solve` by the rows, or None; unit_rows (m, D) are those of `thin`.
 
     A problem whose constraints of norm 1 leave a margin s for W of norm 1 has W of norm 1/s, from
     terms of size 1/s^2 that cancel: from the duals alone its margins are known to about eps/s^2.
     Solved on the rows and kept as it is, W has margins to about eps/s.
     """
     shortest = length.min()
-    solution = least_norm(unit_rows, shortest / length)
+    solution = _least_norm(unit_rows, shortest / length)
     if solution is None:
         return None
     w, beta = solution[0] / shortest, solution[1] / (length * shortest)
@@ -196,7 +202,7 @@ def _on_rows(unit_rows, length, constraints):
     return None
 
 
-def least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
 
     The constraints rows w >= asked that x is positive on carry the w of least norm (Lawson and
@@ -208,13 +214,13 @@ def least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     return np.zeros(len(rows))
 
 
-def least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): the w (D,) of least norm with rows w >= asked, and beta >= 0 with rows^T beta = w.
 
     rows (m, D) of norm 1, asked (m,). Both to rounding times the condition of the rows that carry
     w; None where none were found. The caller checks what it needs.
     """
-    on = least_distance(rows, asked) > 0
+    on = _least_distance(rows, asked) > 0
     if not on.any():
         return None
     w = np.zeros(rows.shape[1])
@@ -250,3 +256,91 @@ def _null_combination(unit_rows, x):
             break
         support = support[weights > 0]  # what would turn negative is left out
     return min(((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1])
+
+
+def block_pivoting(
+    K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
+) -> np.ndarray | None:
+    """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
+
+    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess the
+    `support` (default: the half whose sum satisfies least), solve on it, exchange every index on
+    the wrong side at once; where that stops making progress, non-negative least squares. None
+    where K is singular.
+    """
+    b = np.ones(len(K)) if b is None else b
+    beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)
+    if ended:
+        return beta if beta.size else None
+    try:
+        factor = cholesky(K, lower=True)
+    except np.linalg.LinAlgError:
+        return None
+    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time,
+    # never a cycle.
+    return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[0]
+
+
+@numba.njit(cache=True, fastmath={"reassoc", "contract"})
+def _dot(x, y, count):
+    total = 0.0
+    for k in range(count):
+        total += x[k] * y[k]
+    return total
+
+
+@numba.njit(cache=True)
+def _positive(L):
+    """Turn K (m, m) into the L of K = L L^T, in its lower part; False where it has none."""
+    m = len(L)
+    for first in range(0, m, BLOCK):
+        last = min(first + BLOCK, m)
+        if first:
+            rows = np.ascontiguousarray(L[first:, :first])
+            L[first:, first:last] -= rows @ np.ascontiguousarray(rows[: last - first].T)
+        for i in range(first, m):
+            row = L[i, first:last]
+            for j in range(min(i + 1, last) - first):
+                row[j] -= _dot(row, L[first + j, first:last], j)
+                if first + j < i:
+                    row[j] /= L[first + j, first + j]
+            if i < last:
+                if not L[i, i] > 0:
+                    return False
+                L[i, i] = np.sqrt(L[i, i])
+    return True
+
+
+@numba.njit(cache=True)
+def _exchanged(K, b, support):
+    """(beta, ended): beta is empty where K is singular; not `ended` where progress stopped."""
+    if not support.size:
+        total = K.sum(1)
+        support = total <= np.median(total)
+    tolerance = SLACK * np.abs(b).max()
+    fewest, patience = len(b) + 1, PATIENCE
+    while patience >= 0:
+        inside = np.flatnonzero(support)
+        L = K[inside][:, inside]
+        if not _positive(L):
+            return np.empty(0), True
+        x = b[inside]
+        for i in range(len(x)):
+            x[i] = (x[i] - _dot(L[i], x, i)) / L[i, i]
+        for i in range(len(x) - 1, -1, -1):
+            x[i] /= L[i, i]
+            for j in range(i):
+                x[j] -= L[i, j] * x[i]
+        beta = np.zeros(len(b))
+        beta[inside] = x
+        slack = K @ beta - b
+        wrong = np.where(support, beta < 0, slack < -tolerance)
+        count = np.count_nonzero(wrong)
+        if count == 0:
+            return beta, True
+        if count < fewest:
+            fewest, patience = count, PATIENCE
+        else:
+            patience -= 1
+        support = support ^ wrong
+    return np.empty(0), False

@@ -14,7 +14,7 @@ exponents are approached from 2.
 import numpy as np
 
 from lib.attention.coordinates import lp_norm as norm
-from lib.svm.pivoting import block_pivoting
+from lib.svm.frobenius import block_pivoting
 from lib.svm.scaling import shortened
 
 GOAL = 1e-13  # relative duality gap at which Newton's method rests
@@ -44,7 +44,7 @@ def _newton(A, asked, p, w, beta, goal):
     # A w >= asked (m,), with duals beta
     q = p / (p - 1)
     best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
-    least, patience = np.inf, 5
+    smallest, patience = np.inf, 5
     for _ in range(100):
         # A conjugate pair (w, s), scaled to the least margin 1 (p > 2) or the best multiple of beta
         # (p <= 2).
@@ -71,8 +71,8 @@ def _newton(A, asked, p, w, beta, goal):
         if dual > lower:
             best_beta, lower = new, dual
         gap = 1 - lower / upper
-        patience = 5 if gap < least / 2 else patience - 1
-        least = min(gap, least)
+        patience = 5 if gap < smallest / 2 else patience - 1
+        smallest = min(gap, smallest)
         if gap <= goal or patience == 0:
             break
         if p > 2:

@@ -1,4 +1,4 @@
-"""Where training must end: max-margin tokens and head, and what certifies them.
+"""Max-margin tokens and head, where training must end, and their certificates.
 
 One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} - x_{i,t})
 z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a solution is proved
@@ -7,9 +7,10 @@ by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is a lower bo
 """
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
-from functools import cache, partial
+from dataclasses import dataclass, fields
+from functools import cache, cached_property, partial
 from numbers import Real
 
 import numpy as np
@@ -18,13 +19,68 @@ from threadpoolctl import ThreadpoolController
 from lib.attention import coordinates
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
-from lib.svm import cone, frobenius, lp
-from lib.svm.blocks import Blocks, norm_of
+from lib.representation import Shapes
+from lib.svm import frobenius, lp, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
+from lib.svm.norms import Blocks, norm_of
 from lib.svm.scaling import Scaled, in_range, scaled
-from lib.svm.solution import ACCURACY_OTHER_NORMS, MaxMargin
 
+ACCURACY_OTHER_NORMS = 1e-7  # largest relative duality gap, violation: norms other than Frobenius
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
+
+
+@dataclass(frozen=True, repr=False)
+class MaxMargin(Shapes):
+    """Solutions of a token SVM or head SVM, one per run, with their certificates.
+
+    problem      which problem, in words
+    objective    (runs,) the norm ||W|| (or ||v||) that was minimised
+    duals        (runs, n, T-1) or (runs, n): beta >= 0 of the form min ||W||^2 / 2. In the
+                 Frobenius norm W = sum beta_{i,t} delta_{i,t} z_i^T; in every norm
+                 1^T beta = ||W||^2 up to the gap
+    margins      like duals: delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1
+    support      like duals: the constraints that carry W, those with a positive dual
+    gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
+    accuracy     what gap and violation were held to
+    solver       one name per run
+    seconds      for all runs together
+    tokens       the problem's; W is in their coordinates
+    status       "optimal": whatever is less raises
+    """
+
+    problem: str
+    objective: np.ndarray
+    duals: np.ndarray
+    margins: np.ndarray
+    support: np.ndarray
+    gap: np.ndarray
+    accuracy: float
+    solver: tuple[str, ...]
+    seconds: float
+    tokens: TokenSet
+    _weights: Callable[[], np.ndarray]  # W (runs, d, d_z), built when it is first asked for
+    status: str = "optimal"
+
+    @property
+    def violation(self) -> np.ndarray:
+        """The largest 1 - margin of each run, or zero, (runs,)."""
+        return np.maximum(0.0, 1.0 - self.margins.reshape(len(self.margins), -1).min(1))
+
+    @cached_property
+    def value(self) -> np.ndarray:
+        """W (runs, d, d_z) in the coordinates of `tokens`; for the head v (runs, d)."""
+        W = self._weights()
+        return W if self.duals.ndim == 3 else W[..., 0]
+
+    @property
+    def W(self) -> np.ndarray:
+        """The same as `value`, under the name that paper A gives it."""
+        return self.value
+
+    @property
+    def norm(self) -> np.ndarray:
+        """||W_mm||, (runs,), the same as `objective`; 1/||W_mm|| is the margin at unit norm."""
+        return self.objective
 
 
 def token_svm(
@@ -43,7 +99,7 @@ def token_svm(
     Minimal, W is in minimal coordinates.
 
     Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
-    (`lp`), or by Clarabel (`cone`). Gap and violation are at most ACCURACY for the Frobenius norm,
+    (`lp`), or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
     else ACCURACY_OTHER_NORMS. Units do not matter, within one problem or of all of it (`scaling`).
 
     Raises Infeasible (a ValueError) with a Farkas certificate, which holds for every norm;
@@ -166,7 +222,7 @@ def _frobenius_norm(units: Scaled, solved):
     duals, margins, names, weights = zip(*solved)
     duals, margins = np.array(duals), np.array(margins)  # (runs, m)
     square = (duals * margins).sum(1)
-    found = {
+    parts = {
         "solver": names,
         "objective": np.sqrt(square),
         "duals": duals,
@@ -174,7 +230,7 @@ def _frobenius_norm(units: Scaled, solved):
         "support": duals > 0,
         "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
     }
-    return found, partial(_weights, units, duals, weights)
+    return parts, partial(_weights, units, duals, weights)
 
 
 def _weights(units, duals, solved):
@@ -187,10 +243,10 @@ def _weights(units, duals, solved):
 def _other_norms(problem, units: Scaled, norm, solved):
     """The same in another norm, from the solutions in the Frobenius norm."""
     runs = [_other_norm(problem, run, units, norm, beta) for run, (beta, *_) in enumerate(solved)]
-    found = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
+    parts = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
     name = "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps"
-    W = partial(np.ldexp, found.pop("W"), -units.exponent[:, None, None])
-    return found | {"solver": (name,) * len(runs)}, W  # asked for once its size is known to fit
+    W = partial(np.ldexp, parts.pop("W"), -units.exponent[:, None, None])
+    return parts | {"solver": (name,) * len(runs)}, W  # asked for once its size is known to fit
 
 
 def _other_norm(problem, run, units: Scaled, norm, beta):
@@ -203,12 +259,12 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     shape = delta.shape[-1], z.shape[-1]
     start = rows.T @ beta
     if _conic(norm):
-        solved = cone.least_norm(rows, shape, norm, float(np.linalg.norm(start)))
+        solved = norms.least_norm(rows, shape, norm, float(np.linalg.norm(start)))
         w, beta = (start, beta) if solved is None else solved  # the start shows its gap
     else:
         w, beta = lp.least_norm(rows, norm, start, beta)
-    least, pulled = (rows @ w).min(), norm_of((rows.T @ beta).reshape(shape), _dual(norm))
-    gap = abs(1 - stretch @ beta / pulled * least / norm_of(w.reshape(shape), norm))
+    lowest, pulled = (rows @ w).min(), norm_of((rows.T @ beta).reshape(shape), _dual(norm))
+    gap = abs(1 - stretch @ beta / pulled * lowest / norm_of(w.reshape(shape), norm))
     if not gap <= ACCURACY_OTHER_NORMS:
         raise RuntimeError(
             f"{problem} of run {run}: the relative duality gap {gap:.1e} in the norm {norm} exceeds"
@@ -216,7 +272,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
             "one), or rescale the tokens to a common norm: the constraints' norms lie within a "
             f"factor {units.ratio[run]:.0e}."
         )
-    w = w / least  # feasible to rounding, so that norm and lower bound enclose the minimum
+    w = w / lowest  # feasible to rounding, so that norm and lower bound enclose the minimum
     W = w.reshape(shape)
     margins, size = rows @ w, norm_of(W, norm)
     beta = beta * size / pulled
@@ -234,7 +290,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
 
 
 def _conic(norm):
-    return isinstance(norm, Blocks) or norm in cone.NORMS
+    return isinstance(norm, Blocks) or norm in norms.CONIC
 
 
 def _dual(norm):

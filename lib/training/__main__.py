@@ -23,7 +23,7 @@ from lib.training.studies import STUDIES
 from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 
-def options(arguments: list[str] | None = None) -> argparse.Namespace:
+def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line of `python -m lib.training`."""
     how = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(prog="python -m lib.training", **how)
@@ -43,7 +43,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def changed(study: Study, words: list[str]) -> Study:
+def _changed(study: Study, words: list[str]) -> Study:
     """`study` with "field=value" or "field.entry=value"; ValueError for a field that there is none
     of, and for a value of another kind."""
     names = [f.name for f in fields(study) if f.name not in ("name", "problem")]
@@ -56,11 +56,11 @@ def changed(study: Study, words: list[str]) -> Study:
         if not dot:
             study = replace(study, **{name: _value(f"--set {word}", text, before)})
             continue
-        there = before if isinstance(before, Mapping) else {}
-        if entry not in there and name != "rates":
-            raise ValueError(f"--set {word}: {name} has the entries {[*there]}, not {entry!r}")
-        value = _value(f"--set {word}", text, there.get(entry, ()))
-        study = replace(study, **{name: {**there, entry: value}})
+        entries = before if isinstance(before, Mapping) else {}
+        if entry not in entries and name != "rates":
+            raise ValueError(f"--set {word}: {name} has the entries {[*entries]}, not {entry!r}")
+        value = _value(f"--set {word}", text, entries.get(entry, ()))
+        study = replace(study, **{name: {**entries, entry: value}})
     return study
 
 
@@ -82,12 +82,12 @@ def _value(word: str, text: str, before):
     return value
 
 
-def run(chosen: argparse.Namespace) -> str:
+def _run(chosen: argparse.Namespace) -> str:
     """Do what `options` chose; what is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
-    study = changed(STUDIES[chosen.study], chosen.set)
-    one = None
+    study = _changed(STUDIES[chosen.study], chosen.set)
+    single = None
     if chosen.one:
         rule, rate, seed = chosen.one
         if rule not in RULES:
@@ -97,10 +97,10 @@ def run(chosen: argparse.Namespace) -> str:
         if not seed.isdecimal():
             raise ValueError(f"a seed must be a whole number from 0 on, got {seed}")
         study = replace(study, rates={rule: (rate,), **study.rates})
-        one = a_run("one", rule, float(rate), study.cap, int(seed))
+        single = a_run("one", rule, float(rate), study.cap, int(seed))
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
-    if one:
-        (curve,) = work.all_of([one])
+    if single:
+        (curve,) = work.all_of([single])
         ends = ", ".join(f"{k} {v[-1]:.4f}" for k, v in curve.metrics.items() if k[:4] == "test")
         return f"{curve.status}; {ends}; in {work.folder}"
     if not chosen.keep:
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.stdout.reconfigure(line_buffering=True)
     status = 0
     try:
-        words = run(options(arguments))
+        words = _run(_options(arguments))
     except OutOfTime as rest:
         words, status = f"the minutes are used up: {rest}; the same command goes on from here", 3
     except (ValueError, OSError, MemoryError, torch.OutOfMemoryError) as error:

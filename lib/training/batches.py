@@ -109,10 +109,10 @@ class AugmentedBatches(Batches):
         rng = seeds.stream_at(self.seed, "crops", step)
         top, left = rng.integers(0, 2 * BORDER + 1, (2, self.size))
         drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
-        return crop_flip(self.inputs[rows], *map(self.mine, drawn))
+        return _crop_flip(self.inputs[rows], *map(self.mine, drawn))
 
 
-def crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
+def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
     """Windows of `images` (b, c, s, s) within a border of zeros, `BORDER` wide, some turned over.
 
     `top`, `left` int64 (b,) in 0 ... 2 `BORDER` are the windows' corners; those where `flipped`

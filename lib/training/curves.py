@@ -143,13 +143,13 @@ class Curves:
     def runs(self, rule: str) -> list[Curve]:
         """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
         kept = self.seeds()
-        found = [c for c in self.judged() if c.rule == rule and c.seed in kept]
-        return sorted(found, key=lambda curve: curve.seed)
+        judged = [c for c in self.judged() if c.rule == rule and c.seed in kept]
+        return sorted(judged, key=lambda curve: curve.seed)
 
     def trials(self, rule: str) -> list[Curve]:
         """The trials of `rule`, in the order of their rates."""
-        found = [c for c in self.curves if c.part == "trial" and c.rule == rule]
-        return sorted(found, key=lambda curve: curve.rate)
+        trials = [c for c in self.curves if c.part == "trial" and c.rule == rule]
+        return sorted(trials, key=lambda curve: curve.rate)
 
     def baselines(self) -> dict[str, float]:
         """Test accuracy of the plain classifiers on the same rows, by name."""
@@ -193,8 +193,8 @@ def load(path: Path) -> Curves:
                     runs[int(k)][name][key[0]] = file[place]
                 else:
                     runs[int(k)][name] = file[place]
-        found = tuple(Curve(**run) for run in runs)
-        schema, curves = head["schema"], Curves(head["name"], head["configuration"], found)
+        schema, every = head["schema"], tuple(Curve(**run) for run in runs)
+        curves = Curves(head["name"], head["configuration"], every)
     except DAMAGE as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"

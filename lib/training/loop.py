@@ -57,7 +57,7 @@ def train(
     *,
     evaluate: Evaluate = lambda model: {},
     at: Iterable[int] = (),
-    stop: Callable[[Mapping[str, float]], bool] = lambda found: False,
+    stop: Callable[[Mapping[str, float]], bool] = lambda metrics: False,
     walk: bool = False,
     clock: Evaluate = lambda model: {},
     tick: int = 0,
@@ -129,9 +129,9 @@ def train(
     def look(measure: Evaluate) -> dict[str, float]:
         model.eval()
         with torch.no_grad():
-            found = {name: float(value) for name, value in measure(model).items()}
+            metrics = {name: float(value) for name, value in measure(model).items()}
         model.train()
-        return found
+        return metrics
 
     def observe() -> None:
         row = {"at": step, "metrics": look(evaluate)}
@@ -145,10 +145,10 @@ def train(
         if checkpoint and first:
             state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
             state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-            write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
+            _write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
 
     if checkpoint and checkpoint.exists():
-        state = read(checkpoint, key)
+        state = _read(checkpoint, key)
         done, spent, rows = state["step"], state["seconds"], state["rows"]
         readings += state["readings"]
         model.load_state_dict(state["model"])
@@ -211,7 +211,7 @@ def train(
     )
 
 
-def write(path: Path, state: Mapping) -> None:
+def _write(path: Path, state: Mapping) -> None:
     """Write the checkpoint `state` to `path`, with the digest of all of it, from the CPU."""
     for remains in path.parent.glob(f".{path.name}.*"):
         remains.unlink()  # of a run killed while it wrote
@@ -222,7 +222,7 @@ def write(path: Path, state: Mapping) -> None:
     files.write(path, hashlib.sha256(content).hexdigest().encode() + content)
 
 
-def read(path: Path, key: str) -> dict:
+def _read(path: Path, key: str) -> dict:
     """The state of a checkpoint; ValueError if it is damaged or of another `key`."""
     content = path.read_bytes()
     if hashlib.sha256(content[SEAL:]).hexdigest().encode() != content[:SEAL]:

@@ -89,7 +89,7 @@ class StochasticPolyak(_GradientStep):
         return loss.clamp(min=0) / norm / (2.0 * norm)
 
 
-def mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
+def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
     """|t|^exponent sgn t, entry by entry; 0 stays 0.
 
     With exponent p - 1 the mirror map ∇ψ of ψ(θ) = ‖θ‖_p^p / p, with 1 / (p - 1) its inverse.
@@ -133,7 +133,7 @@ class MirrorDescent(torch.optim.Optimizer):
             images = [self._image(parameter, p) for parameter in members]
             wide = [g.to(U.dtype) for g, U in zip(gradients, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
-            torch._foreach_copy_(members, mirrored(images, 1 / (p - 1)))
+            torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
             self._versions |= {parameter: parameter._version for parameter in members}
         return loss
 
@@ -142,7 +142,7 @@ class MirrorDescent(torch.optim.Optimizer):
         changed = self._versions.get(parameter, parameter._version) != parameter._version
         if "mirror" not in state or changed:
             wide = torch.promote_types(parameter.dtype, torch.float32)
-            (state["mirror"],) = mirrored([parameter.detach().to(wide)], p - 1)
+            (state["mirror"],) = _mirrored([parameter.detach().to(wide)], p - 1)
         return state["mirror"]
 
 

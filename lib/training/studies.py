@@ -38,7 +38,7 @@ SMOKE_IMAGES, SMOKE_TEXTS, SMOKE_REVIEWS = 500, (1500, 200), (2000, 500)
 SMOKE = dict(seeds=2, evaluations=4, window=20, extensions=0)
 
 
-def every(rows, count: int) -> slice:
+def _every(rows, count: int) -> slice:
     """About `count` of `rows`, spread over them, since a set may be sorted by label."""
     return slice(None, None, max(1, len(rows) // count))
 
@@ -89,8 +89,8 @@ def pictures(
         return (tuned if tuning else judged)(model) | control(model) | index
 
     def finish(model: nn.Module, seed: int) -> dict:
-        found = correctness(right(predict(model, test.images, transform), test.labels))
-        return found | ({"histogram": binned(matrices(model).values())} if held_out else {})
+        ends = correctness(right(predict(model, test.images, transform), test.labels))
+        return ends | ({"histogram": binned(matrices(model).values())} if held_out else {})
 
     about = {
         "data": images.identity(name, demo=demo),
@@ -139,7 +139,7 @@ def sentences(
         train = train.take(torch.from_numpy(chosen))
     fixed = train.take(train.lengths[:FIXED_TEXTS].argsort(stable=True))  # for little padding
     test = bert.tokenise(weights, test, 4 * length)  # every row; the longest are cut
-    shown = test.take(every(test.labels, SHOWN_TEXTS))
+    shown = test.take(_every(test.labels, SHOWN_TEXTS))
     ordered = shown.take(shown.lengths.argsort(stable=True))
 
     def build() -> nn.Module:
@@ -207,7 +207,7 @@ def reviews(
         return TextTransformer(len(names), length, size, width, hidden, DROPOUT)
 
     def look(part: str, name: str, count: int) -> Evaluate:
-        taken = every(sets[part][1], count)
+        taken = _every(sets[part][1], count)
         return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
     tuned = look("held", "test", held_out), look("rest", "training", SHOWN_REVIEWS)
@@ -218,25 +218,25 @@ def reviews(
         return sparsity(model, initialised(build, seed)) | on_test(model) | on_training(model)
 
     def finish(model: nn.Module, seed: int) -> dict:
-        taken = every(labels, PROBED_REVIEWS)
+        taken = _every(labels, PROBED_REVIEWS)
         probe, shown = ids[taken], labels[taken]
         # the first favourable review and the first other one
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
-        found = correctness(right(predict(model, ids, size=500), labels)) | {
+        ends = correctness(right(predict(model, ids, size=500), labels)) | {
             "training_accuracy": look("train", "x", len(train))(model)["x_accuracy"],
             "present": (probe != vocabulary.PADDING).sum(1).numpy(),
         }
         if seed == 0:  # the reviews are those of every seed
-            found["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
+            ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
             for part, layers in by_part(network).items():
-                found[f"{when}.histogram.{part}"] = binned(layers)
+                ends[f"{when}.histogram.{part}"] = binned(layers)
             # how many tokens the first one uses (reviews, layers), its maps (drawn, layers, MAPPED)
             used = attended(network.attention(probe)).mean(-1)
             maps = network.attention(drawn)[..., :MAPPED].mean(2)
-            found[f"{when}.tokens_used"] = used.numpy().astype(np.float32)
-            found[f"{when}.maps"] = maps.numpy().astype(np.float32)
-        return found
+            ends[f"{when}.tokens_used"] = used.numpy().astype(np.float32)
+            ends[f"{when}.maps"] = maps.numpy().astype(np.float32)
+        return ends
 
     about = {
         "data": texts.identity("imdb", demo=demo),

@@ -124,10 +124,10 @@ class Study:
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
         return np.unique([*every, self.quarter])
 
-    def stop(self, found: Mapping[str, float]) -> bool:
-        """Whether a run ends where this was `found`."""
+    def stop(self, metrics: Mapping[str, float]) -> bool:
+        """True where a run with these `metrics` ends."""
         name, sign, _ = self.stopping
-        return self.stop_at is not None and sign * found[name] >= sign * self.stop_at
+        return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
 
     def configuration(self, about: Mapping) -> dict:
         """All that decides the runs, as plain values; `about` is the problem's."""
@@ -238,48 +238,49 @@ class Work:
         if len(rates) == 1:
             return rates[0]
         if study.clock:
-            found, alive = {}, rates
+            outcomes, alive = {}, rates
             for part in range(1, ROUNDS + 1):
                 end = study.horizon * part // ROUNDS
-                found |= (running := trials(alive, end))
+                outcomes |= (running := trials(alive, end))
                 alive = study.going_on(running, part)
-                if not alive or study.decided(found, alive, end):
+                if not alive or study.decided(outcomes, alive, end):
                     break
         else:
             early, end = trials(rates, study.quarter), study.horizon
             order = sorted(rates, key=lambda rate: study.score(early[rate]))
-            found = trials(order[: (len(rates) + 1) // 2], end)
+            outcomes = trials(order[: (len(rates) + 1) // 2], end)
         for extension in range(study.extensions + 1):
-            scores = {rate: study.score(trial) for rate, trial in found.items()}
+            scores = {rate: study.score(trial) for rate, trial in outcomes.items()}
             best = min(scores, key=lambda rate: (scores[rate], -rate))
-            if found[best].diverged:
-                dead = ", ".join(f"{rate:g}" for rate in sorted(found))
+            if outcomes[best].diverged:
+                dead = ", ".join(f"{rate:g}" for rate in sorted(outcomes))
                 words = f"{study.name}: every rate of {rule} diverged that was not dropped: {dead}"
                 raise ValueError(f"{words}; give the study lower rates")
-            tried = sorted({*found, *rates})
+            tried = sorted({*outcomes, *rates})
             beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
-            idle = rule == "SPS" and best == tried[-1] and found[best].end.get("capped", 1) < 0.01
+            capped = outcomes[best].end.get("capped", 1)
+            idle = rule == "SPS" and best == tried[-1] and capped < 0.01
             if beside is None or idle or extension == study.extensions:
                 return best
-            found |= trials([float(f"{best * best / beside:.3g}")], end)
+            outcomes |= trials([float(f"{best * best / beside:.3g}")], end)
 
     def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
         """The curves of `runs`, up to the step `until` at least.
 
         A run that another process works on is left to it, and taken up where that one was killed.
         """
-        found = {}
-        while len(found) < len(runs):
-            before = len(found)
+        curves = {}
+        while len(curves) < len(runs):
+            before = len(curves)
             for place, who in enumerate(runs):
-                if place not in found and (curve := self.one(who, until)):
-                    found[place] = curve
-            if len(found) == before:
+                if place not in curves and (curve := self.one(who, until)):
+                    curves[place] = curve
+            if len(curves) == before:
                 if loop.agreed(self.budget.spent()):
                     raise OutOfTime(f"the rest is another process's; {self.left()}")
                 time.sleep(0.2)
-        return [found[place] for place in range(len(runs))]
+        return [curves[place] for place in range(len(runs))]
 
     def one(self, who: dict, until: int | None = None) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it."""
@@ -296,9 +297,9 @@ class Work:
             if not loop.agreed(mine):
                 return None
             path = self.folder / f"{name}.npz"
-            found = self.finished(path) if path.exists() else None
-            if found and (not found.paused or len(found.loss) >= (until or math.inf)):
-                return found
+            curve = self.finished(path) if path.exists() else None
+            if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
+                return curve
             if who["part"] == "baseline":
                 return self.fitted(who, name)
             return self.trained(who, name, until)
@@ -395,5 +396,5 @@ class Work:
 
 def a_run(part: str, rule: str, rate: float, cap: float | None, seed: int) -> dict:
     """A run by the names of `Curve`; rules other than SNGD have no cap."""
-    own = cap if rule == "SNGD" else None
-    return {"part": part, "rule": rule, "rate": rate, "cap": own, "seed": seed}
+    limit = cap if rule == "SNGD" else None
+    return {"part": part, "rule": rule, "rate": rate, "cap": limit, "seed": seed}

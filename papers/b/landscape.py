@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 
 from lib import regression, seeds
 from lib.companion.claims import Claim, at_least, at_most, close
-from lib.regression import Regression, curvature, manifold
+from lib.regression import Regression, manifold
 
 EXACT = 1e-10
 
@@ -78,7 +78,7 @@ def search(problem: Regression, starts: int) -> float:
 
     def value(flat):
         Z = flat.reshape(shape)
-        return _excess(problem, Z), curvature.gradient(problem, Z).ravel()
+        return _excess(problem, Z), manifold.gradient(problem, Z).ravel()
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
@@ -203,9 +203,9 @@ def _worst_curvature(
             direction = direction.reshape(shape)
             Z = centre + fraction * constants.radius * direction / space.norm(direction, norm)
             Delta = Z - space.project(Z, norm)
-            length, gradient = space.norm(Delta, norm), curvature.gradient(problem, Z)
+            length, gradient = space.norm(Delta, norm), manifold.gradient(problem, Z)
             convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            size = curvature.dual_norm(space, gradient, norm)
+            size = manifold.dual_norm(space, gradient, norm)
             return convexity, size / length / constants.smoothness
 
         start = rng.standard_normal(shape).ravel()
@@ -228,7 +228,7 @@ def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[s
     space = manifold.of(problem)
     smoothness, _, Z = _steepest(problem)
     searched = worst["left_right"][1] * space.constants("left_right").smoothness / smoothness
-    gradient = curvature.dual_norm(space, curvature.gradient(problem, Z), "left_right")
+    gradient = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")
     attained = gradient / space.norm(Z - space.point(), "left_right") / smoothness
     worst["left_right"][1] = max(searched, attained)
     return worst
@@ -295,7 +295,7 @@ def sample_constants(
     space, k = manifold.of(problem), problem.k
     Z, reach = space.point(Q), 1e-5
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
-    sides = (curvature.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
+    sides = (manifold.gradient(problem, Z + sign * reach * basis) for sign in (1, -1))
     H = np.subtract(*sides).reshape(len(basis), -1) / (2 * reach)
     whole = lambda part: np.kron(block_diag(np.eye(k), part), np.eye(problem.d))
     W = whole(space.inverse_root)  # Sbar^{-1/2}

@@ -56,9 +56,8 @@ def test_influences_add_up_to_the_rate_of_each_sample(loss):
         return chosen - np.logaddexp.reduce(logits, -1)
 
     rate = (log_p_opt(W + step * toward) - log_p_opt(W - step * toward)) / (2 * step)
-    np.testing.assert_allclose(
-        attention.influences(data, W, data.u, loss).sum(-1), rate, rtol=1e-5, atol=1e-9
-    )
+    sums = attention.influences(data, W, data.u, loss).sum(-1)
+    np.testing.assert_allclose(sums, rate, rtol=1e-5, atol=1e-9)
 
 
 def test_bad_shapes_and_losses_are_named():
@@ -87,9 +86,8 @@ def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
         with mp.workdps(2500):  # tells l(best - e^-4000) from l(best)
             gap = value(max(gamma) - lag) - value(max(gamma))
         slope = -derivative(mp.fsum(x * g for x, g in zip(p, gamma, strict=True)))
-        pull = [
-            slope * p[t] * mp.fsum(p[s] * (gamma[t] - gamma[s]) for s in range(4)) for t in range(4)
-        ]
+        lead = [mp.fsum(x * (top - g) for x, g in zip(p, gamma, strict=True)) for top in gamma]
+        pull = [slope * p[t] * lead[t] for t in range(4)]
         largest = max(abs(v) for v in pull)
         for t in range(4):
             ours = mp.mpf(float(at.pull[0, t])) * mp.exp(mp.mpf(float(at.log_scale)))
@@ -131,14 +129,10 @@ def test_minimal_coordinates_equal_ambient(loss):
     reduced_value, reduced_grad, _ = attention.gradients(space.tokens, inside, reduced_u, loss)
     assert space.tokens.shape == (2, 4, 3, 12)
     np.testing.assert_allclose(reduced_value, value, rtol=1e-12)
-    np.testing.assert_allclose(
-        space.expand(reduced_grad), grad_W, atol=1e-12 * np.abs(grad_W).max()
-    )
-    np.testing.assert_allclose(
-        np.linalg.norm(inside, axis=(1, 2)) ** 2 + outside**2,
-        np.linalg.norm(W, axis=(1, 2)) ** 2,
-        rtol=1e-12,
-    )
+    expanded, accuracy = space.expand(reduced_grad), 1e-12 * np.abs(grad_W).max()
+    np.testing.assert_allclose(expanded, grad_W, atol=accuracy)
+    square = np.linalg.norm(inside, axis=(1, 2)) ** 2 + outside**2
+    np.testing.assert_allclose(square, np.linalg.norm(W, axis=(1, 2)) ** 2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("d", [coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
@@ -146,42 +140,34 @@ def test_a_basis_built_by_blocks_is_orthonormal_and_leads_back(d):
     data = tokens.unit_tokens(range(2), n=3, T=2, d=d)
     small = coordinates.minimal(data)
     assert small.token_basis.shape == (2, d, 6) and small.query_basis.shape == (2, d, 3)
-    for basis in (small.token_basis, small.query_basis):
-        np.testing.assert_allclose(
-            np.swapaxes(basis, 1, 2) @ basis, np.eye(basis.shape[2])[None] + np.zeros((2, 1, 1)),
-            atol=1e-13,
-        )  # fmt: skip
-    there = np.swapaxes(small.token_basis, 1, 2)[:, None]
-    np.testing.assert_allclose(small.tokens.X @ there, data.X, atol=1e-13)
-    np.testing.assert_allclose(
-        small.tokens.z @ np.swapaxes(small.query_basis, 1, 2), data.z, atol=1e-13
-    )
+    for basis, inside, vectors in (
+        (small.token_basis, small.tokens.X.reshape(2, 6, 6), data.X.reshape(2, 6, d)),
+        (small.query_basis, small.tokens.z, data.z),
+    ):
+        back = np.swapaxes(basis, 1, 2)
+        eyes = np.tile(np.eye(basis.shape[2]), (2, 1, 1))
+        np.testing.assert_allclose(back @ basis, eyes, atol=1e-13)
+        np.testing.assert_allclose(inside @ back, vectors, atol=1e-13)
 
 
-def test_differences_are_the_selected_token_minus_each_other_in_order():
+def test_differences_are_the_selected_token_minus_each_other_and_gram_is_theirs():
     data = tokens.unit_tokens(range(2), n=3, T=4, d=5)
     selected = np.array([[0, 3, 1], [2, 2, 0]])
-    found = coordinates.differences(data, selected)
+    delta = coordinates.differences(data, selected)
     for run, i in np.ndindex(2, 3):
-        others = [t for t in range(4) if t != selected[run, i]]
-        expected = [data.X[run, i, selected[run, i]] - data.X[run, i, t] for t in others]
-        np.testing.assert_array_equal(found[run, i], expected)
-
-
-def test_gram_is_that_of_the_difference_query_matrices():
-    data = tokens.unit_tokens([0, 1], n=3, T=4, d=5)
-    delta = coordinates.differences(data, data.opt)
+        rest = [t for t in range(4) if t != selected[run, i]]
+        expected = [data.X[run, i, selected[run, i]] - data.X[run, i, t] for t in rest]
+        np.testing.assert_array_equal(delta[run, i], expected)
     matrices = np.einsum("rntd,rne->rntde", delta, data.z).reshape(2, 9, -1)
-    np.testing.assert_allclose(
-        coordinates.gram(delta, data.z), matrices @ np.swapaxes(matrices, 1, 2), atol=1e-14
-    )
+    products = matrices @ np.swapaxes(matrices, 1, 2)
+    np.testing.assert_allclose(coordinates.gram(delta, data.z), products, atol=1e-14)
 
 
 @pytest.mark.parametrize("loss", attention.LOSSES)
 @pytest.mark.parametrize("f", [-800.0, -5.0, 0.0, 30.0, 36.9, 37.1, 60.0, 800.0])
 def test_log_losses_against_many_digits(f, loss):
     with mp.workdps(400):
-        expected = [mp.log(abs(of(mp.mpf(f)))) for of in IN_DIGITS[loss]]
+        expected = [mp.log(abs(exact(mp.mpf(f)))) for exact in IN_DIGITS[loss]]
     ours = losses.log_loss(np.array(f), loss), losses.log_derivative(np.array(f), loss)
     np.testing.assert_allclose(ours, [float(value) for value in expected], rtol=1e-14)
 

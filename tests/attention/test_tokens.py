@@ -1,4 +1,3 @@
-import dataclasses
 import subprocess
 import sys
 
@@ -7,7 +6,6 @@ import pytest
 
 from lib import attention, dynamics, mirror
 from lib.attention import token_sets, tokens
-from lib.dynamics import rules
 from lib.seeds import stream
 
 GENERATORS = {
@@ -29,39 +27,36 @@ def test_a_seed_draws_the_same_data_alone_and_in_company(name):
 
 def test_same_seed_gives_the_same_bytes_in_another_process():
     program = (
-        "import hashlib; from lib.attention import tokens; from lib.dynamics import "
-        "gradient_descent as dynamics, rules;"
-        "data = tokens.class_mean_tokens([0, 1], n=5, T=4, d=20);"
-        "history = dynamics.train(data, rules.ngd(0.1), 50);"
+        "import hashlib; from lib import attention, dynamics;"
+        "data = attention.class_mean_tokens([0, 1], n=5, T=4, d=20);"
+        "history = dynamics.train(data, dynamics.ngd(0.1), 50);"
         "print(hashlib.sha256(data.X.tobytes() + history.margins.tobytes()).hexdigest())"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert len(runs[0].stdout) == 65
-    assert runs[0].stdout == runs[1].stdout
+    first, again = (subprocess.check_output([sys.executable, "-c", program]) for _ in range(2))
+    assert len(first) == 65 and first == again
 
 
 @pytest.mark.parametrize("name", ["class means", "antipodal", "gaussian"])
-def test_fixed_head_models_meet_assumption_2(name):
-    data = GENERATORS[name]([0, 1])
+def test_fixed_head_models_meet_assumption_2_with_an_opt_token_anywhere_but_first(name):
+    data = GENERATORS[name](range(40))
     scores = attention.scores(data, data.u)
     opt = np.take_along_axis(scores, data.opt[..., None], 2)
     np.put_along_axis(scores, data.opt[..., None], 0.0, 2)
     np.testing.assert_allclose(scores, 0.0, atol=1e-12)  # all other tokens score the same
     assert (opt > 0.1).all()
+    np.testing.assert_array_equal(data.z, data.X[:, :, 0])  # the query, never an opt token
+    assert np.unique(data.opt).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("antipodal, cosine", [(False, 0.0), (True, -1.0)])
-def test_class_means_have_the_stated_angle_and_norm(antipodal, cosine):
+def test_class_means_have_the_stated_angle_and_norm_and_the_head_parts_them(antipodal, cosine):
     data = tokens.class_mean_tokens(0, n=20, T=3, d=40, signal=2.5, antipodal=antipodal)
-    means = {
-        label: data.X[0][data.y[0] == label, data.opt[0][data.y[0] == label]] for label in (-1, 1)
-    }
-    for group in means.values():
-        np.testing.assert_allclose(np.linalg.norm(group, axis=1), 2.5)
-    np.testing.assert_allclose(means[1][0] @ means[-1][0] / 2.5**2, cosine, atol=1e-12)
+    opt, y = data.X[0, np.arange(20), data.opt[0]], data.y[0]
+    np.testing.assert_allclose(np.linalg.norm(opt, axis=1), 2.5)
+    plus, minus = (opt[y == label][0] for label in (1, -1))
+    np.testing.assert_allclose(plus @ minus / 2.5**2, cosine, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(data.u, axis=-1), 1.0)
+    np.testing.assert_allclose(y * (opt @ data.u[0]), 2.5 / (1.0 if antipodal else 2.0**0.5))
 
 
 def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane():
@@ -70,9 +65,6 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     signed = data.y[0][:, None] * data.X[0, :, -1]
     # independent, so separable by some u
     assert np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
-
-
-def test_two_token_model_has_the_stated_lengths_roles_and_places():
     data = tokens.two_token_gaussian(range(20), n=8, T=3, d=400, signal=3.0, noise=0.1)
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)
     np.testing.assert_allclose(length, [1.0, 1.0, 3.0], rtol=0.02)
@@ -89,22 +81,6 @@ def test_the_opt_token_has_the_largest_score(name):
     np.testing.assert_array_equal(found.opt[0], data.opt[0])
 
 
-@pytest.mark.parametrize("name", ["class means", "antipodal", "gaussian"])
-def test_the_query_is_no_opt_token_and_the_opt_token_stands_anywhere_else(name):
-    data = GENERATORS[name](range(40))
-    np.testing.assert_array_equal(data.z, data.X[:, :, 0])
-    assert np.unique(data.opt).tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("antipodal", [False, True])
-def test_the_head_of_class_means_has_length_one_and_parts_the_classes(antipodal):
-    data = tokens.class_mean_tokens(range(3), n=6, T=4, d=30, signal=2.5, antipodal=antipodal)
-    np.testing.assert_allclose(np.linalg.norm(data.u, axis=-1), 1.0)
-    opt = np.take_along_axis(data.X, data.opt[..., None, None], 2)[:, :, 0]
-    score = data.y * np.einsum("rnd,rd->rn", opt, data.u)
-    np.testing.assert_allclose(score, 2.5 / (1.0 if antipodal else 2.0**0.5))
-
-
 def test_streams_of_different_roles_differ():
     assert stream(0, "data").random() != stream(0, "start").random()
     with pytest.raises(ValueError, match="role"):
@@ -115,9 +91,7 @@ X, y, u = np.random.default_rng(0).standard_normal((3, 4, 5)), np.array([1, -1, 
 
 
 def with_entry(value):
-    changed = X.copy()
-    changed[1, 2, 3] = value
-    return changed
+    return np.where(np.arange(60).reshape(3, 4, 5) == 33, value, X)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +109,8 @@ def with_entry(value):
         (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
-        (dict(X=X + 1j), "X holds complex128 values; it needs real numbers"),
-        (dict(X=X.astype(str)), "X holds <U.* values; it needs real numbers"),
+        (dict(X=X + 1j), "X holds complex128"),
+        (dict(X=X.astype(str)), "X holds <U"),
         (dict(X=3.0), r"X has shape \(\); it needs"),
         (dict(X=[1.0, 2.0]), r"X has shape \(2,\); it needs"),
         (dict(X=None), "X holds object values"),
@@ -148,6 +122,8 @@ def with_entry(value):
         (dict(X=X[None], y=y[None], u=u[None], z=3.0), r"z has shape \(\); it needs \(1, 3, 5\)"),
         (dict(z=np.ones((3, 0))), r"z has shape \(1, 3, 0\); a query needs"),
         (dict(opt=[[1], [2, 3], [4]]), "opt holds sequences of different lengths"),
+        (dict(y=y + 0j), "y holds complex128"),
+        (dict(z=X[:, 0] + 0j), "z holds complex128"),
     ],
 )
 def test_bad_input_is_named(change, message):
@@ -166,7 +142,7 @@ def test_bad_input_is_named(change, message):
 def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(change, message):
     data = token_sets.token_set(**{"X": X, "y": y, "u": u, "opt": np.zeros(3, int), **change})
     for train in (dynamics.train, mirror.train):
-        rule = rules.gd(0.1) if train is dynamics.train else mirror.MirrorRule(2.0)
+        rule = dynamics.gd(0.1) if train is dynamics.train else mirror.MirrorRule(2.0)
         with pytest.raises(ValueError, match=message):
             train(data, rule, 1)
 
@@ -207,25 +183,18 @@ def test_generators_refuse_impossible_settings(message):
         IMPOSSIBLE[message]()
 
 
-def test_a_set_built_directly_needs_real_numbers():
-    data = tokens.unit_tokens(0)
-    for name in ("z", "y"):
-        with pytest.raises(ValueError, match=f"{name} holds complex128 values; it needs real"):
-            dataclasses.replace(data, **{name: getattr(data, name) + 0j})
-
-
 @pytest.mark.parametrize("kind", [np.uint8, np.int8, np.float16, bool, np.longdouble])
 def test_tokens_of_any_type_are_held_in_doubles(kind):
     data = tokens.unit_tokens(0)
-    X, z = (
-        np.clip(100 * a, 0 if kind == np.uint8 else -100, 100).astype(kind)
-        for a in (data.X, data.z)
-    )
+    lowest = 0 if kind == np.uint8 else -100
+    X, z = (np.clip(100 * a, lowest, 100).astype(kind) for a in (data.X, data.z))
     direct = token_sets.TokenSet(X, data.y.astype(int), z, data.u, data.opt)
     plain = token_sets.token_set(X.astype(float), data.y, z.astype(float), data.u, data.opt)
     for name in ("X", "y", "z", "u"):
         assert getattr(direct, name).dtype == np.float64
         np.testing.assert_array_equal(getattr(direct, name), getattr(plain, name))
+    with pytest.raises(ValueError, match="z holds complex"):
+        token_sets.TokenSet(X, data.y, z + 0j, data.u, data.opt)
 
 
 def test_a_whole_number_may_come_in_any_type():

@@ -51,7 +51,7 @@ from lib.loops import loop
 if sys.argv[1:] == ["no interpreter"]:
     sys.executable = "missing"
 if sys.argv[1:] == ["no path"]:
-    sys.path[:] = [one for one in sys.path if os.path.realpath(one) != os.getcwd()]
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != os.getcwd()]
 started, real = [], subprocess.run
 subprocess.run = lambda *a, **k: (started.append(1), real(*a, **k))
 found = [apart.call(loop.run, 1.0) for _ in range(2)]
@@ -96,13 +96,9 @@ def test_another_process_compiles_and_the_cache_hands_over(loops):
 def test_what_the_cache_has_of_another_module_is_no_entry(tmp_path):
     stats = SimpleNamespace(cache_path=tmp_path)
     function = SimpleNamespace(__module__="lib.room.loop", __name__="run", stats=stats)
-    for file, kept in (
-        ("other_loop.run-7.nbi", False),
-        ("loop.runs-7.nbi", False),
-        ("loop.run-7.nbi", True),
-    ):
-        (tmp_path / file).touch()
-        assert apart._kept(function) is kept
+    for module in ("other_loop.run", "loop.runs", "loop.run"):
+        (tmp_path / f"{module}-7.nbi").touch()
+        assert apart._kept(function) is (module == "loop.run")
 
 
 @pytest.mark.parametrize("broken", ["no interpreter", "no path"])
@@ -147,11 +143,8 @@ def _rooms(names):
 
 
 def test_stamp_depends_on_the_folder_of_the_caller():
-    stamps = [
-        cache.stamp(str(files.ROOT / "lib" / room / "any.py"))
-        for room in ("compiled", "dynamics", "mirror")
-    ]
-    assert len(set(stamps)) == 3
+    rooms = [files.ROOT / "lib" / room / "any.py" for room in ("compiled", "dynamics", "mirror")]
+    assert len({cache.stamp(str(path)) for path in rooms}) == 3
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["no folder given", "a folder given"])

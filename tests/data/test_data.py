@@ -18,7 +18,7 @@ from PIL import Image
 
 from lib.data import images, places, texts
 from lib.training import batches as batch_room
-from lib.training.batches import AugmentedBatches, Batches, crop_flip
+from lib.training.batches import AugmentedBatches, Batches, _crop_flip
 
 PAIR = {
     "premise": ["A cat sits.", "It rains."],
@@ -67,7 +67,7 @@ def nowhere(tmp_path, monkeypatch):
     for name in ("DATA_DIR", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(places, "ROOT", tmp_path)
-    monkeypatch.setattr(places.Source, "_cached", lambda source: False)
+    monkeypatch.setattr(places._Source, "_cached", lambda source: False)
     places.reachable.cache_clear()
     return tmp_path
 
@@ -346,7 +346,7 @@ def test_crop_and_flip_equal_slices_one_by_one(monkeypatch):
     top, left = torch.tensor([0, 1, 2, 3, 4, 2]), torch.tensor([4, 3, 2, 1, 0, 2])
     mirrored = torch.tensor([False, True, False, True, True, False])
     monkeypatch.setattr(batch_room, "BORDER", 2)
-    out = crop_flip(pixels, top, left, mirrored)
+    out = _crop_flip(pixels, top, left, mirrored)
     wide = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)))
     for k in range(6):
         cut = wide[k, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
@@ -369,7 +369,7 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
         assert torch.equal(torch.cat([part[place] for part in parts]), expected)
     drawn = []
     keep = lambda images, *offsets: drawn.append(offsets) or images
-    monkeypatch.setattr("lib.training.batches.crop_flip", keep)
+    monkeypatch.setattr("lib.training.batches._crop_flip", keep)
     for step in range(20):
         make(0, 60).batch(step)
     for offsets in (torch.cat([d[k] for d in drawn]) for k in (0, 1)):

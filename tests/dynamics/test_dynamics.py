@@ -7,6 +7,7 @@ import pytest
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import reduced, rules
+from tests.dynamics.test_rules import step
 
 FIXED = {
     "gd": rules.gd(0.8),
@@ -36,24 +37,33 @@ def problem(head):
     return data, start, (FIXED if head == "fixed" else JOINT)
 
 
-def ambient(data, rule, start, head, loss, steps):
-    """Training in plain d x d arithmetic through `attention.gradients` and `rules.step`."""
+def unit(matrices):
+    return matrices / np.linalg.norm(matrices, axis=(1, 2), keepdims=True)
+
+
+def compared(W, target):
+    """Direction error and alignment of matrices (runs, d, d)."""
+    W, target = unit(W), unit(target)
+    return np.linalg.norm(W - target, axis=(1, 2)), (W * target).sum((1, 2))
+
+
+def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
+    """Training in plain d x d arithmetic through `attention.gradients` and plain steps."""
     W, u, buffer, buffer_u, path = start, data.u, 0.0, 0.0, []
     for t in range(steps):
         path.append((W, u))
         value, grad_W, grad_u = attention.gradients(data, W, u, loss)
         if head == "fixed":
-            gap = np.exp(
-                attention.slopes(attention.logits(data, W), attention.scores(data, u), loss).log_gap
-            )
-            W, buffer = rules.step(rule, W, grad_W, gap, t, buffer)
+            logits, scores = attention.logits(data, W), attention.scores(data, u)
+            gap = np.exp(attention.slopes(logits, scores, loss).log_gap)
+            W, buffer = step(rule, W, grad_W, gap, t, buffer)
         elif rule.kind == rules.NGD and not rule.joint:
-            W, buffer = rules.step(rule, W, grad_W, value, t, buffer)
-            u, buffer_u = rules.step(rule, u, grad_u, value, t, buffer_u)
+            W, buffer = step(rule, W, grad_W, value, t, buffer)
+            u, buffer_u = step(rule, u, grad_u, value, t, buffer_u)
         else:
             both = np.concatenate([W.reshape(len(W), -1), u], 1)
             gradient = np.concatenate([grad_W.reshape(len(W), -1), grad_u], 1)
-            both, buffer = rules.step(rule, both, gradient, value, t, buffer)
+            both, buffer = step(rule, both, gradient, value, t, buffer)
             W, u = both[:, : W[0].size].reshape(W.shape), both[:, W[0].size :]
     return [*path, (W, u)]
 
@@ -72,9 +82,8 @@ def test_engine_equals_plain_ambient_training(head, name, loss):
         if head == "joint":
             ours = np.einsum("rdk,rk->rd", space.token_basis, history.head(t))
             np.testing.assert_allclose(ours, u, atol=1e-12 * max(np.abs(u).max(), 1e-12))
-            np.testing.assert_allclose(
-                history.head_norm[:, t], np.linalg.norm(u, axis=1), rtol=1e-12
-            )
+            size = np.linalg.norm(u, axis=1)
+            np.testing.assert_allclose(history.head_norm[:, t], size, rtol=1e-12)
 
 
 @pytest.mark.parametrize("loss", attention.COMPILED_LOSSES)
@@ -84,10 +93,8 @@ def test_kernel_equals_its_numpy_twin(head, name, loss):
     space = coordinates.minimal(data)
     small = reduced.reduce(space.tokens, space.reduce(start)[0], head, loss)
     times = dynamics.log_spaced(2000, 30)
-    (compiled,), plain = (
-        reduced.run_compiled(small, [known[name]], times),
-        reduced.run_numpy(small, known[name], times),
-    )
+    (compiled,) = reduced.run_compiled(small, [known[name]], times)
+    plain = reduced.run_numpy(small, known[name], times)
     np.testing.assert_array_equal(compiled.status, plain.status)
     for part in ("margins", "scores", "alpha", "b", "logs"):
         ours, theirs = getattr(compiled, part), getattr(plain, part)
@@ -100,30 +107,24 @@ def test_batched_runs_equal_single_runs_to_the_bit(head, name):
     data, start, known = problem(head)
     together = dynamics.train(data, known, 200, head=head, start=start)[name]
     for run in range(3):
-        alone = dynamics.train(
-            data.run(run), known[name], 200, head=head, start=start[run : run + 1]
-        )
+        own = dict(head=head, start=start[run : run + 1])
+        alone = dynamics.train(data.run(run), known[name], 200, **own)
         np.testing.assert_array_equal(together.margins[run], alone.margins[0])
         np.testing.assert_array_equal(together.log_gap[run], alone.log_gap[0])
 
 
 def test_the_start_outside_the_span_stays_and_counts_in_norm_and_direction():
     data, start, _ = problem("fixed")
-    target = svm.token_svm(data)
-    space = coordinates.minimal(data)
-    history = dynamics.train(
-        space, rules.ngd(0.1), 30, [0, 30], start=start, targets={"mm": space.reduce(target.W)[0]}
-    )
-    W = ambient(data, rules.ngd(0.1), start, "fixed", "exponential", 30)[-1][0]
-    unit = [m / np.linalg.norm(m, axis=(1, 2), keepdims=True) for m in (W, target.W)]
-    np.testing.assert_allclose(
-        history.direction_error["mm"][:, -1],
-        np.linalg.norm(unit[0] - unit[1], axis=(1, 2)),
-        rtol=1e-11,
-    )
-    np.testing.assert_allclose(
-        history.alignment["mm"][:, -1], (unit[0] * unit[1]).sum((1, 2)), rtol=1e-11
-    )
+    target, space = svm.token_svm(data).W, coordinates.minimal(data)
+    targets = {"mm": space.reduce(target)[0]}
+    history = dynamics.train(space, rules.ngd(0.1), 30, [0, 30], start=start, targets=targets)
+    error, cosine = compared(ambient(data, rules.ngd(0.1), start)[-1][0], target)
+    np.testing.assert_allclose(history.direction_error["mm"][:, -1], error, rtol=1e-11)
+    np.testing.assert_allclose(history.alignment["mm"][:, -1], cosine, rtol=1e-11)
+    history = dynamics.train(space, rules.gd(0.5), 3, [3], start=start, targets=targets)
+    W = ambient(data, rules.gd(0.5), start, steps=3)[-1][0]
+    downhill = -attention.gradients(data, W, data.u)[1]
+    np.testing.assert_allclose(history.descent["mm"][:, 0], compared(downhill, target)[1], 1e-11)
 
 
 def flipped():
@@ -139,23 +140,19 @@ def flipped():
 def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
     inner = attention.minimal(data)
-    solution, W_0 = svm.token_svm(data), 0.1 * np.ones((*data.u.shape, data.z.shape[-1]))
-    own = solution.W, solution
-    given = [(data, target) for target in own]
-    reduced = svm.token_svm(inner), svm.token_svm(inner.tokens), svm.token_svm(inner.tokens).W
-    given += [(inner, target) for target in (*reduced, inner.reduce(solution.W)[0])]
-    given += [(inner.tokens, svm.token_svm(inner.tokens).W)]
+    solution, small = svm.token_svm(data), svm.token_svm(inner.tokens)
+    given = [(data, solution.W), (data, solution), (inner.tokens, small.W)]
+    others = svm.token_svm(inner), small, small.W, inner.reduce(solution.W)[0]
+    given += [(inner, target) for target in others]
     errors, descents = [], []
-    for what, target in given:
-        history = dynamics.train(what, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target})
+    for trained, target in given:
+        history = dynamics.train(trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target})
         errors.append(history.direction_error["mm"])
         descents.append(history.descent["mm"])
     np.testing.assert_allclose(errors, errors[:1] * len(errors), rtol=1e-9)
     np.testing.assert_allclose(descents, descents[:1] * len(descents), rtol=1e-9)
-    W = ambient(data, rules.ngd(0.1), 0 * W_0, "fixed", "exponential", 30)[-1][0]
-    unit = [m / np.linalg.norm(m, axis=(1, 2), keepdims=True) for m in (W, solution.W)]
-    expected = np.linalg.norm(unit[0] - unit[1], axis=(1, 2))
-    np.testing.assert_allclose(errors[0][:, 1], expected, rtol=1e-9)
+    W = ambient(data, rules.ngd(0.1), 0 * solution.W)[-1][0]
+    np.testing.assert_allclose(errors[0][:, 1], compared(W, solution.W)[0], rtol=1e-9)
 
 
 def test_targets_outside_the_span_and_of_the_head():
@@ -176,38 +173,17 @@ def test_targets_outside_the_span_and_of_the_head():
         assert history.direction_error["V"][run, 1] ** 2 == pytest.approx(2 - 2 * of_W, rel=1e-10)
         assert history.head_alignment["v"][run, 1] == pytest.approx(of_u, rel=1e-10)
     for name in ("head_alignment", "head_direction_error"):
-        np.testing.assert_allclose(
-            getattr(history, name)["mm"], getattr(again, name)["mm"], rtol=1e-9
-        )
-
-
-def test_descent_is_the_gradient_seen_from_the_target():
-    data, start, _ = problem("fixed")
-    target = svm.token_svm(data).W
-    space = coordinates.minimal(data)
-    history = dynamics.train(
-        space, rules.gd(0.5), 3, [3], start=start, targets={"mm": space.reduce(target)[0]}
-    )
-    W = ambient(data, rules.gd(0.5), start, "fixed", "exponential", 3)[-1][0]
-    gradient = attention.gradients(data, W, data.u)[1]
-    cosine = (
-        -(gradient * target).sum((1, 2))
-        / np.linalg.norm(gradient, axis=(1, 2))
-        / np.linalg.norm(target, axis=(1, 2))
-    )
-    np.testing.assert_allclose(history.descent["mm"][:, 0], cosine, rtol=1e-11)
+        first, second = (getattr(result, name)["mm"] for result in (history, again))
+        np.testing.assert_allclose(first, second, rtol=1e-9)
 
 
 def test_history_reports_gradient_step_and_missing_weight():
     data, start, _ = problem("fixed")
     history = dynamics.train(data, rules.polyak(), 5, [5], start=start)
-    W = ambient(data, rules.polyak(), start, "fixed", "exponential", 5)[-1][0]
+    W = ambient(data, rules.polyak(), start, steps=5)[-1][0]
     value, gradient, _ = attention.gradients(data, W, data.u)
     norm = np.linalg.norm(gradient, axis=(1, 2))
-    weights = np.exp(
-        attention.slopes(attention.logits(data, W), attention.scores(data, data.u)).log_weights
-    )
-    p_opt = np.take_along_axis(weights, data.opt[..., None], 2)[..., 0]
+    p_opt = np.take_along_axis(attention.weights(data, W), data.opt[..., None], 2)[..., 0]
     gap = value - np.exp(-1.0)  # gaussian_tokens score every opt token 1
     np.testing.assert_allclose(np.exp(history.log_gradient[:, 0]), norm, rtol=1e-10)
     np.testing.assert_allclose(np.exp(history.log_gap[:, 0]), gap, rtol=1e-9)
@@ -244,10 +220,8 @@ def test_a_fixed_head_is_recorded_once(rule):
 @pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
 def test_the_longest_step_is_that_of_the_documentation(log_length, status):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
-    for rule in (
-        rules.custom(lambda t, log_gap, log_norm: log_length - log_norm),
-        rules.ngd(math.exp(log_length)),
-    ):
+    custom = rules.custom(lambda t, log_gap, log_norm: log_length - log_norm)
+    for rule in (custom, rules.ngd(math.exp(log_length))):
         history = dynamics.train(data, rule, 1, [0, 1])
         assert history.status.tolist() == [status]
         assert np.isfinite(history.norm[0, 1]) == (status == "completed")
@@ -257,9 +231,8 @@ def test_a_custom_rule_runs_on_the_same_road():
     data, start, _ = problem("fixed")
     own = rules.custom(lambda t, log_gap, log_norm: np.log(0.1) - log_norm)
     histories = dynamics.train(data, {"own": own, "ngd": rules.ngd(0.1)}, 60, start=start)
-    np.testing.assert_allclose(
-        histories["own"].margins, histories["ngd"].margins, rtol=1e-10, atol=1e-12
-    )
+    ours, theirs = (histories[name].margins for name in ("own", "ngd"))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_zero_gradient_is_reported_as_stalled():
@@ -288,9 +261,8 @@ def test_divergence_is_reported_with_its_iteration(twin):
     assert history.status.tolist() == ["diverged"]
     ended = history.ended[0]
     assert 0 < ended < 100
-    assert (
-        np.isfinite(history.norm[0, :ended]).all() and np.isnan(history.norm[0, ended + 1 :]).all()
-    )
+    assert np.isfinite(history.norm[0, :ended]).all()
+    assert np.isnan(history.norm[0, ended + 1 :]).all()
 
 
 def test_gaussian_start_has_the_law_of_independent_entries():
@@ -314,9 +286,9 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("of", DEGENERATE)
-def test_gaussian_start_moves_with_the_tokens_not_with_rounding(of, seed):
-    data = DEGENERATE[of](seed)
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
+    data = DEGENERATE[kind](seed)
 
     def start_logits(given):  # all that training sees of W_0
         space = coordinates.minimal(given)
@@ -329,9 +301,9 @@ def test_gaussian_start_moves_with_the_tokens_not_with_rounding(of, seed):
     np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("of", DEGENERATE)
-def test_minimal_coordinates_of_a_degenerate_set_are_orthonormal(of):
-    data = DEGENERATE[of](0)
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_minimal_coordinates_of_a_degenerate_set_are_orthonormal(kind):
+    data = DEGENERATE[kind](0)
     space = coordinates.minimal(data)
     for basis, given, small in (
         (space.token_basis[0], data.X.reshape(-1, data.X.shape[-1]), space.tokens.X),

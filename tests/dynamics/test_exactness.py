@@ -41,6 +41,11 @@ def dot(a, b):
     return sum(map(operator.mul, a, b))
 
 
+def in_digits(array):
+    """Nested lists of decimals."""
+    return [in_digits(part) for part in array] if np.ndim(array) else Decimal(float(array))
+
+
 def expm1(x):
     """exp(x) - 1 for x >= 0, also where exp(x) is 1 to any number of digits."""
     return x.exp() - 1 if x > Decimal("1e-20") else x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
@@ -50,20 +55,10 @@ class Oracle:
     """Paper A's model in ambient coordinates with decimals, one sample after the other."""
 
     def __init__(self, data, fixed):
-        self.X, self.z = ([Decimal(float(v)) for v in a.ravel()] for a in (data.X[0], data.z[0]))
         _, self.n, self.T, self.d = data.shape
-        self.X = [
-            [self.X[(i * self.T + t) * self.d :][: self.d] for t in range(self.T)]
-            for i in range(self.n)
-        ]
-        self.z = [self.z[i * self.d :][: self.d] for i in range(self.n)]
-        self.y, self.opt, self.fixed = (
-            [int(v) for v in data.y[0]],
-            [int(v) for v in data.opt[0]],
-            fixed,
-        )
-        self.u = [Decimal(float(v)) for v in data.u[0]]
-        self.W = zeros(self.d, self.d)
+        self.X, self.z, self.u = (in_digits(array[0]) for array in (data.X, data.z, data.u))
+        self.y, self.opt = ([int(v) for v in array[0]] for array in (data.y, data.opt))
+        self.W, self.fixed = zeros(self.d, self.d), fixed
 
     def logits(self, i):
         key = [dot(row, self.z[i]) for row in self.W]
@@ -83,18 +78,14 @@ class Oracle:
             gamma = [self.y[i] * dot(x, self.u) for x in self.X[i]]
             best = max(gamma)
             # gamma_t - f as a sum of differences, exact where p_opt is 1 to any number of digits
-            f_minus = [
-                sum(p[s] * (gamma[t] - gamma[s]) for s in range(self.T)) for t in range(self.T)
-            ]
+            f_minus = [sum(w * (score - g) for w, g in zip(p, gamma)) for score in gamma]
             lag = sum(p[s] * (best - gamma[s]) for s in range(self.T))
             slope = (lag - best).exp() / self.n
             gap += (-best).exp() * expm1(lag) / self.n if self.fixed else slope
-            pull = [
-                sum(p[t] * f_minus[t] * self.X[i][t][k] for t in range(self.T))
-                for k in range(self.d)
-            ]
+            columns = list(zip(*self.X[i]))
+            pull = [dot(map(operator.mul, p, f_minus), column) for column in columns]
             for a in range(self.d):
-                down_u[a] += slope * self.y[i] * sum(p[t] * self.X[i][t][a] for t in range(self.T))
+                down_u[a] += slope * self.y[i] * dot(p, columns[a])
                 for b in range(self.d):
                     down_W[a][b] += slope * pull[a] * self.z[i][b]
         return gap, down_W, down_u
@@ -137,17 +128,10 @@ class Oracle:
 
         # Log weight of the opt token relative to each other token, the form that no range of
         # numbers cuts off.
-        margins = [
-            a[o] - v
-            for o, a in zip(self.opt, map(self.logits, range(self.n)))
-            for t, v in enumerate(a)
-            if t != o
-        ]
-        return (
-            *error(self.W, W_target),
-            margins,
-            *(error([self.u], [u_target]) if not self.fixed else ()),
-        )
+        pairs = zip(self.opt, map(self.logits, range(self.n)))
+        margins = [a[o] - v for o, a in pairs for t, v in enumerate(a) if t != o]
+        head = () if self.fixed else error([self.u], [u_target])
+        return *error(self.W, W_target), margins, *head
 
 
 # seeds of `unit_tokens`; all scores differ, so that Assumption 2 fails
@@ -156,11 +140,8 @@ REACHES_OPT, ENDS_ELSEWHERE = (2, 5)
 
 @pytest.mark.parametrize(
     "name, seed",
-    [
-        *((name, REACHES_OPT) for name in RULES),
-        ("ngd", ENDS_ELSEWHERE),
-        ("momentum", ENDS_ELSEWHERE),
-    ],
+    [(name, REACHES_OPT) for name in RULES]
+    + [("ngd", ENDS_ELSEWHERE), ("momentum", ENDS_ELSEWHERE)],
 )
 def test_fixed_head_agrees_with_60_digits(name, seed):
     data = tokens.unit_tokens(seed, n=3, T=3, d=5)
@@ -183,15 +164,9 @@ def test_joint_training_agrees_with_60_digits(name):
     space = coordinates.minimal(data)
     # the target's part in the span, which minimal coordinates can see
     inside = space.expand(space.reduce(V)[0])
-    history = dynamics.train(
-        space,
-        JOINT_RULES[name],
-        STEPS,
-        TIMES,
-        head="joint",
-        targets={"V": space.reduce(inside)[0]},
-        head_targets={"v": np.einsum("rdk,rd->rk", space.token_basis, v)},
-    )
+    targets = dict(targets={"V": space.reduce(inside)[0]})
+    targets |= dict(head_targets={"v": np.einsum("rdk,rd->rk", space.token_basis, v)})
+    history = dynamics.train(space, JOINT_RULES[name], STEPS, TIMES, head="joint", **targets)
     v = np.einsum("rdk,rek,re->rd", space.token_basis, space.token_basis, v)
     assert worst(history, Oracle(data, False), JOINT_RULES[name], inside, v, head=True) < AGREE
 
@@ -199,8 +174,7 @@ def test_joint_training_agrees_with_60_digits(name):
 def worst(history, oracle, rule, V, v, head=False):
     """Largest relative error of what the history recorded, against the oracle."""
     with decimal.localcontext(prec=60):
-        in_digits = lambda a: [[Decimal(float(x)) for x in row] for row in np.atleast_2d(a)]  # noqa: E731
-        seen = oracle.train(rule, (in_digits(V[0]), in_digits(v[0])[0]))
+        seen = oracle.train(rule, (in_digits(V[0]), in_digits(v[0])))
     assert history.status[0] == "completed"
     errors = []
     for k, t in enumerate(TIMES):
@@ -208,10 +182,8 @@ def worst(history, oracle, rule, V, v, head=False):
         pairs = [(history.norm[0, k], norm), (history.direction_error["V"][0, k], error)]
         pairs += list(zip(history.margins[0, k].ravel(), margins, strict=True))
         if head:
-            pairs += [
-                (history.head_norm[0, k], of_head[0]),
-                (history.head_direction_error["v"][0, k], of_head[1]),
-            ]
+            measured = history.head_norm[0, k], history.head_direction_error["v"][0, k]
+            pairs += zip(measured, of_head, strict=True)
         errors += [abs(Decimal(float(measured)) / exact - 1) for measured, exact in pairs]
     return max(errors)
 
@@ -219,6 +191,6 @@ def worst(history, oracle, rule, V, v, head=False):
 def test_equal_tokens_stay_equal_to_the_bit():
     data = tokens.two_token_gaussian(1, n=3, T=4, d=5, signal=2.0, noise=0.6)
     history = dynamics.train(data, JOINT_RULES["ngd separate"], 120, range(121), head="joint")
-    for found in (history.margins, history.score_gaps):
-        assert np.unique(found[:, -1]).size >= 3  # the three samples do move apart
-        assert (found == found[..., :1]).all()
+    for lead in (history.margins, history.score_gaps):
+        assert np.unique(lead[:, -1]).size >= 3  # the three samples do move apart
+        assert (lead == lead[..., :1]).all()

@@ -1,19 +1,30 @@
 """Mirror descent once more, in plain numpy, to compare with `lib.mirror.kernel`."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from lib import attention
-from lib.compiled.status import DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.dynamics.recording import unwritten
 from lib.mirror import MirrorRule
-from lib.mirror.geometry import dual_exponent, from_mirror, norm, to_mirror
-from lib.mirror.kernel import NEGLIGIBLE_RISE
-from lib.mirror.rows import Rows, RowsRaw, _empty
+from lib.mirror.geometry import dual_exponent, norm, to_mirror
+from lib.mirror.kernel import NEGLIGIBLE_RISE, Rows
 
 
-def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> RowsRaw:
+def from_mirror(U, p):
+    """The inverse of `to_mirror`, W = |U|^{1/(p-1)} sgn(U), infinite beyond float64."""
+    with np.errstate(over="ignore"):
+        return np.sign(U) * np.abs(U) ** (1 / (p - 1))
+
+
+def run_numpy(problem: Rows, rule: MirrorRule, times: np.ndarray, W, v) -> SimpleNamespace:
     """Train every run with one rule in plain numpy: the kernel's twin."""
     p, q, runs, n = rule.p, dual_exponent(rule.p), len(W), problem.n
-    raw = RowsRaw(**_empty(runs, times.size, W.shape[1], v.shape[1]))
+    shapes = dict(
+        path=(times.size, W.shape[1]), head=(times.size, v.shape[1]), logs=(times.size, 3)
+    )
+    raw = SimpleNamespace(**unwritten(COMPLETED, runs, **shapes), rise=np.full(runs, -1))
     U, V, records = to_mirror(W, p), to_mirror(v, p), {int(t): k for k, t in enumerate(times)}
     alive, last = np.ones(runs, bool), np.full(runs, np.inf)
     raw.ended[:] = times[-1]

@@ -10,8 +10,7 @@ from lib import attention, dynamics, mirror, svm
 from lib.attention import token_sets, tokens
 from lib.compiled import exponentials
 from lib.compiled.status import DIVERGED
-from lib.dynamics import rules
-from lib.mirror import geometry, rows
+from lib.mirror import MirrorRule, descent, geometry
 from papers.c import section5
 from tests.mirror import mirror_numpy
 
@@ -25,7 +24,7 @@ any_time = settings(deadline=None, max_examples=60)  # the first call compiles
 
 
 def twin(rule, steps, head="fixed", loss="logistic", start=START, data=DATA):
-    problem = rows.rows(data, loss, head == "joint")
+    problem = descent._rows(data, loss, head == "joint")
     times = np.arange(steps + 1)
     return mirror_numpy.run_numpy(problem, rule, times, start.reshape(len(start), -1), data.u)
 
@@ -35,7 +34,7 @@ def twin(rule, steps, head="fixed", loss="logistic", start=START, data=DATA):
 @pytest.mark.parametrize("normalised", [True, False])
 def test_kernel_equals_its_twin(p, head, normalised):
     loss = "logistic" if normalised else "exponential"
-    rule = mirror.MirrorRule(p, 0.05, normalised)
+    rule = MirrorRule(p, 0.05, normalised)
     found = mirror.train(DATA, rule, 40, START, head, np.arange(41), loss)
     raw = twin(rule, 40, head, loss)
     np.testing.assert_allclose(found.W.reshape(raw.path.shape), raw.path, rtol=1e-9, atol=1e-12)
@@ -47,10 +46,10 @@ def test_kernel_equals_its_twin(p, head, normalised):
 
 
 def test_p_2_is_normalised_gradient_descent():
-    found = mirror.train(DATA, mirror.MirrorRule(2, 0.05), 200, START, record=[0, 10, 200])
-    reference = dynamics.train(DATA, rules.ngd(0.05), 200, [0, 10, 200], START, loss="logistic")
-    np.testing.assert_allclose(found.log_gap, reference.log_gap, rtol=1e-9)
-    np.testing.assert_allclose(found.norm, reference.norm, rtol=1e-10)
+    found = mirror.train(DATA, MirrorRule(2, 0.05), 200, START, record=[0, 10, 200])
+    plain = dynamics.train(DATA, dynamics.ngd(0.05), 200, [0, 10, 200], START, loss="logistic")
+    np.testing.assert_allclose(found.log_gap, plain.log_gap, rtol=1e-9)
+    np.testing.assert_allclose(found.norm, plain.norm, rtol=1e-10)
 
 
 def exact(data, rule, steps, W):
@@ -74,7 +73,7 @@ def exact(data, rule, steps, W):
 
 @pytest.mark.parametrize("p", [1.05, 1.3, 10])
 def test_extreme_exponents_against_50_digits(p):
-    rule, steps = mirror.MirrorRule(p, 0.01), 60
+    rule, steps = MirrorRule(p, 0.01), 60
     with mpmath.workdps(50):
         expected = exact(DATA.run(0), rule, steps, START[0])
     found = mirror.train(DATA.run(0), rule, steps, START[:1]).W[0, -1]
@@ -84,13 +83,12 @@ def test_extreme_exponents_against_50_digits(p):
 
 @pytest.mark.parametrize("p", [1.05, 10])
 def test_extreme_exponents_at_a_long_horizon(p):
-    found = mirror.train(DATA, mirror.MirrorRule(p), 3000, START)
+    found = mirror.train(DATA, MirrorRule(p), 3000, START)
     assert (found.status == "completed").all() and np.isfinite(found.W).all()
     grown = found.norm ** (p - 1) / (found.norm[:, :1] ** (p - 1) + 0.1 * found.iterations)
     assert grown.max() <= 1 + 1e-12  # Lemma 4
-    assert (found.norm[:, -1] > found.norm[:, 0]).all() and (found.norm[:, -1].max() > 1e30) == (
-        p < 2
-    )
+    assert (found.norm[:, -1] > found.norm[:, 0]).all()
+    assert (found.norm[:, -1].max() > 1e30) == (p < 2)
 
 
 @any_time
@@ -106,112 +104,94 @@ def test_power_is_accurate(x, exponent):
 
 
 @any_time
-@given(st.lists(entries, min_size=1, max_size=12), exponents)
-def test_mirror_map_and_its_inverse(x, p):
-    x = np.array(x)
-    back = geometry.from_mirror(geometry.to_mirror(x, p), p)
-    np.testing.assert_allclose(back, x, rtol=1e-12)
-
-
-@any_time
 @given(st.lists(st.tuples(entries, entries), min_size=1, max_size=12), exponents)
-def test_directional_divergence_is_the_divergence_of_directions(pairs, p):
+def test_divergence_of_directions_and_the_map_back(pairs, p):
     W, V = np.array(pairs).T
-    if not (W.any() and V.any()):
-        return
-    expected = geometry.bregman(V / geometry.norm(V, p), W / geometry.norm(W, p), p)
-    np.testing.assert_allclose(geometry.directional_bregman(W, V, p), expected, atol=1e-13)
+    back = mirror_numpy.from_mirror(geometry.to_mirror(W, p), p)
+    np.testing.assert_allclose(back, W, rtol=1e-12)
+    if W.any() and V.any():
+        expected = geometry.bregman(V / geometry.norm(V, p), W / geometry.norm(W, p), p)
+        np.testing.assert_allclose(geometry.directional_bregman(W, V, p), expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("p", [1.2, 1.75])
 def test_zero_entries_below_2_are_trained(p):
-    # W_0 = 0, as the paper's path
-    found = mirror.train(DATA, mirror.MirrorRule(p), 50, record=np.arange(51))
-    np.testing.assert_allclose(
-        found.W.reshape(3, 51, -1), twin(mirror.MirrorRule(p), 50, start=0 * START).path, rtol=1e-8
-    )
+    found = mirror.train(DATA, MirrorRule(p), 50, record=np.arange(51))  # from zero
+    path = twin(MirrorRule(p), 50, start=0 * START).path
+    np.testing.assert_allclose(found.W.reshape(3, 51, -1), path, rtol=1e-8)
     assert np.isfinite(found.W).all() and (found.W[:, -1] != 0).all()
     assert np.isnan(found.divergence(START)[:, 0]).all()  # zero has no direction
 
 
 def test_step_size_too_large_is_reported_with_its_iteration():
-    mild, wild = (
-        mirror.MirrorRule(3, 3000.0, normalised=False),
-        mirror.MirrorRule(1.05, 1e20, normalised=False),
-    )
-    found = mirror.train(DATA, {"mild": mild, "wild": wild}, 100, START, record=np.arange(101))
+    rules = dict(mild=MirrorRule(3, 3000.0, False), wild=MirrorRule(1.05, 1e20, False))
+    found = mirror.train(DATA, rules, 100, START, record=np.arange(101))
     assert (found["wild"].status == "diverged").all() and (found["wild"].ended <= 5).all()
     risen = found["mild"]
     assert (risen.status == "completed").all() and (risen.loss_rise > 0).any()
     for run, at in enumerate(risen.loss_rise):
         steps = np.diff(risen.log_gap[run])
         assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
-    raw = twin(wild, 100)
+    raw = twin(rules["wild"], 100)
     assert raw.status.tolist() == [DIVERGED] * 3
     np.testing.assert_array_equal(raw.ended, found["wild"].ended)
 
 
 def test_a_run_without_gradient_stalls():
-    # v = 0: the loss does not see W
-    still = token_sets.TokenSet(DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt)
-    found = mirror.train(still, mirror.MirrorRule(3), 10, START)
+    still = token_sets.TokenSet(DATA.X, DATA.y, DATA.z, 0 * DATA.u, DATA.opt)  # W has no effect
+    found = mirror.train(still, MirrorRule(3), 10, START)
     assert (found.status == "stalled").all() and (found.ended == 0).all()
 
 
+REFUSED = {
+    "step_size = 0": lambda: MirrorRule(2, 0),
+    "start has shape": lambda: mirror.train(DATA, MirrorRule(2), 5, START[:, :2]),
+    "head must be": lambda: mirror.train(DATA, MirrorRule(2), 5, head="free"),
+    "loss must be": lambda: mirror.train(DATA, MirrorRule(2), 5, loss="sigmoid"),
+    "ascend": lambda: mirror.train(DATA, MirrorRule(2), 5, record=[3, 1]),
+    "finite and not zero": lambda: geometry.directional_bregman(START[0], 0 * START[0], 2),
+    "sample 0 of run 0 has two equal": lambda: mirror.selected_tokens(DATA, 0 * START),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_input_is_refused(message):
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message]()
+
+
 @pytest.mark.parametrize("p", [1, 0.5, np.inf, np.nan, -2])
-def test_bad_exponents_are_refused(p):
-    for refused in (
-        mirror.MirrorRule,
-        geometry.dual_exponent,
-        lambda p: geometry.to_mirror(START, p),
-    ):
-        with pytest.raises(ValueError, match="must be above 1 and finite"):
-            refused(p)
-
-
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="step_size = 0"):
-        mirror.MirrorRule(2, 0)
-    with pytest.raises(ValueError, match="start has shape"):
-        mirror.train(DATA, mirror.MirrorRule(2), 5, START[:, :2])
-    with pytest.raises(ValueError, match="head must be"):
-        mirror.train(DATA, mirror.MirrorRule(2), 5, head="free")
-    with pytest.raises(ValueError, match="ascend"):
-        mirror.train(DATA, mirror.MirrorRule(2), 5, record=[3, 1])
-    with pytest.raises(ValueError, match="finite and not zero"):
-        geometry.directional_bregman(START[0], 0 * START[0], 2)
+@pytest.mark.parametrize(
+    "use", [MirrorRule, geometry.dual_exponent, lambda p: geometry.to_mirror(START, p)]
+)
+def test_bad_exponents_are_refused(use, p):
+    with pytest.raises(ValueError, match="must be above 1 and finite"):
+        use(p)
 
 
 def test_selected_tokens_have_the_largest_softmax_weight():
-    weights = attention.weights(DATA, START)
-    chosen = mirror.selected_tokens(DATA, START)
+    weights, chosen = attention.weights(DATA, START), mirror.selected_tokens(DATA, START)
     at = np.take_along_axis(weights, chosen[..., None], -1)[..., 0]
     np.testing.assert_array_equal(at, weights.max(-1))
 
 
 @pytest.mark.parametrize("p", [None, 1.5, 3.0])
 def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
-    history = mirror.train(DATA, mirror.MirrorRule(2.0), 20, START, record=[0, 20])
+    history = mirror.train(DATA, MirrorRule(2.0), 20, START, record=[0, 20])
     target = svm.token_svm(DATA, norm=2.0).W
     found = history.divergence(target) if p is None else history.divergence(target, p)
+    q = p or 2.0
     for run in range(len(START)):
         w, v = history.W[run, -1].ravel(), target[run].ravel()
-        q = p or 2.0
         w, v = w / (np.abs(w) ** q).sum() ** (1 / q), v / (np.abs(v) ** q).sum() ** (1 / q)
         slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
         bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
         np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
 
 
-def test_equal_softmax_maxima_are_refused():
-    with pytest.raises(ValueError, match="sample 0 of run 0 has two equal softmax maxima"):
-        mirror.selected_tokens(DATA, 0 * START)
-
-
 def test_infeasible_selection_names_its_certificate():
-    data = section5.joint_instance()
+    assert section5.joint_instance().shape == (1, 2, 3, 2)
     # the middle of three points on a line
     inner = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])
     with pytest.raises(svm.Infeasible, match="Select other tokens"):
         svm.token_svm(inner, norm=3)
-    assert data.shape == (1, 2, 3, 2)

@@ -185,12 +185,7 @@ DYNAMICS = [
         ("log_eta = log_gap - LOG_2 - 2.0 * log_norm", "log_eta = log_gap - LOG_2 - log_norm"),
         ("shrink = decay * math.log(t + 1.0)", "shrink = decay * math.log(t + 2.0)"),
         ("return np.minimum(log_eta, log_cap)", "return np.maximum(log_eta, log_cap)"),
-        (
-            "rule.momentum * buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient",
-            "rule.momentum * (buffer + eta.reshape(-1, *[1] * (gradient.ndim - 1)) * gradient)",
-        ),
         ("LOG_2 = math.log(2.0)", "LOG_2 = math.log(4.0)"),
-        ("return W - buffer, buffer", "return W + buffer, buffer"),
     ),
     *_of(
         "dynamics/kernel",
@@ -253,7 +248,6 @@ MIRROR = [
         "mirror/geometry",
         "mirror/test_mirror",
         ("** (check_exponent(p) - 1)", "** check_exponent(p)"),
-        ("** (1 / (check_exponent(p) - 1))", "** (1 / check_exponent(p))"),
         ("+ (p - 1) / p * np.abs(V) ** p", "+ 1 / p * np.abs(V) ** p"),
         ("return check_exponent(p) / (p - 1)", "return (p - 1) / check_exponent(p)"),
         ("return 1 - (unit * (V / size", "return 1 + (unit * (V / size"),
@@ -290,7 +284,7 @@ MIRROR = [
 
 SVM = [
     *_of(
-        "svm/solution",
+        "svm/max_margin",
         "svm/test_hard_problems",
         (
             "self.margins.reshape(len(self.margins), -1).min(1)",
@@ -311,7 +305,7 @@ SVM = [
         ("tried[1][support] = weights / weights.sum()", "tried[1][support] = weights"),
     ),
     *_of(
-        "svm/pivoting",
+        "svm/frobenius",
         "svm/test_svm",
         (
             "wrong = np.where(support, beta < 0, slack < -tolerance)",
@@ -358,7 +352,7 @@ SVM = [
         "svm/max_margin",
         "svm/test_svm",
         ("delta = tokens.y[..., None, None] * chosen", "delta = chosen"),
-        ("w = w / least", "w = w"),
+        ("w = w / lowest", "w = w"),
         ("beta = beta * size / pulled", "beta = beta"),
         ("support = beta / beta.max() > margins - 1", "support = beta > -1"),
         ('"objective": np.sqrt(square)', '"objective": square'),
@@ -381,7 +375,7 @@ SVM = [
         ("2 * exponent[:, None]", "exponent[:, None]"),
     ),
     *_of(
-        "svm/cone",
+        "svm/norms",
         "svm/test_svm",
         ('"spectral": cp.normNuc', '"spectral": cp.sigma_max'),
         ("1: cp.norm_inf", "1: cp.norm1"),
@@ -411,7 +405,7 @@ REGRESSION = [
         ("self.noise * rng.standard_normal", "self.noise**2 * rng.standard_normal"),
     ),
     *_of(
-        "regression/losses",
+        "regression/problem",
         "regression/test_problem",
         ("return (E * E).sum((-1, -2)) / 2", "return (E * E).sum((-1, -2))"),
         ("return E @ root @ B @ Sigma, root", "return E @ root @ B, root"),
@@ -429,7 +423,7 @@ REGRESSION = [
         ("error = c @ A.mT - labels", "error = c @ A.mT + labels"),
     ),
     *_of(
-        "regression/kernel",
+        "regression/empirical",
         "regression/test_problem",
         ("logits[lane] -= logits[lane].max()", "logits[lane] -= 0.0"),
         ("SAFE = 300.0", "SAFE = 3000.0"),
@@ -453,19 +447,19 @@ REGRESSION = [
         ),
     ),
     *_of(
-        "regression/rules",
+        "regression/descent",
         "regression/test_descent",
         ("regularised: bool = True", "regularised: bool = False"),
     ),
     *_of(
-        "regression/gradient_sources",
+        "regression/descent",
         "regression/test_descent",
         ("batch, replace=False", "batch, replace=True"),
         ("(u * u).sum(1, keepdim=True) / 2", "(u * u).sum(1, keepdim=True)"),
         ("change += delta @ root @ A.T @ A @ root", "change += 0 * delta @ root @ A.T @ A @ root"),
     ),
     *_of(
-        "regression/curvature",
+        "regression/manifold",
         "regression/test_descent",
         ("slope = (above - below) / (2 * reach)", "slope = (above - below) / reach"),
     ),
@@ -567,7 +561,7 @@ NETWORKS = [
         ("cells.permute(0, 2, 4, 1, 3, 5)", "cells.permute(0, 4, 2, 1, 3, 5)"),
         ("torch.exp(-self.log_temperature)", "torch.exp(self.log_temperature)"),
         ("0.5 * math.log(self.head_width)", "math.log(self.head_width)"),
-        ("others = ~own[", "others = own["),
+        ("mask = ~diagonal[", "mask = diagonal["),
         ("(tokens, readers=1)[:, 0])", "(tokens.flip(1), readers=1)[:, 0])"),
         (
             "nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))",
@@ -629,7 +623,7 @@ DATA = [
         ('self.splits[split == "test"]', 'self.splits[split != "test"]'),
         ("int(v >= self.threshold)", "int(v > self.threshold)"),
         ("    thread.join(PROBE_SECONDS)\n", "    thread.join()\n"),
-        ('!= {f"{len(found):05d}"}', "== set()"),
+        ('!= {f"{len(files):05d}"}', "== set()"),
         ('"revision": self.revision, "split"', '"revision": None, "split"'),
     ),
     *_of(

@@ -237,8 +237,8 @@ def test_entropy_of_known_attention():
     uniform = used[:, None, None, :].double() / used.sum(1)[:, None, None, None]
     uniform = uniform.expand(2, 3, 4, 4)  # (b, heads, T, T)
     one = torch.eye(4, dtype=torch.float64).expand(2, 3, 4, 4)
-    assert float(bert.entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
-    assert float(bert.entropy(one, used)) == 0
+    assert float(bert._entropy(uniform, used)) == pytest.approx(1, abs=1e-12)
+    assert float(bert._entropy(one, used)) == 0
     half = (uniform + one) / 2
 
     def entropy_of_half(n):
@@ -246,7 +246,7 @@ def test_entropy_of_known_attention():
         return -(high * math.log(high) + (n - 1) * low * math.log(low)) / math.log(n)
 
     a, b = entropy_of_half(3), entropy_of_half(2)
-    assert float(bert.entropy(half, used)) == pytest.approx((3 * a + 2 * b) / 5, abs=1e-12)
+    assert float(bert._entropy(half, used)) == pytest.approx((3 * a + 2 * b) / 5, abs=1e-12)
 
 
 def test_a_study_measures_what_it_says(weights):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from lib import training
 from lib.data import texts as data_texts
 from lib.networks import vocabulary, weight_statistics
-from lib.networks.text import EncoderBlock, SelfAttention, TextTransformer, attended, summed_loss
+from lib.networks.text import TextTransformer, _EncoderBlock, _SelfAttention, attended, summed_loss
 from lib.networks.vocabulary import Vocabulary
 from lib.training.rules import MirrorDescent
 
@@ -28,7 +28,7 @@ def ids(rows=4, length=9, seed=0):
 
 
 def test_attention_equals_the_formula():
-    layer, tokens = SelfAttention(8, 2), torch.randn(3, 5, 8)
+    layer, tokens = _SelfAttention(8, 2), torch.randn(3, 5, 8)
     present = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
     out, shares = layer(tokens, tokens, present), layer.weights(tokens, tokens, present)
     q, k, v = (tokens @ m.weight.T for m in (layer.query, layer.key, layer.value))
@@ -43,7 +43,7 @@ def test_attention_equals_the_formula():
 
 
 def test_a_block_normalises_after_each_sum():
-    block, tokens = EncoderBlock(8, 2, 16, 0.0), torch.randn(3, 5, 8)
+    block, tokens = _EncoderBlock(8, 2, 16, 0.0), torch.randn(3, 5, 8)
     for norm in (block.attention_norm, block.mlp_norm):
         torch.nn.init.uniform_(norm.weight, 0.5, 2.0)
     present = torch.ones(3, 5, dtype=bool)
@@ -188,7 +188,7 @@ def test_bad_vocabularies():
     with pytest.raises(ValueError, match="size must be 4 or more"):
         Vocabulary.of(["a"], 3)
     with pytest.raises(ValueError, match='"words" or "bert"'):
-        vocabulary.choose("letters", ["a"], 10)
+        vocabulary._choose("letters", ["a"], 10)
 
 
 def test_word_pieces_agree_with_words_about_length():
@@ -214,5 +214,6 @@ def test_the_hoyer_index_and_share_above():
     assert weight_statistics.hoyer(3 * gauss) == pytest.approx(weight_statistics.hoyer(gauss))
     assert np.isnan(weight_statistics.hoyer(np.zeros(3)))
     assert (
-        weight_statistics.share_above([np.array([0.1, -0.2]), np.array([[0.0, 0.05]])], 0.06) == 0.5
+        weight_statistics._share_above([np.array([0.1, -0.2]), np.array([[0.0, 0.05]])], 0.06)
+        == 0.5
     )

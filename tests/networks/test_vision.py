@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from lib.networks.vision import (
-    EncoderBlock,
-    LocalityAttention,
-    ShiftedPatches,
     VisionTransformer,
-    patches,
-    shifted,
+    _EncoderBlock,
+    _LocalityAttention,
+    _patches,
+    _shifted,
+    _ShiftedPatches,
 )
 
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-12}
@@ -26,7 +26,7 @@ def random_heads(dtype, T=7):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_plain_options_give_torch_attention(dtype):
     q, k, v = random_heads(dtype)
-    layer = LocalityAttention(32, 4, mask_diagonal=False, learn_temperature=False).to(dtype)
+    layer = _LocalityAttention(32, 4, mask_diagonal=False, learn_temperature=False).to(dtype)
     layer.log_temperature.data = torch.tensor(0.5 * math.log(8), dtype=dtype)
     torch.testing.assert_close(
         layer.attend(q, k, v), F.scaled_dot_product_attention(q, k, v), rtol=0, atol=DTYPES[dtype]
@@ -38,7 +38,7 @@ def test_plain_options_give_torch_attention(dtype):
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_equals_the_formula(dtype, masked):
     q, k, v = random_heads(dtype)
-    layer = LocalityAttention(32, 4, mask_diagonal=masked).to(dtype)
+    layer = _LocalityAttention(32, 4, mask_diagonal=masked).to(dtype)
     temperature = 1.7
     layer.log_temperature.data = torch.tensor(math.log(temperature), dtype=dtype)
     weights = torch.exp(q @ k.mT / temperature) * (1 - torch.eye(7, dtype=dtype) * masked)
@@ -48,7 +48,7 @@ def test_attention_equals_the_formula(dtype, masked):
 
 def test_masked_token_ignores_its_own_value():
     q, k, v = random_heads(torch.float64)
-    layer = LocalityAttention(32, 4).double()
+    layer = _LocalityAttention(32, 4).double()
     changed = v.clone()
     changed[..., 2, :] += 100
     difference = (layer.attend(q, k, changed) - layer.attend(q, k, v)).abs().amax((0, 1, 3))  # (T,)
@@ -58,7 +58,7 @@ def test_masked_token_ignores_its_own_value():
 
 def test_layer_splits_and_merges_heads_like_torch():
     torch.manual_seed(2)
-    ours = LocalityAttention(16, 4, mask_diagonal=False).double()
+    ours = _LocalityAttention(16, 4, mask_diagonal=False).double()
     theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True).double()
     theirs.in_proj_weight.data, theirs.in_proj_bias.data = (
         ours.project.weight.data,
@@ -71,7 +71,7 @@ def test_layer_splits_and_merges_heads_like_torch():
 
 
 def test_temperature_starts_at_the_root_of_the_head_width_and_learns():
-    layer = LocalityAttention(32, 4)
+    layer = _LocalityAttention(32, 4)
     assert float(torch.exp(layer.log_temperature.detach())) == pytest.approx(math.sqrt(8), rel=1e-6)
     layer(torch.randn(2, 5, 32)).square().sum().backward()
     assert layer.log_temperature.grad.abs() > 0
@@ -79,7 +79,7 @@ def test_temperature_starts_at_the_root_of_the_head_width_and_learns():
 
 def test_shifted_copies_move_along_the_diagonals():
     image = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
-    copies = shifted(image, 1)
+    copies = _shifted(image, 1)
     assert copies.shape == (1, 5, 4, 4)
     assert torch.equal(copies[:, :1], image)
     assert torch.equal(copies[0, 1, 1:, 1:], image[0, 0, :-1, :-1])  # down and right
@@ -89,7 +89,7 @@ def test_shifted_copies_move_along_the_diagonals():
 
 def test_patches_keep_every_pixel_in_reading_order():
     image = torch.arange(2 * 6 * 6).reshape(1, 2, 6, 6)
-    rows = patches(image, 3)
+    rows = _patches(image, 3)
     assert rows.shape == (1, 4, 18)
     assert torch.equal(rows[0, 1], image[0, :, 0:3, 3:6].reshape(-1))
     assert torch.equal(rows[0, 2], image[0, :, 3:6, 0:3].reshape(-1))
@@ -125,9 +125,9 @@ def test_the_head_reads_a_normalised_class_token():
 
 
 def test_tokens_are_those_of_images_shifted_by_half_a_patch():
-    layer = ShiftedPatches(12, 4, channels=3, width=16)
+    layer = _ShiftedPatches(12, 4, channels=3, width=16)
     images = torch.randn(2, 3, 12, 12)
-    rows = patches(shifted(images, 2), 4)
+    rows = _patches(_shifted(images, 2), 4)
     torch.testing.assert_close(layer(images), layer.embed(layer.norm(rows)))
 
 
@@ -140,7 +140,7 @@ def test_the_class_token_stands_first_and_alone_is_read():
 
 
 def test_block_is_pre_norm_and_residual():
-    block = EncoderBlock(8, 2, 16)
+    block = _EncoderBlock(8, 2, 16)
     for part in (block.attention.merge, block.mlp[-1]):
         torch.nn.init.zeros_(part.weight)
         torch.nn.init.zeros_(part.bias)
@@ -157,7 +157,7 @@ def test_patch_must_divide_the_image(patch):
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 8, 9), (1, 8, 8), (2, 1, 4, 4)])
 def test_images_of_another_shape_are_refused(shape):
     with pytest.raises(ValueError, match=r"images must have shape \('batch', 1, 8, 8\)"):
-        ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+        _ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
 
 
 def test_heads_must_divide_the_width():
@@ -261,9 +261,9 @@ def test_class_token_and_positions_of_the_named_code_start_from_a_standard_norma
 
 def test_cardinal_copies_move_along_the_axes():
     image = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
-    copies = shifted(image, 1, "cardinal")
+    copies = _shifted(image, 1, "cardinal")
     assert torch.equal(copies[0, 1, :, 1:], image[0, 0, :, :-1])  # right
     assert torch.equal(copies[0, 4, :-1], image[0, 0, 1:])  # up
     assert copies[0, 1, :, 0].abs().sum() == 0 and copies[0, 4, -1].abs().sum() == 0
     with pytest.raises(ValueError, match="choose one of diagonal, cardinal, or None"):
-        ShiftedPatches(8, 2, 1, 16, shift="round")
+        _ShiftedPatches(8, 2, 1, 16, shift="round")

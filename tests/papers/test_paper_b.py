@@ -9,7 +9,7 @@ import scipy.special
 import torch
 
 from lib import regression, seeds
-from lib.regression import curvature, manifold
+from lib.regression import manifold
 from papers import fits
 from papers.b import concentration, experiments, landscape, scaling
 from papers.b.statements import STATEMENTS
@@ -147,13 +147,13 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
     for _ in range(4000):
         Z = space.point(Q) + 1e-6 * rng.standard_normal((5, 2))
         Delta = Z - space.project(Z)
-        tried.append((curvature.gradient(problem, Z), Delta, space.norm(Delta)))
+        tried.append((manifold.gradient(problem, Z), Delta, space.norm(Delta)))
     alpha = min((g * Delta).sum() / size**2 for g, Delta, size in tried)
-    beta = max(curvature.dual_norm(space, g) / size for g, _, size in tried)
+    beta = max(manifold.dual_norm(space, g) / size for g, _, size in tried)
     worst = 0.0
     for g, Delta, size in tried:
         h, e = rng.standard_normal((5, 2)), rng.uniform(0, 2) * beta * size
-        step = g + e * h / curvature.dual_norm(space, h)
+        step = g + e * h / manifold.dual_norm(space, h)
         step[3:] = inverse @ step[3:]
         inner = (space.weighted(step, "left") * space.weighted(Delta, "left")).sum()
         assert inner >= low * alpha * 0.8 * size**2 - e**2 / (low * alpha * 0.8)

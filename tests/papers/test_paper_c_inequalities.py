@@ -8,6 +8,7 @@ from lib import attention
 from lib.attention import tokens
 from lib.mirror import geometry
 from papers.c import inequalities, step_lemmas
+from tests.mirror.mirror_numpy import from_mirror
 
 EXPONENTS = st.floats(1.05, 10)
 ENTRIES = st.floats(-4, 4).filter(lambda x: x == 0 or abs(x) > 1e-4)
@@ -66,7 +67,7 @@ def stepped(seed, p, eta, size):
     data = tokens.unit_tokens(seed, n=3, T=3, d=3)
     W = size * np.random.default_rng(seed).standard_normal((1, 3, 3))
     loss, gradient, _ = attention.gradients(data, W, data.u, "logistic")
-    later = geometry.from_mirror(geometry.to_mirror(W, p) - eta * gradient, p)
+    later = from_mirror(geometry.to_mirror(W, p) - eta * gradient, p)
     after = attention.gradients(data, later, data.u, "logistic")[0]
     return data, W.ravel(), later.ravel(), gradient.ravel(), (loss[0], after[0])
 

@@ -7,7 +7,7 @@ from scipy.linalg import block_diag
 from scipy.stats import ortho_group
 
 from lib import regression
-from lib.regression import curvature, empirical, kernel, manifold
+from lib.regression import empirical, manifold
 
 EXACT = 1e-10
 PROBLEM = regression.random_regression(0, d=3, k=5)
@@ -15,15 +15,9 @@ SPACE = manifold.of(PROBLEM)
 EXTENDED = block_diag(np.eye(5), PROBLEM.Sigma)  # the extended covariance Sbar, (k + d, k + d)
 
 
-def layer(seed, *lead, problem=PROBLEM, scale=0.5):
-    Z = scale * np.random.default_rng(seed).standard_normal(
-        (*lead, problem.k + problem.d, problem.d)
-    )
-    return Z[..., : problem.k, :], Z[..., problem.k :, :]
-
-
-def joined(A, B):
-    return np.concatenate([A, B], -2)
+def layer(seed, *lead, scale=0.5):
+    Z = scale * np.random.default_rng(seed).standard_normal((*lead, 8, 3))
+    return Z[..., :5, :], Z[..., 5:, :]
 
 
 ERRORS = 5.0  # standard errors that a Monte Carlo mean may be off
@@ -49,21 +43,19 @@ def by_autograd(loss, *values):
     return [g.numpy() for g in torch.autograd.grad(loss(*leaves), leaves)]
 
 
+def tensors(*arrays):
+    return [torch.from_numpy(array) for array in arrays]
+
+
 @pytest.mark.parametrize("m, d, k", [(1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8)])
 @pytest.mark.parametrize("scale", [0.3, 30.0])
 def test_closed_form_gradients_equal_autograd(m, d, k, scale):
     rng = np.random.default_rng(m)
     X, Y = rng.standard_normal((m, d)), rng.standard_normal((m, k))
     A, B = rng.standard_normal((k, d)), scale * rng.standard_normal((d, d))
-    expected = by_autograd(
-        lambda a, b: plain_loss(torch.from_numpy(X), torch.from_numpy(Y), a, b), A, B
-    )
-    tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
-    for found in (
-        regression.empirical_gradients(X, Y, A, B),
-        regression.empirical_gradients(*tensors),
-    ):
-        for ours, theirs in zip(found, expected, strict=True):
+    expected = by_autograd(lambda a, b: plain_loss(*tensors(X, Y), a, b), A, B)
+    for layer in ((X, Y, A, B), tensors(X, Y, A, B)):
+        for ours, theirs in zip(regression.empirical_gradients(*layer), expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=EXACT * max(np.abs(theirs).max(), 1e-3))
 
 
@@ -72,11 +64,9 @@ def test_gradients_stay_finite_where_softmax_is_a_maximum(scale):
     """The bound on the logits is then e^-745 and more above the largest, which has to be found."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((2, 70, 4))
-    A, B = rng.standard_normal((2, 4, 4))
-    tensors = [torch.from_numpy(value) for value in (X, Y, A, scale * B)]
-    expected = by_autograd(lambda a, b: plain_loss(*tensors[:2], a, b), A, scale * B)
-    found = regression.empirical_gradients(X, Y, A, scale * B)
-    for ours, theirs in zip(found, expected, strict=True):
+    A, B = rng.standard_normal((2, 4, 4)) * [[[1.0]], [[scale]]]
+    expected = by_autograd(lambda a, b: plain_loss(*tensors(X, Y), a, b), A, B)
+    for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=scale * 1e-13 * np.abs(theirs).max())
 
 
@@ -85,15 +75,12 @@ def test_gradients_of_many_runs_equal_those_of_each():
     X, Y = rng.standard_normal((2, 150, 3)), rng.standard_normal((2, 150, 5))
     A, B = layer(3, 4, 2)
     together = regression.empirical_gradients(X, Y, A, B)
-    on_tensors = regression.empirical_gradients(
-        *(torch.from_numpy(value) for value in (X, Y, A, B))
-    )
-    for r in range(4):
-        for s in range(2):
-            alone = regression.empirical_gradients(X[s], Y[s], A[r, s], B[r, s])
-            for all_runs, tensors, one in zip(together, on_tensors, alone, strict=True):
-                np.testing.assert_array_equal(all_runs[r, s], one)
-                np.testing.assert_allclose(tensors[r, s], one, atol=EXACT)
+    on_tensors = regression.empirical_gradients(*tensors(X, Y, A, B))
+    for r, s in np.ndindex(4, 2):
+        alone = regression.empirical_gradients(X[s], Y[s], A[r, s], B[r, s])
+        for all_runs, by_torch, single in zip(together, on_tensors, alone, strict=True):
+            np.testing.assert_array_equal(all_runs[r, s], single)
+            np.testing.assert_allclose(by_torch[r, s], single, atol=EXACT)
 
 
 def test_chunks_and_threads_do_not_matter(monkeypatch):
@@ -101,27 +88,22 @@ def test_chunks_and_threads_do_not_matter(monkeypatch):
     X, Y = rng.standard_normal((300, 3)), rng.standard_normal((300, 5))
     A, B = layer(5)
     expected = regression.empirical_gradients(X, Y, A, B)
-    monkeypatch.setattr(kernel, "PARALLEL", 0)
+    monkeypatch.setattr(empirical, "PARALLEL", 0)
     for ours, theirs in zip(regression.empirical_gradients(X, Y, A, B), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     monkeypatch.setattr(empirical, "BLOCK", 1)
-    tensors = [torch.from_numpy(value) for value in (X, Y, A, B)]
-    for ours, theirs in zip(regression.empirical_gradients(*tensors), expected, strict=True):
+    chunked = regression.empirical_gradients(*tensors(X, Y, A, B))
+    for ours, theirs in zip(chunked, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=EXACT)
 
 
-def test_ratio_identity_by_monte_carlo():
+def test_loss_and_its_ratio_by_monte_carlo():
     """E[x' e^{x' w}] / E[e^{x' w}] = Sigma w: mean and normaliser agree with their closed forms."""
     rng = np.random.default_rng(8)
-    w = rng.standard_normal(3) * 0.5
-    x = rng.standard_normal((400_000, 3)) @ PROBLEM.root
-    weight = np.exp(x @ w)
-    half = np.exp(w @ PROBLEM.Sigma @ w / 2)
+    w, x = rng.standard_normal(3) * 0.5, rng.standard_normal((400_000, 3)) @ PROBLEM.root
+    weight, half = np.exp(x @ w), np.exp(w @ PROBLEM.Sigma @ w / 2)
     assert off(weight, half) < ERRORS
     assert off(x * weight[:, None], PROBLEM.Sigma @ w * half) < ERRORS
-
-
-def test_population_loss_by_monte_carlo():
     A, B = layer(9)
     X, Y = PROBLEM.sample(400_000, np.random.default_rng(10))
     error = Y - X @ B @ PROBLEM.Sigma @ A.T  # f at infinitely many keys is A Sigma B^T x
@@ -130,29 +112,16 @@ def test_population_loss_by_monte_carlo():
 
 def test_population_and_regulariser_gradients_equal_autograd():
     A, B = layer(11)
-    Sigma = torch.from_numpy(PROBLEM.Sigma)
-    for loss, gradients in (
-        (
-            lambda a, b: regression.population_loss(PROBLEM, a, b),
-            regression.population_gradients(PROBLEM, A, B),
-        ),
-        (
-            lambda a, b: regression.regulariser(Sigma, a, b),
-            regression.regulariser_gradients(PROBLEM.Sigma, A, B),
-        ),
-    ):
-        for ours, theirs in zip(gradients, by_autograd(loss, A, B), strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=EXACT)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000))
-def test_regulariser_is_the_norm_of_the_imbalance(seed):
-    A, B = layer(seed)
+    (Sigma,) = tensors(PROBLEM.Sigma)
+    population = by_autograd(lambda a, b: regression.population_loss(PROBLEM, a, b), A, B)
+    regulariser = by_autograd(lambda a, b: regression.regulariser(Sigma, a, b), A, B)
+    ours = regression.population_gradients(PROBLEM, A, B)
+    ours += regression.regulariser_gradients(PROBLEM.Sigma, A, B)
+    for found, expected in zip(ours, population + regulariser, strict=True):
+        np.testing.assert_allclose(found, expected, atol=EXACT)
     G = PROBLEM.root @ (A.T @ A - B.T @ PROBLEM.Sigma @ B) @ PROBLEM.root
-    np.testing.assert_allclose(
-        regression.regulariser(PROBLEM.Sigma, A, B), (G**2).sum() / 8, rtol=EXACT
-    )
+    size = regression.regulariser(PROBLEM.Sigma, A, B)
+    np.testing.assert_allclose(size, (G**2).sum() / 8, rtol=EXACT)
 
 
 def test_optimal_loss_is_what_the_noise_of_k_labels_leaves():
@@ -171,16 +140,16 @@ def test_every_point_of_the_manifold_is_a_global_minimum(seed):
     assert regression.regulariser(PROBLEM.Sigma, A, B) < EXACT
     np.testing.assert_allclose(A @ PROBLEM.Sigma @ B.T, PROBLEM.M, atol=EXACT)
     np.testing.assert_allclose(A.T @ A, B.T @ PROBLEM.Sigma @ B, atol=EXACT)
-    np.testing.assert_allclose(curvature.gradient(PROBLEM, Z), 0, atol=EXACT)
+    np.testing.assert_allclose(manifold.gradient(PROBLEM, Z), 0, atol=EXACT)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000))
 def test_gradient_identities_5_and_6(seed):
-    Z = joined(*layer(seed, scale=1.0))
+    Z = np.concatenate(layer(seed, scale=1.0))
     Z_pi = SPACE.point(ortho_group.rvs(3, random_state=seed))
-    gradient = curvature.gradient(PROBLEM, Z)
-    Sigma, Zt = PROBLEM.Sigma, joined(Z_pi[:5], -Z_pi[5:])
+    gradient = manifold.gradient(PROBLEM, Z)
+    Sigma, Zt = PROBLEM.Sigma, np.concatenate([Z_pi[:5], -Z_pi[5:]])
     middle = Z @ Sigma @ Z.T - Z_pi @ Sigma @ Z_pi.T + Zt @ Sigma @ Zt.T
     equation_5 = EXTENDED @ middle @ EXTENDED @ Z @ Sigma / 2
     np.testing.assert_allclose(equation_5, gradient, atol=EXACT * np.abs(gradient).max())
@@ -199,10 +168,8 @@ def test_projection_is_nearest_and_symmetric(norm, seed):
     if norm == "left":
         product = PROBLEM.Sigma @ product
     np.testing.assert_allclose(product, product.T, atol=EXACT)  # Lemma 1
-    others = [
-        SPACE.norm(Z - SPACE.point(ortho_group.rvs(3, random_state=rng)), norm) for _ in range(50)
-    ]
-    assert SPACE.norm(Delta, norm) <= min(others)
+    points = (SPACE.point(ortho_group.rvs(3, random_state=rng)) for _ in range(50))
+    assert SPACE.norm(Delta, norm) <= min(SPACE.norm(Z - point, norm) for point in points)
     np.testing.assert_allclose(SPACE.project(Z_pi, norm), Z_pi, atol=EXACT)
     assert SPACE.distance(Z, norm) == pytest.approx(SPACE.norm(Z - Z_pi, norm), rel=EXACT)
     (other,) = set(manifold.NORMS) - {norm}
@@ -216,23 +183,21 @@ def test_one_point_convexity_and_smoothness_near_the_manifold(norm, seed, fracti
     constants = SPACE.constants(norm)
     direction = np.random.default_rng(seed).standard_normal((8, 3))
     Z = SPACE.point() + fraction * constants.radius * direction / SPACE.norm(direction, norm)
-    Delta, gradient = Z - SPACE.project(Z, norm), curvature.gradient(PROBLEM, Z)
+    Delta, gradient = Z - SPACE.project(Z, norm), manifold.gradient(PROBLEM, Z)
     length = SPACE.norm(Delta, norm)
     assert (gradient * Delta).sum() >= constants.convexity * length**2
-    assert curvature.dual_norm(SPACE, gradient, norm) <= constants.smoothness * length
-    value = regression.excess_loss(PROBLEM, Z[:5], Z[5:]) + regression.regulariser(
-        PROBLEM.Sigma, Z[:5], Z[5:]
-    )
+    assert manifold.dual_norm(SPACE, gradient, norm) <= constants.smoothness * length
+    value = regression.excess_loss(PROBLEM, Z[:5], Z[5:])
+    value += regression.regulariser(PROBLEM.Sigma, Z[:5], Z[5:])
     assert value <= constants.smoothness * length**2 / 2  # Lemma 2
 
 
 def test_extended_covariance_gives_the_norms():
-    Z = joined(*layer(12))
+    Z = np.concatenate(layer(12))
     square = Z.T @ EXTENDED @ Z
-    np.testing.assert_allclose(SPACE.norm(Z, "left") ** 2, np.trace(square), rtol=EXACT)
-    np.testing.assert_allclose(
-        SPACE.norm(Z, "left_right") ** 2, np.trace(square @ PROBLEM.Sigma), rtol=EXACT
-    )
+    squares = [SPACE.norm(Z, norm) ** 2 for norm in ("left", "left_right")]
+    traces = np.trace(square), np.trace(square @ PROBLEM.Sigma)
+    np.testing.assert_allclose(squares, traces, rtol=EXACT)
 
 
 def test_spectral_start_is_on_the_estimated_manifold_and_exact_without_error():
@@ -256,10 +221,8 @@ def test_largest_moment_is_where_integrability_ends():
     np.testing.assert_allclose(1 / (2 * values[-1]), PROBLEM.largest_moment, rtol=EXACT)
     c = 0.4 * PROBLEM.largest_moment  # the variance is finite too
     x = np.random.default_rng(14).standard_normal((400_000, 3)) @ PROBLEM.root
-    assert (
-        off(np.exp(c * np.einsum("id,de,ie->i", x, B, x)), np.prod(1 - 2 * c * values) ** -0.5)
-        < ERRORS
-    )
+    moments = np.exp(c * np.einsum("id,de,ie->i", x, B, x))
+    assert off(moments, np.prod(1 - 2 * c * values) ** -0.5) < ERRORS
 
 
 def test_seeds_repeat_and_differ():
@@ -296,28 +259,27 @@ def test_a3_warns_with_the_number_and_goes_on():
     with pytest.warns(UserWarning, match=r"A3 fails: \|\|M Sigma\^1/2\|\| = 0.3"):
         problem = regression.Regression(EYE, 0.3 * EYE, 0.1)
     assert problem.assumptions()["A3"][1] is False
-    said = problem.premises()
-    assert "A1 lambda_min(Sigma) = 1.000;" in said and "sigma_d(M Sigma^1/2) = 0.300;" in said
-    assert said.endswith("c = 0.913, needs > 1; all hold: False")
+    sentence = problem.premises()
+    assert "A1 lambda_min(Sigma) = 1.000;" in sentence
+    assert "sigma_d(M Sigma^1/2) = 0.300;" in sentence
+    assert sentence.endswith("c = 0.913, needs > 1; all hold: False")
 
 
-def test_samples_and_layers_that_do_not_fit_are_refused():
-    X, Y = PROBLEM.sample(20, np.random.default_rng(15))
-    A, B = layer(16)
-    for arguments, message in (
-        ((X, Y, A, B[:2]), "B has shape"),
-        ((X, Y, A[:4], B), "Y has shape"),
-        ((X, Y[:5], A, B), "Y has shape"),
-        ((np.full_like(X, np.nan), Y, A, B), "X holds values"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            regression.empirical_gradients(*arguments)
-    with pytest.raises(ValueError, match="n < d"):
-        manifold.spectral_start(X[:2], Y[:2])
-    with pytest.raises(ValueError, match="finite"):
-        manifold.spectral_start(X, np.full_like(Y, np.inf))
-    with pytest.raises(ValueError, match="norm must be"):
-        SPACE.norm(joined(A, B), "right")
+@pytest.mark.parametrize(
+    "message, broken",
+    [
+        ("B has shape", lambda X, Y, A, B: regression.empirical_gradients(X, Y, A, B[:2])),
+        ("Y has shape", lambda X, Y, A, B: regression.empirical_gradients(X, Y, A[:4], B)),
+        ("Y has shape", lambda X, Y, A, B: regression.empirical_gradients(X, Y[:5], A, B)),
+        ("X holds", lambda X, Y, A, B: regression.empirical_gradients(X * np.nan, Y, A, B)),
+        ("n < d", lambda X, Y, A, B: manifold.spectral_start(X[:2], Y[:2])),
+        ("finite", lambda X, Y, A, B: manifold.spectral_start(X, np.full_like(Y, np.inf))),
+        ("norm must be", lambda X, Y, A, B: SPACE.norm(np.concatenate([A, B]), "right")),
+    ],
+)
+def test_samples_and_layers_that_do_not_fit_are_refused(message, broken):
+    with pytest.raises(ValueError, match=message):
+        broken(*PROBLEM.sample(20, np.random.default_rng(15)), *layer(16))
 
 
 def test_constants_of_the_one_point_inequalities_in_numbers():

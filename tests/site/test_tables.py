@@ -52,7 +52,7 @@ def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
     ],
 )
 def test_the_command_follows_from_notebook_and_scale(scale, real, command):
-    assert figures.Notebook("06_x", "A", "?", {}, real).command(scale) == command
+    assert figures._Notebook("06_x", "A", "?", {}, real).command(scale) == command
 
 
 def test_a_bad_index_or_record_is_named(tmp_path, monkeypatch):
@@ -73,12 +73,12 @@ def test_a_bad_index_or_record_is_named(tmp_path, monkeypatch):
     figure = '[[01_x.figure]]\nslug = "one"\nscale = "demo"\nsentence = "at {gone:.1f}"\n'
     index(whole + figure)
     with pytest.raises(FileNotFoundError, match="one.json.*make figures ARGS=01"):
-        tables.table("figures")
+        tables._table("figures")
     good = {"notebook": "01_x", "data": [], "provenance": {}} | record(gap=1)
     for content, name in ((b"[]", "figures/demo/one.json"), (json.dumps(good).encode(), "gone")):
         files.write(tmp_path / "demo" / "one.json", content)
         with pytest.raises(ValueError, match=name):
-            tables.table("figures")
+            tables._table("figures")
 
 
 def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale_and_a_title():

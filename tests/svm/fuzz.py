@@ -21,20 +21,8 @@ NORMS = ("frobenius", 1, 1.5, 1.75, 3, 5, np.inf, "nuclear", "spectral")
 FEASIBLE, INFEASIBLE = 1e-6, 1e-9
 
 
-def _plain(rng, X, z):
-    pass
-
-
-def _repeated(rng, X, z):
-    X[0, 1] = X[0, 0]
-
-
-def _repeated_to_rounding(rng, X, z):
-    X[0, 1] = np.nextafter(X[0, 0], rng.choice((-9.0, 9.0), X.shape[-1]))
-
-
-def _near(rng, X, z):
-    X[0, 1] = X[0, 0] + 10.0 ** rng.uniform(-12, -3) * rng.standard_normal(X.shape[-1])
+def _set(array, values):
+    array[...] = values
 
 
 def _between(rng, X, z):
@@ -42,63 +30,40 @@ def _between(rng, X, z):
     X[0, 0] = share * X[0, 1] + (1 - share) * X[0, -1]
 
 
-def _integers(rng, X, z):
-    X[:], z[:] = rng.integers(-2, 3, X.shape), rng.integers(-2, 3, z.shape)
-
-
-def _samples_scaled(rng, X, z):
-    X *= 10.0 ** rng.uniform(-8, 8, (len(X), 1, 1))
-
-
-def _samples_and_queries_scaled(rng, X, z):
-    _samples_scaled(rng, X, z)
-    z *= 10.0 ** rng.uniform(-8, 8, (len(z), 1))
-
-
-def _all_scaled(rng, X, z):
-    X *= 10.0 ** rng.uniform(-95, 95)
-
-
-def _same_sample_twice(rng, X, z):
-    X[-1], z[-1] = X[0], z[0]
-
-
-def _collinear(rng, X, z):
-    X[:, -1] = X[:, 1] + rng.uniform(-2, 2) * (X[:, 1] - X[:, 0])
-
-
-KINDS = (
-    _plain,
-    _repeated,
-    _repeated_to_rounding,
-    _near,
-    _between,
-    _integers,
-    _samples_scaled,
-    _samples_and_queries_scaled,
-    _all_scaled,
-    _same_sample_twice,
-    _collinear,
-)
-BADLY_SCALED = (
-    1e4  # a problem may be refused if its constraints' norms lie further apart, and it says so
-)
+KINDS = {
+    "plain": lambda rng, X, z: None,
+    "repeated": lambda rng, X, z: _set(X[0, 1], X[0, 0]),
+    "repeated_to_rounding": lambda rng, X, z: _set(
+        X[0, 1], np.nextafter(X[0, 0], rng.choice((-9.0, 9.0), X.shape[-1]))
+    ),
+    "near": lambda rng, X, z: _set(
+        X[0, 1], X[0, 0] + 10.0 ** rng.uniform(-12, -3) * rng.standard_normal(X.shape[-1])
+    ),
+    "between": _between,
+    "integers": lambda rng, X, z: [_set(a, rng.integers(-2, 3, a.shape)) for a in (X, z)],
+    "samples_scaled": lambda rng, X, z: _set(X, X * 10.0 ** rng.uniform(-8, 8, (len(X), 1, 1))),
+    "samples_and_queries_scaled": lambda rng, X, z: [
+        _set(a, a * 10.0 ** rng.uniform(-8, 8, (len(a), *[1] * (a.ndim - 1)))) for a in (X, z)
+    ],
+    "all_scaled": lambda rng, X, z: _set(X, X * 10.0 ** rng.uniform(-95, 95)),
+    "same_sample_twice": lambda rng, X, z: (_set(X[-1], X[0]), _set(z[-1], z[0])),
+    "collinear": lambda rng, X, z: _set(
+        X[:, -1], X[:, 1] + rng.uniform(-2, 2) * (X[:, 1] - X[:, 0])
+    ),
+}
+# A problem may be refused if its constraints' norms lie further apart, and it says so.
+BADLY_SCALED = 1e4
 
 
 def instance(seed):
     """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6 dimensions."""
     rng = np.random.default_rng([seed, 1])
-    kind, norm = KINDS[seed % len(KINDS)], NORMS[rng.integers(len(NORMS))]
+    kind, norm = list(KINDS)[seed % len(KINDS)], NORMS[rng.integers(len(NORMS))]
     n, T, d, d_z = (int(rng.integers(low, 7)) for low in (1, 2, 1, 1))
     X, z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d_z))
-    kind(rng, X, z)
-    return (
-        kind,
-        token_sets.TokenSet(
-            X[None], np.ones((1, n)), z[None], np.zeros((1, d)), np.zeros((1, n), int)
-        ),
-        norm,
-    )
+    KINDS[kind](rng, X, z)
+    y, u, opt = np.ones((1, n)), np.zeros((1, d)), np.zeros((1, n), int)
+    return kind, token_sets.TokenSet(X[None], y, z[None], u, opt), norm
 
 
 def rows_of(data):
@@ -124,10 +89,9 @@ def largest_margin(rows):
 
 def verdict(seed):
     """(kind, verdict, detail): "solved", "infeasible", "refused", "undecided" or "wrong"."""
-    kind, data, norm = instance(seed)
+    name, data, norm = instance(seed)
     rows = rows_of(data)
     t = largest_margin(rows)
-    name = kind.__name__[1:]
     try:
         solution = svm.token_svm(data, norm=norm)
     except svm.Infeasible as error:
@@ -152,14 +116,13 @@ def main(count):
     """Prints the counts by kind, and what was wrong or undecided; the status to exit with."""
     counts, total = Counter(), Counter()
     for seed in range(count):
-        name, said, detail = verdict(seed)
-        counts[name, said] += 1
-        total[said] += 1
-        if said in ("wrong", "undecided"):
-            print(f"{seed} {name} {said}: {detail}", flush=True)
+        kind, answer, detail = verdict(seed)
+        counts[kind, answer] += 1
+        total[answer] += 1
+        if answer in ("wrong", "undecided"):
+            print(f"{seed} {kind} {answer}: {detail}", flush=True)
     for kind in KINDS:
-        name = kind.__name__[1:]
-        print(f"{name:28}", {said: counts[name, said] for said in total if counts[name, said]})
+        print(f"{kind:28}", {word: counts[kind, word] for word in total if counts[kind, word]})
     print(f"{count} instances:", dict(total))
     return int(total["wrong"] > 0 or total["undecided"] * 2000 > count)
 

@@ -250,7 +250,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
             run(loss=loss, checkpoint=path, every=4)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert caught.value.errno == errno.EFBIG and loop.read(path, "")["step"] == 4
+    assert caught.value.errno == errno.EFBIG and loop._read(path, "")["step"] == 4
     assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
     same(run(checkpoint=path, every=4)[2], run()[2])
 
