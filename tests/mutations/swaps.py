@@ -871,7 +871,7 @@ LAW = [
         ("exact / (np.hypot(1, V * L * R) + xi)", "exact / (1 + xi)"),
     ),
     *_of(
-        "papers/beyond/margin_theorem",
+        "papers/a/phase_diagram",
         "papers/test_two_samples",
         ("(k - K[second, second])", "(k - K[first, first])"),
         ("slope(low, first) / slope(high, second)", "slope(high, first) / slope(low, second)"),
