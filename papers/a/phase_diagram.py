@@ -93,10 +93,10 @@ def assumption1_bound(
         k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
         theta = (k - small) / (large - k) * (1 + off)
         K = np.array([[large, k if turned else -k], [k if turned else -k, small]])
-        for ratio, reached in ((0.98, False), (1.02, True)):
+        for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
-            right.append((last > 0).all() == reached)
+            right.append((last > 0).all() == arrives)
     text = "score gaps 2 % below and above theta*: share of runs that end as the theorem says"
     return at_least(
         "assumption1.bound", text, "ours, beside paper A, Assumption 1", np.mean(right), 1.0
