@@ -853,12 +853,6 @@ LAW = [
         ("np.minimum(law.slowest, 1.0)", "0.5 * law.slowest"),
     ),
     *_of(
-        "papers/beyond/margin_law_networks",
-        "papers/test_margin_law",
-        ("W = K.T @ Q *", "W = Q.T @ K *"),
-        ("x[:, 0, :, None]", "x[:, 1, :, None]"),
-    ),
-    *_of(
         "papers/beyond/joint_law",
         "papers/test_margin_law",
         ("for s in (both, start)", "for s in (start, start)"),

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
