@@ -218,7 +218,7 @@ figure
 # %%
 e = np.exp(-3.0)
 longest = (1 + 2 * e) / e
-for w in (1.0, 5.0):
+for w in (0.1, 5.0):
     for _ in range(3000):
         c = np.array([e * np.exp(-w), 1, e * np.exp(w)])  # kappa_m e^{-g_m}, up to a common factor
         pull = c @ np.array([[1, 1], [1, 0], [1, -1]])
@@ -227,7 +227,7 @@ for w in (1.0, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 1 it settles, from 5 it jumps from side to side for ever; attention itself, trained, does the same (`law.cycle`). How common
+# From 0.1 it settles, from 5 it jumps from side to side for ever; attention itself, trained, does the same (`law.cycle`). How common
 # is that? Random supports, 20 starts each, saturated steps of 0.9 of $\eta^*$:
 
 # %%
