@@ -243,17 +243,23 @@ def which_cycle(
     return (path > LAST * LOUD * step[..., 0]) & (net < path / 8)
 
 
-def search(count: int, pairs: int, momentum: float = 0.0, starts: int = 20) -> int:
-    """How many of `count` random supports have a cycle at 0.9 of the longest step."""
-    draw = np.random.default_rng(pairs)
-    found = 0
+def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
+    """How many of `count` random supports go to and fro at 0.9 of the longest step.
+
+    From some of 20 starts, after 3000 steps; and of these after `longer` steps, if they are more.
+    """
+    draw, early, late = np.random.default_rng(pairs), 0, 0
     for first in range(0, count, 50):
-        some = random_supports(draw, min(50, count - first), pairs)
-        aside = draw.standard_normal((len(some[0]), starts, pairs - 1))
-        aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
-        far = np.exp(draw.normal(-1, 1, aside.shape[:2]))[..., None]
-        found += which_cycle(*some, far * aside, momentum=momentum).any(1).sum()
-    return int(found)
+        shares, across = random_supports(draw, min(50, count - first), pairs)
+        starts = draw.standard_normal((len(shares), 20, pairs - 1))
+        starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
+        starts *= np.exp(draw.normal(-1, 1, starts.shape[:2]))[..., None]
+        cycle = which_cycle(shares, across, starts, momentum=momentum)
+        early += cycle.any(1).sum()
+        for one in np.flatnonzero(cycle.any(1) & (longer > 0)):
+            of = shares[one][None], across[one][None], starts[one, cycle[one]][None]
+            late += which_cycle(*of, momentum=momentum, steps=longer).any()
+    return int(early), int(late)
 
 
 def _moved(runs, multiple):
