@@ -57,12 +57,10 @@ spreads = [0.0, 0.25, 0.5, 0.75, 0.9, 0.98]
 import numpy as np
 
 from lib import dynamics, svm
-from lib.attention.token_sets import token_set
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.beyond import margin_theorem
 
 run = record.start("13_assumptions_broken", "A", globals())
 plots.set_style()
@@ -110,7 +108,7 @@ def train_pair(K, step=0.05, steps=1000):
 
 
 pair = phase_diagram.two_samples()
-told = margin_theorem.two_samples(pair)
+told = phase_diagram.two_samples_reach(pair)
 never = (-K[0, 1] - K[1, 1]) / (K[0, 0] + K[0, 1])
 assert np.isclose(never, told.threshold) and told.reached is False
 g, largest = train_pair(K)
@@ -137,17 +135,15 @@ for name, claim in zip(both, needed, strict=True):
 # On random pairs of samples, with short steps in place of the flow, the theorem must be right wherever it decides:
 
 # %%
-draw, rest = np.random.default_rng(0), np.eye(5)[3:]
+draw = np.random.default_rng(0)
 right, undecided, lost = [], 0, 0
 while len(right) < 60:
     directions = draw.standard_normal((2, 2)) * np.exp(draw.normal(0, 0.7, (2, 1)))
     if directions[0] @ directions[1] > 0:
         continue
     low, gap = draw.normal(0, 0.5, 2), np.exp(draw.normal(-1, 1.5, 2)).clip(max=3)
-    worse = rest[1] + low[:, None] * rest[0]  # scored by the fourth coordinate, asked by the fifth
-    better = worse + np.c_[directions, gap / 1000, np.zeros((2, 2))]
-    one = token_set(np.stack([worse, better], 1), np.ones(2), rest[[1, 1]], [0, 0, 1000, 1, 0])
-    reached = margin_theorem.two_samples(one).reached
+    one = phase_diagram.two_samples_of(directions @ directions.T, low, gap)
+    reached = phase_diagram.two_samples_reach(one).reached
     if reached is None:
         undecided += 1
         continue

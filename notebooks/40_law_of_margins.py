@@ -236,16 +236,21 @@ print(f"{elsewhere} of them selected other tokens than the opt tokens, and obey 
 # %% [markdown]
 # **Which runs does the theorem prove?** It is applied to iterates as if they were starts: to the last one and, without
 # momentum, to the one at $t/10$. From there on nothing is measured any more; the numbers are float64, without interval arithmetic. $A$ is the level that
-# the iterate at $t/10$ needs, medians over the runs.
+# the iterate at $t/10$ needs, beside the one it has, $K$ and $q$ the constant and the rate of what is left;
+# medians over the runs that are proved from there.
 
 # %%
-print("proved from             t    t/10  (H) alone   A      level at t/10")
+head = "proved from last, from t/10, by (H)", "A", "level", "K", "q"
+print(f"{head[0]:44}", *(f"{name:>8}" for name in head[1:]))
 proofs = {id(one): [one.proof(), one.proof(early=True), one.proof(True, True)] for one in kept}
+constants = ("A", "level", "K", "q")
 for setting in settings:
     of = [proofs[id(one)] for one in kept if one.setting.name == setting.name]
     counts = [sum(proof.holds for proof in column) for column in zip(*of, strict=True)]
-    A, level = (np.median([getattr(proof, name) for _, proof, _ in of]) for name in ("A", "level"))
-    print(f"{setting.name:32}", *(f"{c:3}/{len(of)}" for c in counts), f"{A:8.0f} {level:8.0f}")
+    early = [proof for _, proof, _ in of if proof.holds]
+    medians = [np.median([getattr(one, name) for one in early] or np.nan) for name in constants]
+    text = " ".join(f"{median:8.3g}" for median in medians)
+    print(f"{setting.name:30}", *(f"{c}/{len(of)}" for c in counts), "", text)
 proved, early, everywhere = (sum(of[k].holds for of in proofs.values()) for k in range(3))
 for one in kept:
     if not proofs[id(one)][0].holds:

@@ -104,15 +104,16 @@ for r in (0.25, 0.5, 1.0, 2.0, 4.0):
 # |---|---|---|
 # | data | $C$ from the duals | the law; measured |
 # | | runs from zero select the opt tokens whatever the correlation of the others | measured, up to 0.999 |
-# | one idle pair $k$ | as if its dual were $\lVert d_k\rVert^2/a_t$; error $\sim\log t/t$ | derived; measured |
-# | several | duals $y_k/a_t$ of a second SVM | derived; measured |
+# | one idle pair $k$ | as if its dual were $\lVert d_k\rVert^2/a_t$; error $\sim\log t/t$ | proved, short steps; measured |
+# | several | duals $y_k/a_t$ of a second SVM | proved where all $y_k>0$, short steps; measured |
 # | a start | its part off the span adds to $C$ in quadrature | the law; measured |
 # | partial support | what transients leave outside the span is the integral of a flow | limit of short steps; measured |
 # | | and is bounded from tokens and head | proved for the saturated flow; measured |
-# | $\ell_p$ | error $\lVert W\rVert^{-1}$; what the start leaves off the span costs $\lVert W\rVert^{-(p-1)}$ | derived; measured |
-# | $p<2$ | steps like $t^{p-2}$ settle at any level | derived; measured |
+# | $\ell_p$ | error $\lVert W\rVert^{-1}$; what the start leaves off the span costs $\lVert W\rVert^{-(p-1)}$ | by an ansatz; measured |
+# | $p<2$ | steps like $t^{p-2}$ settle at any level | linear stability; measured |
 #
-# Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them
+# Derivations are in [where_the_law_bends.md](where_the_law_bends.md), duals at zero in
+# [law_of_margins.md](law_of_margins.md), criteria in [the protocol](bends_protocol.md). It says which of them
 # history shows to be older than their runs, and dates what was changed. The page's lines must give what the library gives, here for a problem of class means and for $p=1.5$:
 
 # %%

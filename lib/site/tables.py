@@ -1,4 +1,4 @@
-"""The tables of README.md and REPRODUCING.md, made from figures/index.toml and the records.
+"""The tables of README.md, REPRODUCING.md and a note, made from figures/index.toml and records.
 
 `python -m lib.site tables` makes each anew between its two marks. Their layout is in
 templates/NAME.md.j2.
@@ -18,7 +18,7 @@ from lib.site.figures import Entry
 
 FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
-FILES = ("README.md", "REPRODUCING.md")
+FILES = ("README.md", "REPRODUCING.md", "notebooks/law_of_margins.md")
 MARKED = re.compile(
     r"(<!-- (\w+), made by python -m lib\.site tables -->\n).*?(?=<!-- end -->)", re.S
 )

@@ -260,6 +260,9 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from _rows([("Assumption 1", (turned,), *away)], "two samples of two tokens", 1)
+    of = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off"), world.of(turned)
+    row = ("Assumption 1", (turned, "constant off"), phase_diagram.assumption1_bound(*of))
+    yield from _rows([row], "pairs of samples that oppose each other", sizes.seeds)
     lemma4 = _lemma4(sizes, world.of("sigma off"))
     yield from _rows([("Lemma 4", ("sigma off",), *lemma4)], "class means", 1000)
     yield from _data_model_rows(sizes, world)

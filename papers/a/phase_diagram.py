@@ -1,12 +1,13 @@
 """Break paper A's assumptions one step at a time, and count which runs still reach W_mm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from lib import attention, dynamics, svm
-from lib.attention import coordinates
+from lib.attention import coordinates, losses
 from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import class_mean_tokens
 from lib.companion.claims import Claim, at_least, at_most
@@ -25,6 +26,81 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
     """
     q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
     return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])
+
+
+class _Criterion(NamedTuple):
+    """theta*, R_0 and R_1; theta* is -inf where K_12 >= 0."""
+
+    threshold: float
+    start: float
+    highest: float
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the selection is reached; None where R_0 <= theta* < R_1 leaves it open."""
+        if self.start > self.threshold:
+            return True
+        return None if self.highest > self.threshold else False
+
+
+def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
+    """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not increase.
+
+    theta* = (|K_12| - K_22)/(K_11 - |K_12|) against R_0 and R_1, "Two samples" in
+    `notebooks/law_of_margins.md`; A_1, A_2 are the features of the two pairs, K their Gram matrix,
+    K_11 >= K_22. Raises ValueError for other sizes, for equal scores in a sample, for dependent
+    A_1, A_2, and for the sigmoid loss.
+    """
+    scores = attention.scores(tokens, tokens.u)[0]
+    if scores.shape != (2, 2) or loss == "sigmoid":
+        raise ValueError(f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one")
+    best = scores.argmax(1)[None]
+    K = coordinates.gram(coordinates.differences(tokens, best), tokens.z)[0]
+    if not (np.ptp(scores, axis=1).all() and np.linalg.det(K) > 1e-12 * K.diagonal().prod()):
+        raise ValueError("two samples of different scores and of independent A_1, A_2 are needed")
+    first, second = np.argsort(-K.diagonal(), kind="stable")
+    low, high = scores.min(1), scores.max(1)
+    slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
+    k = -K[0, 1]
+    threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
+    middle = (low + high) / 2
+    start = slope(middle, first) / slope(middle, second)
+    highest = slope(low, first) / slope(high, second)
+    return _Criterion(float(threshold), float(start), float(highest))
+
+
+def two_samples_of(K: np.ndarray, low: Sequence[float], gaps: Sequence[float]) -> TokenSet:
+    """Samples {b_i, b_i + d_i} with Gram matrix K of the d_i, scores `low` and `gaps` above."""
+    rest = np.array([[0, 0, 0, value, 1] for value in low])
+    d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
+    z, u = np.tile([0.0, 0, 0, 0, 1], (2, 1)), np.array([0, 0, 1e3, 1, 0])
+    return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
+
+
+def assumption1_bound(
+    seeds: Iterable[int], rule: GradientRule, steps: int, off: float = 0.0, turned: bool = False
+) -> Claim:
+    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours).
+
+    Pairs with K_12 < -K_22, score gaps in the ratio 0.98 theta* or 1.02 theta* and so small that
+    |l'| is constant. off: theta* larger by this share; turned: K_12 positive.
+    """
+    right = []
+    for seed in seeds:
+        draw = stream(seed, "draws")
+        small = np.exp(draw.normal())
+        large = small * draw.uniform(1.5, 6.0)
+        k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
+        theta = (k - small) / (large - k) * (1 + off)
+        K = np.array([[large, k if turned else -k], [k if turned else -k, small]])
+        for ratio, arrives in ((0.98, False), (1.02, True)):
+            data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
+            last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
+            right.append((last > 0).all() == arrives)
+    text = "score gaps 2 % below and above theta*: share of runs that end as the theorem says"
+    return at_least(
+        "assumption1.bound", text, "ours, beside paper A, Assumption 1", np.mean(right), 1.0
+    )
 
 
 def assumption1_needed(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
@@ -176,6 +176,90 @@ def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = No
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
     setting = f"{multiple:g}" if setting is None else setting
     return below("law.short", statement, moved, setting, remark=why)
+
+
+def three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
+    """Three samples whose offsets cycle below the longest step, without momentum; and the start.
+
+    The best tokens are (h + 1, 1), (1, 0) and (h + 1, -1), the others (h, 0), (0, 0) and (h, 0),
+    scored by the first coordinate; W_mm = (1, 0), kappa is 1/e times (e^-h, 1, e^-h). At 0.9 of
+    the longest step the second coordinate of W_t jumps between 6.96 and -6.96.
+    """
+    pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
+    tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
+    return tokens, Start(np.array([[[5.0], [5.0]]]), np.zeros(1))
+
+
+def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
+    """The second coordinate of W_t in `three_samples` at `multiple` of the longest step."""
+    tokens, start = three_samples()
+    longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
+    record = np.arange(steps - LAST, steps + 1)
+    history = train(tokens, ngd(multiple * longest), steps, record, start=start)
+    moved = np.ptp(history.margins[0, 1:, 0] - history.margins[0, 1:, 1])
+    statement = f"three samples, step {multiple:g} x the longest, no momentum: move of an offset"
+    return above("law.cycle", statement, moved)
+
+
+def random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
+    """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
+
+    A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
+    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3: far and near to collinear.
+    """
+    shares = np.exp(2 * draw.standard_normal((count, pairs)))
+    shares /= shares.sum(1, keepdims=True)
+    shrunk = -3 * draw.uniform(size=(count, 1, 1)) * np.arange(pairs - 1)
+    across = draw.standard_normal((count, pairs, pairs - 1)) * np.exp(shrunk)
+    return shares, across - shares[:, None] @ across
+
+
+def which_cycle(
+    shares: np.ndarray,
+    across: np.ndarray,
+    starts: np.ndarray,
+    multiple: float = 0.9,
+    momentum: float = 0.0,
+    steps: int = 3000,
+) -> np.ndarray:
+    """Which saturated runs of NGD still go to and fro in the end, (count, starts).
+
+    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, pi_m proportional
+    to pi*_m e^{-<u_m, y>}; `multiple` of the longest s, from s times `starts` (count, starts, k).
+    Such a run moves by LOUD s a step in the mean of the last LAST, and in all by an eighth of that.
+    """
+    modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
+    step = 2 * multiple * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
+    y, move, path, early = starts * step, 0.0, 0.0, starts
+    for left in range(steps, 0, -1):
+        if left == LAST:
+            early, path = y, 0.0
+        powers = np.log(shares)[:, None] - y @ np.swapaxes(across, 1, 2)
+        pull = np.exp(powers - powers.max(-1, keepdims=True))
+        D = pull @ across / pull.sum(-1, keepdims=True)
+        move = momentum * move + step * D / np.sqrt(1 + (D**2).sum(-1, keepdims=True))
+        y, path = y + move, path + np.linalg.norm(move, axis=-1)
+    net = np.linalg.norm(y - early, axis=-1)
+    return (path > LAST * LOUD * step[..., 0]) & (net < path / 8)
+
+
+def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tuple[int, int]:
+    """How many of `count` random supports go to and fro at 0.9 of the longest step.
+
+    From some of 20 starts, after 3000 steps; and of these after `longer` steps, if they are more.
+    """
+    draw, early, late = np.random.default_rng(pairs), 0, 0
+    for first in range(0, count, 50):
+        shares, across = random_supports(draw, min(50, count - first), pairs)
+        starts = draw.standard_normal((len(shares), 20, pairs - 1))
+        starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
+        starts *= np.exp(draw.normal(-1, 1, starts.shape[:2]))[..., None]
+        cycle = which_cycle(shares, across, starts, momentum=momentum)
+        early += cycle.any(1).sum()
+        for one in np.flatnonzero(cycle.any(1) & (longer > 0)):
+            of = shares[one][None], across[one][None], starts[one, cycle[one]][None]
+            late += which_cycle(*of, momentum=momentum, steps=longer).any()
+    return int(early), int(late)
 
 
 def _moved(runs, multiple):

@@ -2,8 +2,8 @@
 
 `notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols and the
 numbers in brackets its equations. The local theorem, without and with momentum, proves a run from a
-point W on, by constants of tokens, head, loss, rule and the margins of W. The theorem on two
-samples says whether a run from zero is lost. All in float64, no interval arithmetic.
+point W on, by constants of tokens, head, loss, rule and the margins of W. All in float64, no
+interval arithmetic.
 """
 
 from dataclasses import dataclass
@@ -297,42 +297,3 @@ def _room(problem, rule, far, size, omega, outside, level, rise, tau):
     h, spread = np.expm1(r) / r, max(high / exact - 1, 1 - low / exact)
     steady = low * (1 - xi) / ((1 - rule.momentum) * V**2)
     return _Room(R, xi, low, high, far * (h - 1 + h * spread), min(rise, steady))
-
-
-class _Criterion(NamedTuple):
-    """theta*, R_0 and R_1 of (17); theta* is -inf where K_12 >= 0."""
-
-    threshold: float
-    start: float
-    highest: float
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether the selection is reached; None where R_0 <= theta* < R_1 leaves it open."""
-        if self.start > self.threshold:
-            return True
-        return None if self.highest > self.threshold else False
-
-
-def two_samples(tokens: TokenSet, loss: str = "exponential") -> _Criterion:
-    """The criterion of one run from zero (n = T = 2), for a loss whose |l'| does not increase.
-
-    A_1, A_2 are the features of the two pairs, K their Gram matrix, the better tokens selected.
-    Raises ValueError for other sizes, for equal scores in a sample, for dependent A_1, A_2, and for
-    the sigmoid loss.
-    """
-    scores = model.scores(tokens, tokens.u)[0]
-    if scores.shape != (2, 2) or loss == "sigmoid":
-        raise ValueError(f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one")
-    K = gram(tokens, scores.argmax(1)[None])[0]
-    if not (np.ptp(scores, axis=1).all() and np.linalg.det(K) > 1e-12 * K.diagonal().prod()):
-        raise ValueError("two samples of different scores and of independent A_1, A_2 are needed")
-    first, second = np.argsort(-K.diagonal(), kind="stable")
-    low, high = scores.min(1), scores.max(1)
-    slope = lambda f, i: np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
-    k = -K[0, 1]
-    threshold = (k - K[second, second]) / (K[first, first] - k) if k > 0 else -np.inf
-    middle = (low + high) / 2
-    start = slope(middle, first) / slope(middle, second)
-    highest = slope(low, first) / slope(high, second)
-    return _Criterion(float(threshold), float(start), float(highest))

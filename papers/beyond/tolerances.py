@@ -51,6 +51,8 @@ BOUNDS = {
     "law.settling": 0.02,  # a rate fitted over five decades
     "law.short": QUIET,
     "law.long": LOUD,
+    "law.cycle": LOUD,
+    "law.two_pairs": 0.0,  # of a theorem
     "law.gd_order": 0.06,  # an exponent fitted over four doublings
     "law.gain": 1e5,
     "law.long_run": 1e-6,

@@ -847,12 +847,6 @@ LAW = [
         ("np.minimum(law.slowest, 1.0)", "0.5 * law.slowest"),
     ),
     *_of(
-        "papers/beyond/margin_law_networks",
-        "papers/test_margin_law",
-        ("W = K.T @ Q *", "W = Q.T @ K *"),
-        ("x[:, 0, :, None]", "x[:, 1, :, None]"),
-    ),
-    *_of(
         "papers/beyond/joint_law",
         "papers/test_margin_law",
         ("for s in (both, start)", "for s in (start, start)"),
@@ -865,7 +859,7 @@ LAW = [
         ("exact / (np.hypot(1, V * L * R) + xi)", "exact / (1 + xi)"),
     ),
     *_of(
-        "papers/beyond/margin_theorem",
+        "papers/a/phase_diagram",
         "papers/test_two_samples",
         ("(k - K[second, second])", "(k - K[first, first])"),
         ("slope(low, first) / slope(high, second)", "slope(high, first) / slope(low, second)"),

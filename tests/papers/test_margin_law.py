@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from papers import wrong_worlds
 from papers.beyond import joint_law, margin_law, tolerances
 from papers.beyond import margin_law_figures as figures
-from papers.beyond import margin_law_networks as networks
 from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
 
@@ -267,13 +265,38 @@ def test_a_trained_head_brings_its_own_duals():
     assert not any(claim.holds for claim in joint_law.start_claims(swapped))
 
 
-def test_a_network_is_read_as_its_own_forward_pass_says():
-    (network, pictures, labels), *_ = networks.trained_networks([2], rows=6)
-    x, W, logits, loss, slope = networks._attended(network, pictures, labels)
-    assert abs(loss - torch.nn.functional.cross_entropy(network(pictures), labels).item()) < 1e-5
-    np.testing.assert_allclose(logits, np.einsum("ntd,de,ne->nt", x, W, x[:, 0]), atol=1e-5)
-    np.testing.assert_allclose(slope.sum(1), 0.0, atol=1e-7)  # logits count up to a constant
-    reading, again = networks.read(network, pictures, labels)
-    assert (again == W).all() and reading.refusal
-    assert 0 <= reading.toward <= 1 and abs(reading.rest) <= 1
-    assert abs(networks.turned(W, 0 * W, 3 * W) - 1) < 1e-12
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_search_finds_that_page_41s_draw_cycles_with_momentum_alone(momentum):
+    """Seed 7 of the unit tokens: its pi* and u, from 20 starts as `search` draws them."""
+    data = coordinates.minimal(tokens.unit_tokens(7, n=6, T=8, d=10)).tokens
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    on, beta = law.support[0].ravel(), law.duals[0][law.support[0]]
+    A = margin_law.features(margin_law.gram(data)[0])[on]
+    u = law.norm[0] * (A - beta @ A / law.norm[0] ** 2)
+    starts = np.random.default_rng(0).standard_normal((20, len(u))) @ u
+    starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+    shares = beta / beta.sum()
+    found = law_steps.which_cycle(shares[None], u[None], starts[None], momentum=momentum)
+    assert found.any() == (momentum > 0)
+
+
+def test_three_samples_cycle_without_momentum_and_the_search_finds_them():
+    assert law_steps.cycle_without_momentum().holds
+    assert not law_steps.cycle_without_momentum(0.6).holds
+    data, start = law_steps.three_samples()
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    assert law.constant[0] < 1e-12 and law.norm[0] == pytest.approx(1)
+    e = np.exp(-3.0)
+    np.testing.assert_allclose(law.fastest, 2 * e / (1 + 2 * e))
+    shares, u = np.array([[e, 1, e]]) / (1 + 2 * e), np.array([[[1.0], [0], [-1]]])
+    starts = np.array([[[5 / (0.9 * 2 / law.fastest[0])], [0.01]]])
+    assert law_steps.which_cycle(shares, u, starts).tolist() == [[True, False]]
+
+
+def test_two_pairs_never_cycle_without_momentum_and_nearly_always_do_with_it():
+    assert law_steps.search(40, 2) == (0, 0)
+    early, late = law_steps.search(40, 2, momentum=0.9, longer=4000)
+    assert early > 10 and 0 < late <= early
+    shares, u = law_steps.random_supports(np.random.default_rng(0), 3, 5)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    np.testing.assert_allclose(np.einsum("im,imk->ik", shares, u), 0, atol=1e-12)

@@ -450,3 +450,87 @@ def test_another_rho_perp_is_refused():
         for prove in (theorem.prove, later):
             proof = prove(but(of, rest=rest), dynamics.ngd(0.01), g)
             assert ("rho_perp is none" in proof.why) == tilted
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.001, 0.999))
+@FEW
+def test_two_pairs_have_no_cycle_below_the_threshold(q, share):
+    """(17), and the saturated step itself: no point of [-r, r] comes back after two steps."""
+    theta = share * min(q, 1 - q)
+    logit = lambda p: np.log(p / (1 - p))
+    apart = logit(q + theta) - logit(q - theta)
+    np.testing.assert_allclose(apart, 2 * np.arctanh(theta / q) + 2 * np.arctanh(theta / (1 - q)))
+    assert apart >= 2 * theta / (q * (1 - q)) * (1 - 1e-9)
+    eta = 1.98 / (q * (1 - q))  # ||V|| = D = 1
+    x = np.linspace(-2 * eta, 2 * eta, 2001)
+    for _ in range(4000):
+        slope = q - 1 / (1 + (1 - q) / q * np.exp(x))
+        x = x - eta * slope / np.sqrt(1 + slope**2)
+    assert np.abs(x).max() < 1e-6
+
+
+@pytest.mark.parametrize("h", [2.0, 3.0, 5.0])
+def test_three_pairs_cycle_exactly_where_18_says_and_its_slope_decides(h):
+    e = np.exp(-h)
+    T = lambda x: 2 * e * np.sinh(x) / (1 + 2 * e * np.cosh(x))
+    H = lambda x: 2 * x * np.sqrt(1 + T(x) ** 2) / T(x)
+    threshold = (1 + 2 * e) / e
+    np.testing.assert_allclose(H(1e-4), threshold, rtol=1e-6)
+    assert H(h) <= 5.1 * h
+    step = lambda y, eta: y - eta * T(y) / np.sqrt(1 + T(y) ** 2)
+    for x in (0.5, 3.0, 6.0, 7.0):
+        np.testing.assert_allclose(step(x, H(x)), -x)
+        near, rises = x + 1e-4, H(x + 1e-3) > H(x - 1e-3)
+        for _ in range(40):
+            near = step(step(near, H(x)), H(x))
+        assert (abs(near - x) < 1e-4) == rises
+
+
+def test_the_mean_of_the_pulls_is_a_dual_whether_offsets_settle_or_not():
+    """The only one where two pairs cycle beyond the threshold; another than pi* in (18)."""
+    e = np.exp(-3.0)
+    three = np.array([e, 1, e]) / (1 + 2 * e), np.array([1.0, 0, -1]), 0.9
+    two = np.array([0.2, 0.8]), np.array([0.8, -0.2]), 1.3
+    for shares, u, multiple in (three, two):
+        step, x, total, time = 2 * multiple / (shares @ u**2), 5.0, 0.0, 0.0
+        for _ in range(20_000):
+            pi = shares * np.exp(-u * x)
+            pi /= pi.sum()
+            sigma = step / np.hypot(1, pi @ u)
+            total, time, x = total + sigma * pi, time + sigma, x + sigma * (pi @ u)
+        assert abs(pi @ u) > 0.1  # it has not settled
+        mean = total / time
+        assert abs(mean @ u) < 1e-3
+        assert np.allclose(mean, shares, atol=1e-3) == (len(u) == 2)
+
+
+ACROSS = [[2, 0, 0], [-1, 0, 0], [0.7, 1, 0.2], [-0.4, 0.3, 1]]
+
+
+@pytest.mark.parametrize("idle", [1, 2])
+def test_duals_at_zero_steps_follow_the_curve_of_21_and_runs_come_to_it(idle):
+    """A_m = (1, u_m), V = (1, 0, ...), beta = (1, 2)/3 on the first two and 0 on the idle pairs."""
+    u = np.array(ACROSS)[: 2 + idle, : 1 + idle]
+    A, beta = np.c_[np.ones(2 + idle), u], np.array([1, 2]) / 3
+    y = np.linalg.solve(u[2:, 1:] @ u[2:, 1:].T, np.ones(idle))
+    D_0 = np.r_[0, y @ u[2:, 1:]]
+    d = np.linalg.solve(A.T, np.r_[0, D_0])[:2]
+    assert (y > 0).all() and np.allclose(u @ D_0, [0, 0] + [1] * idle)
+    kappa = np.array([0.5, 1.5, 0.8, 2.0])[: 2 + idle]
+    rest = np.linalg.solve(A, np.log(kappa / np.r_[beta, y]))[1:]
+    later = np.linalg.solve(A, np.r_[-d / beta, 0 * y])[1:]
+    curve = lambda a: rest + D_0 * np.log(a) + later / a
+
+    def downhill(x):
+        pi = kappa * np.exp(-u @ x)
+        return pi @ u / pi.sum()
+
+    left = [curve(a + 1) - curve(a) - downhill(curve(a)) for a in (1e2, 1e3, 1e4)]
+    sizes = np.linalg.norm(left, axis=1) * np.array([1e2, 1e3, 1e4]) ** 2  # O(a^-2), not less
+    assert sizes.max() < 1.5 * sizes.min() and sizes[0] > 1e-2
+    sigma = 0.9 * 8 / max(((u[:, None] - u) ** 2).sum(-1).ravel())
+    x, a, apart = np.zeros(1 + idle), 50.0, []
+    for _ in range(40_000):
+        x, a = x + sigma * downhill(x), a + sigma
+        apart.append(np.linalg.norm(x - curve(a)))
+    assert apart[-1] < 0.01 * apart[0] and apart[-1] < 0.1 * apart[400]

@@ -8,18 +8,10 @@ from hypothesis import strategies as st
 from lib import attention, dynamics
 from lib.attention import losses
 from papers.a import phase_diagram
-from papers.beyond.margin_theorem import two_samples
+from papers.a.phase_diagram import two_samples_of as pair
+from papers.a.phase_diagram import two_samples_reach as two_samples
 
 CONVEX = ("exponential", "logistic", "reciprocal")
-
-
-def pair(K, low, gaps):
-    """Tokens {b_i q, b_i q + d_i} with Gram matrix K of the d_i, scores `low` and `gaps` above."""
-    L = np.linalg.cholesky(K)
-    d = np.c_[L, 1e-3 * np.array(gaps), [0, 0], [0, 0]]
-    X = np.stack([[[0, 0, 0, low[i], 1], d[i] + [0, 0, 0, low[i], 1]] for i in range(2)])
-    u = np.array([0, 0, 1e3, 1, 0])
-    return attention.token_set(X, np.ones(2), z=np.tile([0.0, 0, 0, 0, 1], (2, 1)), u=u)
 
 
 def drawn(seed):
@@ -92,6 +84,12 @@ def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
     lengths = np.exp(np.random.default_rng(0).normal(0, 3, 500))
     assert len(lost) >= 5
     assert (descend(lost, "exponential", lengths, momentum=0.7).min(2) <= 0).all()
+
+
+@pytest.mark.parametrize("world", [{}, {"off": 0.05}, {"off": -0.05}, {"turned": True}])
+def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
+    claim = phase_diagram.assumption1_bound(range(3), dynamics.ngd(0.05), 10_000, **world)
+    assert claim.measured == (0.5 if world else 1.0) and claim.holds == (not world)
 
 
 @given(st.integers(0, 10_000), st.booleans())
