@@ -1,0 +1,215 @@
+"""The atlas as optimisers are used: weight decay, variance reduction, keys and queries turned.
+
+Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where W
+has the least loss in that ball. There the margins are g_m = gamma_N / lambda + a_m, with a_m =
+log(kappa_m / beta_m) less its beta-weighted mean, beta the duals of the token SVM in N and kappa as
+in `margin_law`: the least of log sum_m kappa_m e^{-g_m} over the ball is, by duality, the largest
+of sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over probabilities pi, which tend to
+beta / sum beta. So 1 - ratio = -min_m a_m lambda / gamma_N to first order, ours: `shortfall`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lib import svm
+from lib.attention.token_sets import TokenSet
+from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.seeds import stream
+from papers.beyond import factored_atlas, margin_law
+from papers.beyond.atlas import NORMS, Ratios, column
+from papers.beyond.atlas_claims import word
+from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
+from papers.beyond.engine import factored
+from papers.beyond.engine import optimisers as o
+from papers.beyond.engine.training import Path
+
+ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
+LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
+GAUGE = "arXiv 2608.05136 for any network"
+OWN_SOURCES = {  # of the norms in `own_norms`
+    "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
+    "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
+    "Shampoo, sums": "ours",
+    "SOAP": "ours",
+}
+QUICK = 2 * GROWTH  # growth of margins a step with weight decay
+ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
+ASKED = {"norm": 1e-4, "shortfall": 0.05, "own": 0.98, "largest": 0.9, "kept": 1e-9, "turned": 0.01}
+
+
+@dataclass(frozen=True)
+class Decayed:
+    """A rule under decay: its steps' norm, whose theorem says so, and the rule for a step size."""
+
+    norm: str
+    source: str
+    of: object
+
+    def row(self, allowed: float) -> Row:
+        """The rule with the decay that allows margins of `allowed`, until what it forgot is e^-16."""
+        gamma = GAMMA[self.norm]
+        rule = o.decayed(self.of(QUICK / gamma), gamma / allowed)
+        return Row(rule, None, self.norm, max(10_000, int(16 * allowed / QUICK)), self.source)
+
+
+DECAYED = {
+    "GD": Decayed("Frobenius", OURS, lambda eta: o.steepest(2, eta)),
+    "sign": Decayed("l_inf", LION_K, lambda eta: o.steepest(np.inf, eta)),
+    "Signum": Decayed("l_inf", LION_K, o.signum),
+    "Lion": Decayed("l_inf", LION_K, o.lion),
+    "AdamW": Decayed("l_inf", ADAMW, o.adam),
+    "Muon": Decayed("spectral", LION_K, o.muon),
+}
+
+
+def decay_rows() -> dict[str, Row]:
+    """Every rule of DECAYED at every allowed margin, under "rule, allowed"."""
+    return {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
+
+
+def other_rows() -> dict[str, Row]:
+    """Variance reduction on single samples, and the sign after orthogonalisation."""
+    rules = {"NGD": ("Frobenius", 2), "sign": ("l_inf", np.inf), "polar": ("spectral", "spectral")}
+    reduced = {
+        f"{name}, variance reduced": Row(
+            o.variance_reduced(o.on_batches(o.steepest(of, step(norm) / 4), 1)),
+            norm,
+            norm,
+            TENTH,
+            BATCHES,
+        )
+        for name, (norm, of) in rules.items()
+    }
+    return reduced | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
+
+
+def shortfall(tokens: TokenSet, selection: np.ndarray, norm: str, decay: float) -> float:
+    """1 - ratio at rest under a decay, to first order, for one run's selection (n,).
+
+    NaN where a selected token has not the highest score of the support's: no run rests there.
+    """
+    solution = svm.token_svm(tokens, selection[None], NORMS[norm])
+    slopes = margin_law.saturated_slopes(tokens, selection[None])[0]
+    on = solution.support[0] & (solution.duals[0] > 0)
+    offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
+    return -offsets.min() * decay * solution.norm[0]
+
+
+@dataclass(frozen=True)
+class AtRest:
+    """Runs under one decay: N(W) decay; 1 - ratio and the law's; selections, their gamma_N / decay.
+
+    (runs,) each, selection (runs, n). What selects nothing has NaN.
+    """
+
+    size: np.ndarray
+    missing: np.ndarray
+    law: np.ndarray
+    selection: np.ndarray
+    allowed: np.ndarray
+
+
+def at_rest(tokens: TokenSet, row: Row, path: Path, reached: Ratios, best) -> AtRest:
+    """How a row of `decay_rows` ended."""
+    decay, k = row.rule.weight_decay, column(row.highest)
+    law, allowed = np.full((2, len(path.W)), np.nan)
+    for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
+        selection = reached.selection[run]
+        allowed[run] = best.of(run, selection)[k] / decay
+        law[run] = shortfall(tokens.run(run), selection, row.highest, decay)
+    size = svm.norm_of(path.W[:, -1], NORMS[row.highest]) * decay
+    return AtRest(size, 1 - reached.last[:, k], law, reached.selection, allowed)
+
+
+def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
+    """Norm times decay at every decay; at the weakest, the law's shortfall; whom strong decay chooses."""
+    claims = []
+    for name, rule in DECAYED.items():
+        runs, source = [ends[f"{name}, {m}"] for m in ALLOWED], f"ours, measured; {rule.source}"
+        off = max(np.abs(one.size - 1).max() for one in runs)
+        text = f"{name} with decay: |{rule.norm} norm times decay - 1|, largest of all decays, runs"
+        claims.append(at_most(f"atlas.decay.norm.{word(name)}", text, source, off, ASKED["norm"]))
+        off = np.abs(runs[-1].missing / runs[-1].law - 1).max()
+        text = f"{name} with decay that allows margins of 100: |shortfall / the law's - 1|, largest"
+        id = f"atlas.decay.law.{word(name)}"
+        claims.append(at_most(id, text, "ours", off, ASKED["shortfall"]))
+    return claims
+
+
+def chosen(tokens: TokenSet, ends: Mapping[str, AtRest], best) -> dict[str, tuple]:
+    """By rule and allowed margin, where the decay is stronger than the weakest.
+
+    (samples, of how many, whose token is another than under the weakest decay; runs with such, in
+    how many of them the strong decay's selection has the larger gamma_N).
+    """
+    found = {}
+    for name, rule in DECAYED.items():
+        weak, k = ends[f"{name}, {ALLOWED[-1]}"], column(rule.norm)
+        for m in ALLOWED[:-1]:
+            strong = ends[f"{name}, {m}"]
+            other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
+            runs = np.flatnonzero(other.any(1) & np.isfinite(weak.allowed))
+            gamma = [[best.of(r, e.selection[r])[k] for e in (strong, weak)] for r in runs]
+            found[name, m] = other.sum(), other.size, len(runs), sum(a > b for a, b in gamma)
+    return found
+
+
+def turned_back(
+    tokens: TokenSet, seeds, steps: int, identity: bool = False
+) -> dict[str, np.ndarray]:
+    """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on K and on Q.
+
+    R orthogonal, drawn; the identity where asked.
+    """
+    K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
+    drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
+    R = np.stack([np.eye(len(one)) if identity else np.linalg.qr(one)[0] for one in drawn])
+    rules = {name: row.rule for name, row in factored_atlas.rows().items()}
+    plain = {"GD": o.steepest(2, 0.05, normalised=False), "NGD": rules.pop("gradient descent")}
+    starts = (K, Q), (K @ R, Q @ R)
+    W, turned = (factored.train(tokens, plain | rules, *start, [steps]) for start in starts)
+    size = lambda W: np.linalg.norm(W[:, -1], axis=(1, 2))
+    return {name: size(turned[name].W - W[name].W) / size(W[name].W) for name in W}
+
+
+def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
+    """W does not see a rotation of (K, Q) under GD, NGD and polar steps; under sign and Adam it does."""
+    claims = []
+    for name, change in moved.items():
+        text = f"(K, Q) turned, {name}: relative change of W"
+        id, kept = f"atlas.gauge.{word(name)}", name in ("GD", "NGD", "polar steps")
+        judge, value, bound = (
+            (at_most, change.max(), "kept") if kept else (at_least, change.min(), "turned")
+        )
+        claims.append(judge(id, text, f"ours, measured; predicted by {GAUGE}", value, ASKED[bound]))
+    return claims
+
+
+def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> list[Claim]:
+    """Adam on single samples reaches its own norm; the others' own norm is the largest of the row."""
+    claims = []
+    for name, value in own.items():
+        if "per sample" in name:
+            text = (
+                f"{name}: margin over the largest in the norm of its fixed point, least of all runs"
+            )
+            claims.append(
+                at_least(
+                    f"atlas.own_norm.{word(name)}",
+                    text,
+                    OWN_SOURCES[name],
+                    value.min(),
+                    ASKED["own"],
+                )
+            )
+            continue
+        share = (value > found[name].last.max(1)).mean()
+        text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
+        claims.append(
+            at_least(
+                f"atlas.own_norm.{word(name)}", text, OWN_SOURCES[name], share, ASKED["largest"]
+            )
+        )
+    return claims
