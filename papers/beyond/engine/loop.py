@@ -175,7 +175,7 @@ def _batch(rule, t, order, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """W, flat, times `shrink`, and by length D; returns the log of its largest entry, NaN where that is none."""
+    """Move W, flat, to shrink W + length D; returns the log of its largest entry, NaN for none."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
         moved[j] = shrink * moved[j] + length * D[j]

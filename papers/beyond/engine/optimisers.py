@@ -1,8 +1,8 @@
 """Optimisers that see more than the gradient's direction: their formulas.
 
-W_{t+1} = (1 - eta_t lambda) W_t + eta_t D_t with eta_t = eta (t+1)^-a, lambda a weight decay, 0 unless
-said, and D_t made of G = -grad L, the way down. All divisions 0/0 below are 0: an entry, or a
-singular direction, in which nothing pulls does not move.
+W_{t+1} = (1 - eta_t lambda) W_t + eta_t D_t with eta_t = eta (t+1)^-a, lambda the weight decay, 0
+unless said, and D_t made of G = -grad L, the way down. All divisions 0/0 below are 0: an entry, or
+a singular direction, in which nothing pulls does not move.
 """
 
 import math
