@@ -1,7 +1,7 @@
 """The atlas as optimisers are used: weight decay, variance reduction, keys and queries turned.
 
-Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where W
-has the least loss in that ball. There the margins are g_m = gamma_N / lambda + a_m, with a_m =
+Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where
+W has the least loss in that ball. There the margins are g_m = gamma_N / lambda + a_m, with a_m =
 log(kappa_m / beta_m) less its beta-weighted mean, beta the duals of the token SVM in N and kappa as
 in `margin_law`: the least of log sum_m kappa_m e^{-g_m} over the ball is, by duality, the largest
 of sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over probabilities pi, which tend to
@@ -9,16 +9,16 @@ beta / sum beta. So 1 - ratio = -min_m a_m lambda / gamma_N to first order, ours
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from lib import svm
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.companion.claims import Claim, at_least, at_most
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
-from papers.beyond.atlas import NORMS, Ratios, column
+from papers.beyond.atlas import NORMS, Ratios, least_margins, selected
 from papers.beyond.atlas_claims import word
 from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
 from papers.beyond.engine import factored
@@ -48,10 +48,10 @@ class Decayed:
     of: object
 
     def row(self, allowed: float) -> Row:
-        """The rule with the decay that allows margins of `allowed`, until what it forgot is e^-16."""
+        """The rule, its decay allowing margins of `allowed`, until the start is forgotten."""
         gamma = GAMMA[self.norm]
         rule = o.decayed(self.of(QUICK / gamma), gamma / allowed)
-        return Row(rule, None, self.norm, max(10_000, int(16 * allowed / QUICK)), self.source)
+        return Row(rule, None, self.norm, max(5_000, int(12 * allowed / QUICK)), self.source)
 
 
 DECAYED = {
@@ -85,23 +85,26 @@ def other_rows() -> dict[str, Row]:
     return reduced | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
-def shortfall(tokens: TokenSet, selection: np.ndarray, norm: str, decay: float) -> float:
-    """1 - ratio at rest under a decay, to first order, for one run's selection (n,).
+class Solutions:
+    """The token SVM of each run, selection and norm, solved once."""
 
-    NaN where a selected token has not the highest score of the support's: no run rests there.
-    """
-    solution = svm.token_svm(tokens, selection[None], NORMS[norm])
-    slopes = margin_law.saturated_slopes(tokens, selection[None])[0]
-    on = solution.support[0] & (solution.duals[0] > 0)
-    offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
-    return -offsets.min() * decay * solution.norm[0]
+    def __init__(self, tokens: TokenSet):
+        self.tokens, self.known = tokens, {}
+
+    def of(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
+        """The solution of one run's selection (n,), norm by its name in NORMS."""
+        key = run, norm, *map(int, selection)
+        if key not in self.known:
+            self.known[key] = svm.token_svm(self.tokens.run(run), selection[None], NORMS[norm])
+        return self.known[key]
 
 
 @dataclass(frozen=True)
 class AtRest:
-    """Runs under one decay: N(W) decay; 1 - ratio and the law's; selections, their gamma_N / decay.
+    """Runs under one decay: N(W) decay; 1 - ratio, and the law's; selections, gamma_N / decay.
 
-    (runs,) each, selection (runs, n). What selects nothing has NaN.
+    (runs,) each, selection (runs, n). NaN where a run selects nothing; the law's too where a token
+    on the support scores at least what the selected one does, on which no run rests.
     """
 
     size: np.ndarray
@@ -111,20 +114,26 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(tokens: TokenSet, row: Row, path: Path, reached: Ratios, best) -> AtRest:
-    """How a row of `decay_rows` ended."""
-    decay, k = row.rule.weight_decay, column(row.highest)
-    law, allowed = np.full((2, len(path.W)), np.nan)
-    for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
-        selection = reached.selection[run]
-        allowed[run] = best.of(run, selection)[k] / decay
-        law[run] = shortfall(tokens.run(run), selection, row.highest, decay)
-    size = svm.norm_of(path.W[:, -1], NORMS[row.highest]) * decay
-    return AtRest(size, 1 - reached.last[:, k], law, reached.selection, allowed)
+def at_rest(row: Row, path: Path, solutions: Solutions, identity: bool = False) -> AtRest:
+    """How a row of `decay_rows` ended; in the Frobenius norm with the identity as the metric."""
+    tokens, W, decay = solutions.tokens, path.W[:, -1], row.rule.weight_decay
+    norm = "Frobenius" if identity else row.highest
+    selection, size = selected(tokens, W), svm.norm_of(W, NORMS[norm])
+    least = least_margins(tokens, selection, W[:, None])[:, 0]
+    missing, law, allowed = np.full((3, len(W)), np.nan)
+    for run in np.flatnonzero((least > 0) & (path.status == "completed")):
+        found = solutions.of(run, selection[run], norm)
+        slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[0]
+        on = found.support[0] & (found.duals[0] > 0)
+        offsets, _ = margin_law.log_ratios(slopes[on], found.duals[0][on])
+        missing[run] = 1 - least[run] * found.norm[0] / size[run]
+        law[run] = -offsets.min() * decay * found.norm[0]
+        allowed[run] = 1 / (found.norm[0] * decay)
+    return AtRest(size * decay, missing, law, selection, allowed)
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Norm times decay at every decay; at the weakest, the law's shortfall; whom strong decay chooses."""
+    """Norm times decay at every decay, and the shortfall at the weakest beside the law's."""
     claims = []
     for name, rule in DECAYED.items():
         runs, source = [ends[f"{name}, {m}"] for m in ALLOWED], f"ours, measured; {rule.source}"
@@ -138,21 +147,27 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     return claims
 
 
-def chosen(tokens: TokenSet, ends: Mapping[str, AtRest], best) -> dict[str, tuple]:
+def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
+    """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
+    counts = {name: int((~(one.allowed >= 1)).sum()) for name, one in ends.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     """By rule and allowed margin, where the decay is stronger than the weakest.
 
     (samples, of how many, whose token is another than under the weakest decay; runs with such, in
     how many of them the strong decay's selection has the larger gamma_N).
     """
     found = {}
-    for name, rule in DECAYED.items():
-        weak, k = ends[f"{name}, {ALLOWED[-1]}"], column(rule.norm)
+    for name in DECAYED:
+        weak = ends[f"{name}, {ALLOWED[-1]}"]
         for m in ALLOWED[:-1]:
             strong = ends[f"{name}, {m}"]
             other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
-            runs = np.flatnonzero(other.any(1) & np.isfinite(weak.allowed))
-            gamma = [[best.of(r, e.selection[r])[k] for e in (strong, weak)] for r in runs]
-            found[name, m] = other.sum(), other.size, len(runs), sum(a > b for a, b in gamma)
+            larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
+            runs = other.any(1) & np.isfinite(weak.allowed)
+            found[name, m] = int(other.sum()), other.size, int(runs.sum()), int(larger[runs].sum())
     return found
 
 
@@ -175,7 +190,7 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """W does not see a rotation of (K, Q) under GD, NGD and polar steps; under sign and Adam it does."""
+    """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
     claims = []
     for name, change in moved.items():
         text = f"(K, Q) turned, {name}: relative change of W"
@@ -188,7 +203,7 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
 
 
 def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> list[Claim]:
-    """Adam on single samples reaches its own norm; the others' own norm is the largest of the row."""
+    """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
     claims = []
     for name, value in own.items():
         if "per sample" in name:

@@ -65,17 +65,15 @@ def fixed_point(A: np.ndarray, most: int = 300) -> FixedPoint:
     A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides, s kept at a mean square of
     1; a residual above SETTLED says that it did not settle.
     """
-    n, shape, s, residual = len(A), A.shape[2:], np.ones(A.shape[2:]), np.inf
-    for step in range(1, most + 1):
+    n, shape, s, residual, steps = len(A), A.shape[2:], np.ones(A.shape[2:]), np.inf, 0
+    while residual > SETTLED and steps < most:
         _, duals = shortest((A / np.sqrt(s)).reshape(-1, s.size))
         pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
         new = np.sqrt((pulls**2).sum(0)).reshape(shape)
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
-        residual, s = float(np.abs(new / s - 1).max()), new
-        if residual <= SETTLED:
-            break
-    return FixedPoint(s, residual, step)
+        residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
+    return FixedPoint(s, residual, steps)
 
 
 def _power(M, exponent):
