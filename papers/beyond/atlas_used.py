@@ -9,7 +9,7 @@ beta / sum beta. So 1 - ratio = -min_m a_m lambda / gamma_N to first order, ours
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim, at_least, at_most
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
-from papers.beyond.atlas import NORMS, Ratios, least_margins, selected
+from papers.beyond.atlas import NORMS, Ratios, column, least_margins, selected
 from papers.beyond.atlas_claims import word
 from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
 from papers.beyond.engine import factored
@@ -27,7 +27,7 @@ from papers.beyond.engine.training import Path
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-GAUGE = "arXiv 2608.05136 for any network"
+GAUGE = "arXiv 2605.07067 for polar steps and Adam"
 OWN_SOURCES = {  # of the norms in `own_norms`
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
@@ -151,6 +151,28 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
     counts = {name: int((~(one.allowed >= 1)).sum()) for name, one in ends.items()}
     return {name: count for name, count in counts.items() if count}
+
+
+def off(ends: Mapping[str, AtRest], factor: float) -> dict[str, AtRest]:
+    """The runs as a decay that is `factor` times another shows them."""
+    return {name: replace(one, size=factor * one.size) for name, one in ends.items()}
+
+
+def in_frobenius(found: Mapping[str, Ratios]) -> dict[str, Ratios]:
+    """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
+    k = column("Frobenius")
+    return {
+        name: replace(one, value=np.repeat(one.value[..., k : k + 1], len(NORMS), -1))
+        for name, one in found.items()
+    }
+
+
+def selection_claims(found: Mapping[tuple, tuple]) -> list[Claim]:
+    """Where strong decay selects other tokens, their largest margin is the larger one."""
+    runs, larger = (sum(counts[k] for counts in found.values()) for k in (2, 3))
+    text = f"share of {runs} runs whose stronger decay selects other tokens that gain margin by it"
+    share = larger / runs if runs else np.nan
+    return [at_least("atlas.decay.selection", text, "ours", share, ASKED["largest"])]
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
