@@ -144,11 +144,14 @@ def test_decay_rests_on_its_sphere_with_the_shortfall_of_the_law(rested):
 
 
 def test_decay_claims_notice_the_identity_and_a_wrong_decay(rested):
-    every = lambda ends: {
-        f"{name}, {m}": ends[name if name in ends else "sign"]
-        for name in atlas_used.DECAYED
-        for m in atlas_used.ALLOWED
-    }
+    every = lambda ends: (
+        {
+            f"{name}, {m}": ends[name if name in ends else "sign"]
+            for name in atlas_used.DECAYED
+            for m in atlas_used.ALLOWED
+        }
+        | {atlas_used.SLOW: replace(ends["sign"], size=0.2 * ends["sign"].size)}
+    )
     here = atlas_used.decay_claims(every(rested[0]))
     assert all(claim.holds for claim in here)
     off = {k: replace(v, size=1.02 * v.size) for k, v in rested[0].items()}
