@@ -70,7 +70,7 @@ DECAYED = {
     "sign": Decayed("l_inf", LION_K, lambda eta: o.steepest(np.inf, eta)),
     "Signum": Decayed("l_inf", LION_K, o.signum),
     "Lion": Decayed("l_inf", LION_K, o.lion, 4),
-    "AdamW": Decayed("l_inf", ADAMW, lambda eta: o.adam(eta, memory=0.95)),
+    "AdamW": Decayed("l_inf", ADAMW, lambda eta: o.adam(eta, memory=0.95), 2),
     "Muon": Decayed("spectral", LION_K, o.muon),
 }
 
