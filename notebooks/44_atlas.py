@@ -24,12 +24,12 @@
 # **Question.** Which norm's margin does each optimiser maximise on attention's $W$, and does it get there?
 #
 # **Answer.** Steepest descent in a norm maximises the margin in that norm. Muon with an exact polar factor goes with the
-# spectral norm, sign methods and RMSprop with $\ell_\infty$. SOAP, Muon with Newton-Schulz steps and Adam with an $\epsilon$ reach
-# none of the norms tested. Nor do Adam on single samples and AdaGrad: theory gives each a norm of its own, which the data
-# choose (arXiv 2510.26303, 1906.03559), and which is not among the norms tested. Once steps move the margins by more than one,
-# only gradient descent keeps its norm.
+# spectral norm, sign methods and RMSprop with $\ell_\infty$. Muon with Newton-Schulz steps and Adam with an $\epsilon$ reach
+# none of the norms tested. Adam on single samples and AdaGrad have a norm of their own, which the data choose. With decoupled
+# weight decay (AdamW, Muon, Lion, sign, GD) a run rests after thousands of steps in place of millions, at $N(W)=1/\lambda$, and what
+# it lacks of the largest margin is what the law of margins says. Very strong decay chooses other tokens.
 #
-# The answer is that of the judged run at desk scale, 1,000,000 steps on twenty draws: [its map](../figures/desk/atlas_map.png).
+# The answer is that of the judged runs at desk scale, up to 1,000,000 steps on twenty draws: [the map](../figures/desk/atlas_map.png).
 # This page runs 20,000 steps on two draws. Some rules are then still on their way, and their claims say NO below.
 #
 # ## The statement
@@ -58,12 +58,14 @@
 # | normalised steepest descent, with momentum or without, maximises its $\ell_p$ or Schatten margin; $1-r=\tilde O(t^{-1/2})$ | Fan, Schmidt, Thrampoulidis, 2502.04664 | so in every run for six norms, Muon and Signum; $1-r$ falls like $t^{-1}$ for four of the norms, with constant steps |
 # | homogeneous networks: stationary points of the margin in the norm of steepest descent; of Muon, Signum, Adam without $\epsilon$ | Tsilivis et al., 2410.22069; Gronich, Vardi, 2602.16340 | for $W=KQ^\top$ in [notebook 45](45_atlas_of_networks.ipynb) |
 # | Adam without $\epsilon$, all samples: $\ell_\infty$ | Zhang, Zou, Cao, 2406.10650 | nearest to $\ell_\infty$; after $10^6$ steps not within 1 % in every run |
-# | Adam, one sample a step: a Mahalanobis norm that the data choose; Signum: $\ell_\infty$ at any batch size | Baek, Song, Yun, 2510.26303 | Signum: so. Adam: none of the norms tested, that one not among them |
-# | AdaGrad: a norm that its own sums of squares fix | Qian, Qian, 1906.03559 | none of the norms tested, that one not among them |
-# | batches without momentum: only all samples are sure to keep the norm | Li, Tang, Zou, 2602.11557 | lost on 1, 2 and 3 samples of 6 |
+# | Adam, one sample a step: a Mahalanobis norm that the data choose; Signum: $\ell_\infty$ at any batch size | Baek, Song, Yun, 2510.26303 | Signum: so. Adam: see *own norms* below |
+# | AdaGrad: a norm that its own sums of squares fix | Qian, Qian, 1906.03559 | see *own norms* below |
+# | batches without momentum: only all samples are sure to keep the norm; variance reduction keeps it | Li, Tang, Zou, 2602.11557 | lost on 1, 2 and 3 samples of 6; see below |
+# | orthogonal factor, then sign: between the spectral norm and $\ell_\infty$ | Wang, Shen, Zhang, 2602.01105 | see below |
+# | keys and queries turned: polar steps do not see it, Adam's do | Zhang, 2605.07067 | see below |
 # | rescaling $W$ step by step: the $\ell_2$ margin exponentially fast | Wang, Min, Wu, 2311.14387 | reached within 20,000 steps |
 # | $\ell_p$ mirror descent on attention: the $\ell_p$ margin | paper C, 2410.14581 | $p=3$: nearest in every run, not within 1 % in every run |
-# | weight decay: AdamW under a bound on $\ell_\infty$, Muon on the spectral norm | Xie, Li, 2404.04454; Chen, Li, Liu, 2506.15054 | no rule here decays weights |
+# | weight decay: AdamW under a bound on $\ell_\infty$, Muon on the spectral norm | Xie, Li, 2404.04454; Chen, Li, Liu, 2506.15054 | $N(W)=1/\lambda$; how much margin is left is ours |
 #
 # **Why, in two lines.** $L$ falls each step by a factor of about $1-\eta N^*(\sum_mq_mA_m)$, $q$ a probability vector, and
 # $N^*(\sum_mq_mA_m)\ge\gamma_N$ for each $q$. So $\min_m\langle A_m,W_t\rangle\ge\gamma_N\sum\eta-O(1)$, while $N(W_t)\le\sum\eta$.
@@ -79,15 +81,17 @@ sizes = [1, 2, 3, 6]
 
 # %%
 import numpy as np
+from IPython.display import HTML
 
 from lib import files
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record
 from papers import wrong_worlds
-from papers.beyond import atlas
+from papers.beyond import atlas, own_norms
 from papers.beyond import atlas_claims as judged
 from papers.beyond import atlas_figures as drawn
 from papers.beyond import atlas_rules as rules
+from papers.beyond import atlas_used as used
 from papers.beyond.engine import optimisers, training
 
 # %%
@@ -162,7 +166,8 @@ best = atlas.BestMargins(data)
 times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 rows = rules.rows()
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
-found = atlas.atlas(rules.trained(data, rows, steps, times, keep), best)
+paths = rules.trained(data, rows, steps, times, keep)
+found = atlas.atlas(paths, best)
 steady = sum(one.steady.sum() for one in found.values())
 total = len(rows) * seeds
 print(f"{steady} of {total} runs ended in the selection that they had at half time")
@@ -185,6 +190,88 @@ figure
 # $\ell_1$ margin leaves a fifth of the best $\ell_\infty$ margin. A dotted cell is the norm that was predicted to be the largest
 # of its row and not to reach 0.99.
 #
+# ## As optimisers are used
+#
+# With weights that decay, $W\leftarrow(1-\eta\lambda)W+\eta D$, a run rests: $N(W)=1/\lambda$, and its margins are
+# $\gamma_N/\lambda+a_m$, with the offsets $a_m$ of [the law of margins](40_law_of_margins.ipynb) for the duals of the norm $N$. So
+# $1-r$ is $-\lambda\min_ma_m/\gamma_N$ to first order. Adam on single samples, AdaGrad, Shampoo's sums and SOAP are measured in a
+# norm of their own, made of what they divide by; Adam's is a fixed point, solved for here without looking at the run.
+
+# %%
+solutions = used.Solutions(data)
+end = np.array([1])  # runs under decay are recorded where they rest
+decays = used.decay_rows()
+rested = rules.trained(data, decays, rules.TENTH, end, keep)
+ends = {name: used.at_rest(row, rested[name], solutions) for name, row in decays.items()}
+chosen = used.chosen(ends)
+for (name, allowed), (other, samples, differing, larger) in chosen.items():
+    print(
+        f"{name}, margins of {allowed} allowed: {other} of {samples} tokens other than at 100;",
+        f"{larger} of {differing} such runs gain margin",
+    )
+print("the decay forbids the margin, runs:", used.forbidden(ends))
+
+# %%
+own, residual = {}, {}
+for name in own_norms.OWN:
+    own[name], residual[name] = own_norms.own_ratios(data, name, paths[name], found[name])
+name = "Adam, 0.999, per sample"
+print(f"fixed point of Adam, largest residual of all runs: {residual[name].max():.0e}")
+for name, value in own.items():
+    print(f"{name}: own norm {value.min():.3f} or more; other norms, median of the best", end=" ")
+    print(f"{np.median(found[name].last.max(1)):.3f}")
+
+# %%
+others = used.other_rows()
+reached_others = atlas.atlas(rules.trained(data, others, sweep_steps, times, keep), best)
+moved = used.turned_back(data, range(seeds), 2_000)
+of_others = judged.predictions(others, reached_others)[1:]
+table_used = claims.Table(
+    used.decay_claims(ends)
+    + used.selection_claims(chosen)
+    + used.own_claims(own, found)
+    + of_others
+    + used.gauge_claims(moved)
+)
+table_used
+
+# %%
+share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
+figure = drawn.used(ends, own, found, share)
+about_used = (
+    f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, W_0 = 0. Left: median and range of the runs"
+)
+plots.caption(figure, about_used)
+figure_used = figure
+figure
+
+# %% [markdown]
+# Left: look at how near the lines are to 1, the law without a fitted number. Middle: where the decay is strong another selection
+# is better. Right: look at how far the blue points lie above the grey ones.
+#
+# With the identity in place of each metric (for GD, whose metric it is, with a decay 2 % off) what notices?
+
+# %%
+plain = {
+    name: used.at_rest(row, rested[name], solutions, identity=True) for name, row in decays.items()
+}
+wrong = {"identity as metric": used.decay_claims(plain)}
+wrong["decay 2 % off"] = used.decay_claims(used.off(ends, 1.02))
+bare = {n: own_norms.own_ratios(data, n, paths[n], found[n], identity=True)[0] for n in own}
+wrong["identity as own norm"] = used.own_claims(bare, found)
+wrong["no rotation"] = used.gauge_claims(used.turned_back(data, range(seeds), 2_000, identity=True))
+wrong["Frobenius for each norm"] = judged.predictions(others, used.in_frobenius(reached_others))
+for world, ids in wrong_worlds.caught(table_used, wrong).items():
+    print(f"{world:24} {', '.join(id.removeprefix('atlas.') for id in ids) or 'NOTHING'}")
+
+# %% [markdown]
+# Every rule in a line: $G$ is the way down, $M$ and $v$ means of $G$ and $G^2$, $U S V^\top$ a singular value decomposition.
+
+# %%
+listed = rules.listing(rows | others | {k: v for k, v in decays.items() if k.endswith(" 10")})
+HTML(claims.html_table(("rule", "step", "norm predicted", "whose prediction"), listed))
+
+# %% [markdown]
 # ## How fast, and on which schedule
 #
 # With constant steps $1-r\sim1/t$: it is a bounded offset divided by a margin that grows like $t$. With $t^{-1/2}$ and $t^{-1}$ margins grow
@@ -404,3 +491,9 @@ numbers = {
     "large_epsilon": record.Number(np.median(stops[-1].last[:, k]), 5e-3),
 }
 run.save(figure_adam, "atlas_adam", title, about_adam, table_adam, numbers, source)
+
+# %%
+numbers = {
+    f"own_{judged.word(name)}": record.Number(value.min(), 2e-3) for name, value in own.items()
+}
+run.save(figure_used, "atlas_used", title, about_used, table_used, numbers, source)

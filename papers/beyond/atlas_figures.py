@@ -10,6 +10,7 @@ from lib.companion import plots
 from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.atlas_claims import REACHED
 from papers.beyond.atlas_rules import Row
+from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
@@ -109,5 +110,38 @@ def memory(
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
     axes[1].set(xscale="log", xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
+    plots.legend(figure, axes[0])
+    return figure
+
+
+def used(
+    ends: Mapping[str, AtRest],
+    own: Mapping[str, np.ndarray],
+    found: Mapping[str, Ratios],
+    share: Mapping[tuple[str, int], float],
+) -> Figure:
+    """Shortfall under decay over the law's; share of other tokens; own norms beside the seven."""
+    figure, axes = plots.panels(1, 3, height=2.9)
+    lines = dict(zip(DECAYED, INK, strict=False))
+    for name, ink in lines.items():
+        runs = [ends[f"{name}, {m}"] for m in ALLOWED[2:]]
+        ratio = np.array([one.missing / one.law for one in runs]).T
+        plots.band(axes[0], ALLOWED[2:], ratio, name, ink, marker="o", ms=3)
+        other = [100 * share[name, m] for m in ALLOWED[:-1]]
+        axes[1].plot(ALLOWED[:-1], other, color=ink, marker="o", ms=3)
+    axes[0].axhline(1, color="0.3", linestyle=":")
+    title = "1 - ratio over the law's"
+    axes[0].set(
+        xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="ratio"
+    )
+    title = "samples with other tokens"
+    axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
+    for place, (name, value) in enumerate(own.items()):
+        best = found[name].last.max(1)
+        axes[2].plot(np.full(len(best), place - 0.12), best, "o", color="0.6", ms=3)
+        axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=INK[5], ms=3)
+    words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
+    axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
+    axes[2].set(title="own norm (blue), best of seven", ylabel="margin / largest margin")
     plots.legend(figure, axes[0])
     return figure

@@ -175,3 +175,52 @@ def trained(
         ending = {name: row.rule for name, row in rows.items() if ends[name] == end}
         paths |= kept.train(tokens, ending, end, np.append(times[times < end], end), folder)
     return {name: paths[name] for name in rows}
+
+
+def _moved(rule: Optimiser) -> str:
+    """D as a formula in G, M (a mean of G), v (of G^2)."""
+    if rule.kind == o.ENTRYWISE:
+        named = {1: "sgn of the largest entry of G, there", 2: "G / |G|", np.inf: "sgn(G)"}
+        q = rule.p / (rule.p - 1) if 1 < rule.p < np.inf else 0
+        return named.get(rule.p, f"sgn(G) |G|^{q - 1:g}, over its l_{rule.p:g} norm")
+    if rule.kind == o.SPECTRAL:
+        of = "M + (G - M) (1 - mu)" if rule.nesterov else "M" if rule.momentum else "G"
+        shape = {o.POLAR: "U V^T", o.LEADING: "u_1 v_1^T"}
+        word = shape.get(rule.shape, f"{rule.iterations} Newton-Schulz steps on U S V^T")
+        return f"sgn(U V^T), U S V^T = {of}" if rule.signed else f"{word}, U S V^T = {of}"
+    if rule.kind == o.ADAPTIVE:
+        below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
+        more = f" + {rule.epsilon:g}" if rule.epsilon else ""
+        return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
+    return {
+        o.SIGN: "sgn(M)"
+        if rule.momentum == rule.first_mix
+        else "sgn(M' + (G - M') 0.1), M' before G",
+        o.SHAMPOO: "L^{-1/4} G R^{-1/4}, L and R of G G^T and G^T G",
+        o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's L and R",
+        o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
+        o.NATURAL: "(F + damping)^{-1} G",
+        o.FULL_ADAGRAD: "(sum vec(G) vec(G)^T)^{-1/2} vec(G)",
+    }[rule.kind]
+
+
+def formula(rule: Optimiser) -> str:
+    """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
+    parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
+    parts.append(f"D = {_moved(rule)}")
+    if rule.blocks > 1:
+        parts.append(f"in each of {rule.blocks} blocks")
+    if rule.batch:
+        parts.append(f"G of {rule.batch} sample" + ", variance reduced" * rule.reduced)
+    if rule.radius < np.inf:
+        parts.append(f"W in a ball that grows {rule.growth:g} times every {rule.every} steps")
+    return "; ".join(parts)
+
+
+def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
+    """Per row: name, formula, the norm predicted, whose prediction."""
+    none = lambda row: f"none; nearest {row.highest}"
+    return [
+        (name, formula(row.rule), row.reached or none(row), row.source)
+        for name, row in rows.items()
+    ]

@@ -72,7 +72,7 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
 
 
 @numba.njit
-def _sign(G, D):
+def sign(G, D):
     """D = sgn(G), 0 for 0."""
     for j in range(G.size):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
@@ -101,7 +101,7 @@ def steepest(G, top, p, work, D):
         return -math.inf
     total = 0.0
     if p == math.inf:
-        _sign(G, D)
+        sign(G, D)
         for j in range(G.size):
             total += abs(G[j]) / size
         return top + math.log(size) + math.log(total)
@@ -161,7 +161,7 @@ def sign_momentum(rule, G, top, m, logs, D):
     copy(m, D)
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
-    _sign(D, D)
+    sign(D, D)
     return 0.0 if log_mixed > -math.inf else -math.inf
 
 

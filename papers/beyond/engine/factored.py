@@ -83,7 +83,7 @@ def train(
         if not np.isfinite(value).all():
             raise ValueError(f"{name} holds NaN or infinite values")
     for name, rule in optimisers.items():
-        more = rule.batch or rule.blocks > 1 or rule.radius < math.inf
+        more = rule.batch or rule.blocks > 1 or rule.radius < math.inf or rule.weight_decay
         if rule.kind not in _KINDS or more or (rule.kind == o.SPECTRAL and rule.momentum):
             raise ValueError(f"{name}: factors take plain rules without matrix moments and batches")
     times = record_times(record, max(record))

@@ -122,6 +122,26 @@ def keep(graded, chosen, size):
 
 
 @numba.njit
+def reduce(anchor, graded, chosen, size):
+    """graded = anchor + (n / size) (graded - anchor) on the `chosen`, anchor on the others."""
+    n = graded.logs.size
+    more = n / size
+    for i in range(n):
+        now, then, inside = graded.logs[i], anchor.logs[i], False
+        for k in range(size):
+            inside = inside or chosen[k] == i
+        top = max(now, then) if inside else then
+        graded.logs[i] = top
+        of_now = more * math.exp(now - top) if inside and now > -math.inf else 0.0
+        of_then = math.exp(then - top) if then > -math.inf else 0.0
+        if inside:
+            of_then *= 1.0 - more
+        for j in range(graded.b.shape[1]):
+            graded.b[i, j] = of_now * graded.b[i, j] + of_then * anchor.b[i, j]
+    unit(graded)
+
+
+@numba.njit
 def mix(into, a, graded, b):
     """into = a into + b graded, part by part; a, b >= 0."""
     log_a = math.log(a) if a > 0.0 else -math.inf

@@ -43,6 +43,7 @@ class State(NamedTuple):
     block: Part
     momentum: Graded
     looked: Graded
+    anchor: Graded
     sides: preconditioners.Sides
 
 
@@ -61,6 +62,7 @@ def state(rule: o.Numbers, n: int, d: int, e: int) -> State:
         block=part(n, height, width),
         momentum=gradients.zeros(Graded, n=n, d=d),
         looked=gradients.zeros(Graded, n=n, d=d),
+        anchor=gradients.zeros(Graded, n=n, d=d),
         sides=gradients.zeros(preconditioners.Sides, d=d, e=e, two=2),
     )
 
@@ -133,6 +135,8 @@ def _direction(rule, t, z, answers, basis, S, s):
             value = _by_blocks(rule, seen, z, s.block, w.D)
         else:
             value = graded_svd.direction(rule, seen, z, w.svd, w.D)
+        if rule.signed:
+            entrywise.sign(w.D.ravel(), w.D.ravel())
         return 0.0 if rule.normalised and value > -math.inf else value
     if kind == o.NATURAL:
         return preconditioners.natural(rule, w.graded, z, answers, w.D)
@@ -149,22 +153,32 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 
 @numba.njit(inline="always")
-def _batch(rule, t, order, graded):
-    """Leave the samples of step t's batch; order (epochs, n), repeated when it ends."""
+def _batch(rule, t, order, graded, anchor):
+    """Leave the samples of step t's batch, or their correction of the anchor's gradient.
+
+    order (epochs, n), repeated when it ends.
+    """
     size = int(rule.batch)
     epochs, n = order.shape
     if size > 0:
         per_epoch = n // size
         first = (t % per_epoch) * size
-        gradients.keep(graded, order[(t // per_epoch) % epochs, first : first + size], size)
+        chosen = order[(t // per_epoch) % epochs, first : first + size]
+        if rule.reduced:
+            if first == 0:
+                entrywise.copy(graded.b.ravel(), anchor.b.ravel())
+                entrywise.copy(graded.logs, anchor.logs)
+            gradients.reduce(anchor, graded, chosen, size)
+        else:
+            gradients.keep(graded, chosen, size)
 
 
 @numba.njit(inline="always")
-def _move(rule, t, length, D, image, work, W):
-    """Move W, flat, by length D; returns the log of its largest entry, NaN where that is none."""
+def _move(rule, t, shrink, length, D, image, work, W):
+    """Move W, flat, to shrink W + length D; returns the log of its largest entry, NaN for none."""
     moved = image if rule.kind == o.MIRROR else W  # mirror descent moves W's image
     for j in range(W.size):
-        moved[j] += length * D[j]
+        moved[j] = shrink * moved[j] + length * D[j]
     if rule.kind == o.MIRROR:
         return entrywise.signed_power(moved, 1.0 / (rule.p - 1.0), work, W)
     largest = entrywise.largest(W)
@@ -242,15 +256,19 @@ def run_job(problem, rule, times, order, W, path, logs, s, sources=SOURCES):
             return STALLED, t
         if record == times.size:
             break
-        _batch(rule, t, order, w.graded)
+        _batch(rule, t, order, w.graded, s.anchor)
         lacks = _direction(rule, t, problem.z, answers, basis, S, s)
-        step = entrywise.add_logs(lacks, rule.log_step_size)
+        log_eta = rule.log_step_size
         if rule.decay != 0.0:
-            step -= rule.decay * math.log(t + 1.0)
+            log_eta -= rule.decay * math.log(t + 1.0)
+        step, shrink = entrywise.add_logs(lacks, log_eta), 1.0
+        if rule.weight_decay > 0.0:
+            shrink -= rule.weight_decay * math.exp(log_eta)
         if not step < LONGEST:  # false for NaN
             return DIVERGED, t
         length = math.exp(step)
-        if not _move(rule, t, length, w.D.ravel(), w.first, w.work, W.ravel()) <= LONGEST:
+        moved = _move(rule, t, shrink, length, w.D.ravel(), w.first, w.work, W.ravel())
+        if not moved <= LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]
 

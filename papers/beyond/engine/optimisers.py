@@ -1,7 +1,8 @@
 """Optimisers that see more than the gradient's direction: their formulas.
 
-W_{t+1} = W_t + eta_t D_t with eta_t = eta (t+1)^-a and D_t made of G = -grad L, the way down. All
-divisions 0/0 below are 0: an entry, or a singular direction, in which nothing pulls does not move.
+W_{t+1} = (1 - eta_t lambda) W_t + eta_t D_t with eta_t = eta (t+1)^-a, lambda the weight decay, 0
+unless said, and D_t made of G = -grad L, the way down. All divisions 0/0 below are 0: an entry, or
+a singular direction, in which nothing pulls does not move.
 """
 
 import math
@@ -21,7 +22,8 @@ class Optimiser:
     first_mix, epsilon, nesterov, corrected, summed: as the constructors say; step_size eta and
     decay a; batch: samples per step, 0 for all, `shuffled` anew each epoch or cyclic; blocks: parts
     of W's rows or columns that move on their own; damping, relative, empirical: of the natural
-    gradient; radius, growth, every: the norms that W is brought to.
+    gradient; radius, growth, every: the norms that W is brought to; weight_decay: lambda; reduced:
+    variance reduction on batches; signed: sgn(D) in place of D.
     """
 
     kind: int
@@ -48,6 +50,9 @@ class Optimiser:
     radius: float = math.inf
     growth: float = 1.0
     every: int = 1
+    weight_decay: float = 0.0
+    reduced: bool = False
+    signed: bool = False
 
     def __post_init__(self):
         def need(condition, needed, *names):
@@ -58,7 +63,13 @@ class Optimiser:
         need(lambda x: 0 < x < math.inf, "positive and finite", "step_size")
         need(math.isfinite, "finite", "decay")
         need(lambda x: 0 <= x < 1, "in [0, 1)", "momentum", "memory", "first_mix")
-        need(lambda x: 0 <= x < math.inf, "finite, 0 or positive", "epsilon", "damping")
+        need(
+            lambda x: 0 <= x < math.inf,
+            "finite, 0 or positive",
+            "epsilon",
+            "damping",
+            "weight_decay",
+        )
         need(lambda x: x == int(x) >= 0, "a whole number, 0 for all samples", "batch")
         need(lambda x: x == int(x) >= 1, "a whole number >= 1", "blocks", "every")
         need(lambda x: x > 0, "positive", "radius")
@@ -279,3 +290,35 @@ def rescaled(optimiser: Optimiser, radius: float, growth: float, every: int) -> 
     if optimiser.kind == MIRROR:
         raise ValueError("mirror descent moves the image of W, which is not rescaled")
     return replace(optimiser, radius=radius, growth=growth, every=every)
+
+
+def decayed(optimiser: Optimiser, weight_decay: float) -> Optimiser:
+    """Decoupled weight decay (Loshchilov and Hutter, 2019), lambda = weight_decay.
+
+    Where N(D) <= 1 it keeps N(W) <= 1/lambda from W_0 = 0 on. ValueError for eta lambda >= 1, which
+    would turn W round, and for mirror descent, which moves the image of W.
+    """
+    if optimiser.kind == MIRROR:
+        raise ValueError("mirror descent moves the image of W, which does not decay")
+    if not optimiser.step_size * weight_decay < 1:
+        raise ValueError(f"eta lambda = {optimiser.step_size * weight_decay}; it must be below 1")
+    return replace(optimiser, weight_decay=weight_decay)
+
+
+def variance_reduced(optimiser: Optimiser) -> Optimiser:
+    """On batches: G = (batch's mean at W) - (the same at the anchor) + (all samples' there).
+
+    The anchor is W at the last begin of an epoch (SVRG, Johnson and Zhang, 2013). ValueError for a
+    rule on all samples.
+    """
+    if not optimiser.batch:
+        raise ValueError("variance reduction is for batches: the rule sees all samples")
+    return replace(optimiser, reduced=True)
+
+
+def olion(step_size: float, momentum: float = 0.95, decay: float = 0.0) -> Optimiser:
+    """Sign after orthogonalisation (OLion, arXiv 2602.01105): D = sgn(U V^T), U V^T as in Muon.
+
+    With Nesterov's momentum, and the exact polar factor in place of the Newton-Schulz iteration.
+    """
+    return replace(muon(step_size, momentum, nesterov=True, decay=decay), signed=True)

@@ -15,7 +15,7 @@ from lib.dynamics.recording import checked_start, end_where_not_finite, record_t
 from lib.representation import Shapes
 from lib.seeds import stream
 from papers.beyond.engine import gradients, loop
-from papers.beyond.engine.optimisers import Optimiser
+from papers.beyond.engine.optimisers import SOAP, Optimiser
 
 EPOCHS = 4096  # orders of samples that are drawn; longer training repeats them
 
@@ -27,6 +27,8 @@ class Path(Shapes):
     optimiser; W (runs, k, d, d_z); log_gap, log_gradient (runs, k): log(L - L*) and log ||grad L||
     of all samples; status and ended (runs,): "completed", "stalled" (every sample's gradient is
     zero) or "diverged" (a step or an entry left the range of float64), and at which iteration.
+    What the rule keeps at the end, each up to a factor: second (runs, d, d_z), the moments of G^2;
+    left (runs, d, d) and right (runs, d_z, d_z), Shampoo's L and R, or SOAP's bases.
     """
 
     optimiser: Optimiser
@@ -36,6 +38,9 @@ class Path(Shapes):
     log_gradient: np.ndarray
     status: np.ndarray
     ended: np.ndarray
+    second: np.ndarray | None = None
+    left: np.ndarray | None = None
+    right: np.ndarray | None = None
 
 
 def train(
@@ -75,6 +80,7 @@ def train(
             log_gradient=raw["logs"][k :: len(named), :, 1],
             status=np.array(status.NAMES)[raw["status"][k :: len(named)]],
             ended=raw["ended"][k :: len(named)],
+            **{what: raw[what][k :: len(named)] for what in ("second", "left", "right")},
         )
         for k, (name, rule) in enumerate(named.items())
     }
@@ -112,13 +118,18 @@ def _run_all(problem, optimisers, times, order, W):
         return problem[run], numbers[kind], times, *where, state
 
     def work(j):
-        return loop.run_job(*job(j))
+        *arguments, state = job(j)
+        ended, sides = loop.run_job(*arguments, state), state.sides
+        soap = optimisers[j % len(optimisers)].kind == SOAP
+        turned = (sides.left_basis, sides.right_basis) if soap else (sides.left, sides.right)
+        return *ended, state.whole.second.reshape(W.shape[1:]), *turned
 
     apart.prepare(loop.run_job, *job(0))
     first = [work(0)]  # compiles what is not prepared
     with ThreadPoolExecutor(numba.get_num_threads()) as pool:  # the loop lets go of the interpreter
         ended = first + list(pool.map(work, range(1, len(W))))
-    raw["status"], raw["ended"] = (np.array(part) for part in zip(*ended, strict=True))
+    names = "status", "ended", "second", "left", "right"
+    raw |= zip(names, (np.array(part) for part in zip(*ended, strict=True)), strict=True)
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["path"]], [raw["logs"]])
     return raw
 

@@ -1,0 +1,157 @@
+"""The norms that adaptive rules have of their own: quadratic ones, and l_inf in turned coordinates.
+
+A rule whose divisors settle, D = H^{-1} G with H a positive matrix on W's entries, is gradient
+descent in the norm N(W)^2 = <W, H W>. Its largest margin is 1 / ||V||_F, V the shortest with
+<H^{-1/2} A_m, V> >= 1 for all pairs m.
+
+AdaGrad: H = diag(sqrt v), v the sum of its G^2 (Qian and Qian, 1906.03559). Adam on single samples:
+H = diag(s) with s_j = sqrt(sum_i (sum_t beta_it A_it)_j^2), beta the duals of the SVM in that norm
+itself (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums: H W = L^{1/4} W R^{1/4},
+ours. SOAP: l_inf of Q_L^T W Q_R, ours.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+from lib import svm
+from lib.attention import coordinates
+from lib.attention.token_sets import TokenSet
+from papers.beyond.atlas import Ratios, least_margins
+from papers.beyond.engine.training import Path
+
+FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
+GAP = 1e-7  # largest relative duality gap of a shortest vector
+
+
+def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
+    """A_m = (x_s - x_t) z^T of the first run, (n, T-1, d, d_z); selection (n,)."""
+    delta = coordinates.differences(tokens, selection[None])[0]
+    return np.einsum("ntd,ne->ntde", delta, tokens.z[0])
+
+
+def shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
+
+    By Lawson and Hanson's non-negative least squares. RuntimeError where the relative duality gap
+    is above GAP, as where no V exists.
+    """
+    scale = np.linalg.norm(rows, axis=1).max()
+    scaled = rows / scale
+    target = np.append(np.zeros(rows.shape[1]), 1.0)
+    weights, _ = nnls(np.vstack([scaled.T, np.ones(len(rows))]), target, maxiter=10 * rows.size)
+    V = scaled.T @ weights
+    least, square = (scaled @ V).min(), V @ V
+    if not least >= (1 - GAP) * square / weights.sum():
+        raise RuntimeError("no shortest vector to the accuracy asked for: not separable?")
+    return V / (least * scale), weights / (least * scale**2)
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
+
+    s: np.ndarray
+    residual: float
+    steps: int
+
+
+def fixed_point(A: np.ndarray, most: int = 300) -> FixedPoint:
+    """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
+
+    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides, s kept at a mean square of
+    1; a residual above SETTLED says that it did not settle.
+    """
+    n, shape, s, residual, steps = len(A), A.shape[2:], np.ones(A.shape[2:]), np.inf, 0
+    while residual > SETTLED and steps < most:
+        _, duals = shortest((A / np.sqrt(s)).reshape(-1, s.size))
+        pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
+        new = np.sqrt((pulls**2).sum(0)).reshape(shape)
+        new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
+        new /= np.sqrt((new**2).mean())
+        residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
+    return FixedPoint(s, residual, steps)
+
+
+def _power(M, exponent):
+    """M^exponent of a symmetric M >= 0, of its pseudo-inverse where the exponent is negative."""
+    values, vectors = np.linalg.eigh(M)
+    kept = values > FLOOR * values[-1]
+    return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
+
+
+def _quadratic(A, W, root, inverse):
+    """W's ratio in <W, H W>: root(W) = H^{1/2} W, inverse(A) = H^{-1/2} A."""
+    V, _ = shortest(inverse(A).reshape(-1, W.size))
+    least = np.einsum("ntde,de->nt", A, W).min()
+    return least * np.linalg.norm(V) / np.linalg.norm(root(W))
+
+
+def entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
+    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z), positive."""
+    root = np.sqrt(np.maximum(s, FLOOR * s.max()))
+    return _quadratic(A, W, lambda W: root * W, lambda A: A / root)
+
+
+def two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
+    """W's share of the largest margin in N(W)^2 = <W, L^{1/4} W R^{1/4}>."""
+    root = lambda W: _power(left, 1 / 8) @ W @ _power(right, 1 / 8)
+    return _quadratic(A, W, root, lambda A: _power(left, -1 / 8) @ A @ _power(right, -1 / 8))
+
+
+def turned(tokens: TokenSet, selection, W, left, right) -> float:
+    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
+    there = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
+    best = 1 / svm.token_svm(there, selection[None], np.inf).norm[0]
+    least = least_margins(tokens, selection[None], W[None, None])[0, 0]
+    return least / np.abs(left.T @ W @ right).max() / best
+
+
+def _adagrad(tokens, selection, path, run):
+    A = features(tokens, selection)
+    return entrywise(A, path.W[run, -1], np.sqrt(path.second[run])), 0.0
+
+
+def _adam(tokens, selection, path, run):
+    A = features(tokens, selection)
+    found = fixed_point(A)
+    return entrywise(A, path.W[run, -1], found.s), found.residual
+
+
+def _shampoo(tokens, selection, path, run):
+    A = features(tokens, selection)
+    return two_sided(A, path.W[run, -1], path.left[run], path.right[run]), 0.0
+
+
+def _soap(tokens, selection, path, run):
+    bases = path.left[run], path.right[run]
+    return turned(tokens, selection, path.W[run, -1], *bases), 0.0
+
+
+OWN: dict[str, Callable] = {  # by row of the atlas
+    "Adam, 0.999, per sample": _adam,
+    "AdaGrad": _adagrad,
+    "Shampoo, sums": _shampoo,
+    "SOAP": _soap,
+}
+
+
+def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
+    """The last ratio of every run of a row of OWN in its own norm, and the fixed point's residual.
+
+    (runs,) each; NaN where a run selects nothing. identity: with the identity as the metric, that
+    is in the Frobenius norm (l_inf in the given coordinates for SOAP).
+    """
+    if identity:
+        shapes = path.second, path.left, path.right
+        second, left, right = (np.zeros_like(array) + 1.0 for array in shapes)
+        left, right = (array * np.eye(array.shape[-1]) for array in (left, right))
+        path = replace(path, second=second, left=left, right=right)
+    value = np.full((len(path.W), 2), np.nan)
+    for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
+        function = _adagrad if identity and name.startswith("Adam") else OWN[name]
+        value[run] = function(tokens.run(run), reached.selection[run], path, run)
+    return value.T
