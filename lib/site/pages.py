@@ -109,7 +109,7 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
     Its pictures are described as those of the figures `shown` that it made.
     """
     pages = []
-    for source in sorted(files.folder("notebooks").glob("*.py")):
+    for source in sorted(files.folder("notebooks").glob("[0-9]*.py")):
         for scale in record.SCALES:
             path = files.folder("runs") / scale / f"{source.stem}.ipynb"
             made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
