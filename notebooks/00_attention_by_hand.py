@@ -27,12 +27,14 @@
 # gradient and its training are some 25 lines in this page.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 1
 steps = 10_000
 step_size = 0.02
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, dynamics, svm
@@ -41,7 +43,6 @@ from lib.dynamics import rules
 from papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
-plots.set_style()
 
 # %% [markdown]
 # ## Two examples, three tokens each
@@ -218,18 +219,13 @@ np.testing.assert_allclose(history.direction_error["W_mm"][0, 1:], error[at], at
 print("duality gap of the library's solution:", f"{target.gap.max():.0e}")
 
 # %% tags=["nbval-check-output"]
-slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps // 10 - 1 :]), 1)[
-    0
-]
+slope = np.polyfit(*np.log([np.arange(steps // 10, steps + 1), error[steps // 10 - 1 :]]), 1)[0]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
                     "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
     claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1 (our constant)", error[-1], 0.01),
     claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1", slope, -0.5),
 ])  # fmt: skip
-print(f"end {error[-1]:.4f}, exponent {slope:.2f}")
-
-# %%
 table
 
 # %% [markdown]
@@ -326,18 +322,11 @@ print(
 # **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
 # which of the theorem's hypotheses hold. Notebook 01 has sliders.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 about = (
     "Two examples of three tokens in the plane (ours), trained by normalised gradient descent from a start in a wrong "
     "direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
 )
-numbers = dict(end=record.Number(error[-1], 1e-6), exponent=record.Number(slope, 1e-4))
-run.save(
-    figure,
-    "fastrates_by_hand",
-    "by hand",
-    about,
-    table,
-    numbers,
-    [dict(name="by hand", source="synthetic")],
-)
+numbers = dict(end=error[-1], exponent=slope)
+run.keep(figure, "fastrates_by_hand", about, table, numbers)

@@ -39,6 +39,7 @@
 # `unit sphere` breaks Assumption 2 as well: try what happens.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 model = "class means, orthogonal"
 n, T, d = 10, 6, 100
@@ -47,7 +48,8 @@ rule, step_size = "NGD", 0.025
 seed = 0
 steps = 1000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import time
 from dataclasses import replace
 
@@ -55,11 +57,10 @@ import numpy as np
 from IPython.display import Image, display
 
 from lib import explorer
-from lib.companion import claims, plots, statements
+from lib.companion import claims, statements
 from lib.explorer import panel
 from papers.a.statements import STATEMENTS
 
-plots.set_style()
 names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
 setting = explorer.ExplorerSetting(**{name: globals()[name] for name in names})
 

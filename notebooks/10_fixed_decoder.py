@@ -49,6 +49,7 @@
 # $B$ is the largest norm of a token.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 draws = 100
@@ -61,19 +62,19 @@ ngd_step = 0.025
 momentum = 0.9
 polyak_cap = 1000.0
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.dynamics import rules
 from papers.a import fixed_head as paper
 from papers.a import fixed_head_figures, gradient_cone
 from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
-plots.set_style()
 
 # %%
 statements.quoted(
@@ -278,10 +279,6 @@ print("pushes on log p_opt, over the sample's own:",
 # The sample's own class pulls it down, but by less than its own push. The other class tips the scale.
 # With orthogonal means the other class has little say, and no weight falls.
 
-# %% tags=["nbval-check-output"]
-for name, table in tables.items():
-    print(f"{name}: {table.summary()}")
-
 # %% [markdown]
 # ## Figures
 #
@@ -382,15 +379,9 @@ for std in (start_std, 1000 * start_std):
 # It hides the direction: all steps together are `steps * ngd_step` = 25 long, against a start of norm 300.
 # The direction is still that of the start.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipodal")):
-    drawn = {
-        "name": f"class_mean_tokens, {name}",
-        "source": "synthetic",
-        "revision": f"seeds 0-{seeds - 1}",
-        "rows": n,
-    }
-    numbers = fixed_head_figures.numbers(histories[name], targets[name], tables[name][-1].measured)
-    run.save(
-        figures[name], slug, about[name].split(":")[0], about[name], tables[name], numbers, [drawn]
-    )
+    one = tables[name]
+    numbers = fixed_head_figures.numbers(histories[name], targets[name], one[-1].measured)
+    run.keep(figures[name], slug, about[name], one, numbers)

@@ -41,6 +41,7 @@
 # near-orthogonality, since the samples of a class share their opt token.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 n, T, d = 20, 10, 300
@@ -53,21 +54,21 @@ momentum = 0.9
 dimensions = [100, 1000, 10_000, 100_000]
 timed_steps = 20_000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import time
 
 import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
 
 run = record.start("11_long_horizon", "A", globals())
-plots.set_style()
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -206,7 +207,7 @@ for dimension, few, before in zip(dimensions, small, set_up, strict=True):
 #
 # Exponents are least-squares fits within one decade of $t$, the worst over seeds.
 
-# %%
+# %% tags=["nbval-check-output"]
 exponents = fixed_head_figures.decade_exponents(histories, steps)
 last = {name: values[:, -1] for name, values in exponents.items()}
 slope = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2)
@@ -221,10 +222,6 @@ table = claims.Table([
                    megabytes[-1] / megabytes[1], 1.0),
 ])  # fmt: skip
 table
-
-# %% tags=["nbval-check-output"]
-for name in ("NGD", "NGD-mom", "Polyak, no cap"):
-    print(f"{name}: t^{last[name].max():.1f} in the last decade")
 
 # %% [markdown]
 # ## Figure
@@ -295,14 +292,7 @@ print(f"signal 0.5: {last_decade(update_rules['NGD'], weak, solution.W)}")
 # %% [markdown]
 # Yes, both.
 
-# %%
-rows = [
-    {
-        "name": "class_mean_tokens, orthogonal",
-        "source": "synthetic",
-        "revision": f"seeds 0-{seeds - 1}",
-        "rows": n,
-    }
-]
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = fixed_head_figures.horizon_numbers(histories["NGD"], last)
-run.save(figure, "fastrates_horizon", "beyond Figure 2", about, table, numbers, rows)
+run.keep(figure, "fastrates_horizon", about, table, numbers)

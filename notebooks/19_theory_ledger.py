@@ -44,6 +44,7 @@
 # before anything is concluded from them.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 n, T, d = 10, 6, 300
@@ -57,7 +58,8 @@ joint_steps = 5000
 joint_step = 0.3
 draws = 200
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
@@ -71,7 +73,6 @@ from papers.a import ledger_rows
 from papers.a.statements import STATEMENTS
 
 run = record.start("19_theory_ledger", "A", globals())
-plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 
 # %% [markdown]
@@ -242,7 +243,8 @@ print(f"uphill: exponent {exponent(uphill):.2f}, last error {uphill[-1]:.2f}")
 # %% [markdown]
 # Nearly the opposite way, an error of 2 being the largest there is. The row fails.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 names = ("class means", "antipodal", "high d", "(DM)")
 data = [{"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"} for name in names]
 numbers = ledger.totals(table)

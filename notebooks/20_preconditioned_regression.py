@@ -46,6 +46,7 @@
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 d, k, n, batch = 5, 20, 10_000, 256
@@ -55,7 +56,8 @@ step_size = 0.1
 condition_floors = [0.35, 0.1, 0.03]
 monte_carlo = 200_000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import regression
@@ -64,7 +66,6 @@ from papers.b import experiments, figures, landscape
 from papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -166,7 +167,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
 
-# %%
+# %% tags=["nbval-check-output"]
 problem = data.problems[0]
 ratio = max(landscape.descent_ratio(problem, norm, 200) for norm in regression.manifold.NORMS)
 algebra = claims.Table(
@@ -201,16 +202,11 @@ conditions, times = experiments.conditioning(
     condition_floors, build, step_size, batch, steps, range(seeds), level=0.15
 )
 
-# %%
+# %% tags=["nbval-check-output"]
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
 claims_1, claims_2 = experiments.figure_claims(excess)
 ablated = experiments.ablation_claims(excess, effects, times, steps)
-training = claims.Table([*claims_1, *claims_2, *ablated])
-training
-
-# %% tags=["nbval-check-output"]
-for name, table in (("algebra", algebra), ("training", training)):
-    print(f"{name}: {table.summary()}")
+claims.Table([*claims_1, *claims_2, *ablated])
 
 # %% [markdown]
 # ## Figures 1 and 2
@@ -323,29 +319,22 @@ print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 # random start the balance decides: compare "random, P" with "random, P, R" above.
 
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 def at(name, column):
     return float(np.median(excess[name][:, column]))
-
-
-def save(slug, number, about, table, numbers, tolerance=0.01):
-    rows = {"name": "random_regression", "source": "synthetic", "rows": n}
-    rows["revision"] = f"seeds 0-{seeds - 1}"
-    numbers = {
-        name: record.Number(float(value), tolerance * abs(value)) for name, value in numbers.items()
-    }
-    run.save(pictures[slug], slug, number, about, table, numbers, [rows])
 
 
 sgd = {"sgd_end": at("random", -1)}
 first = {"start": at("spectral, P, R", 0), "end": at("spectral, P, R", -1)}
 first |= {"sgd_start": at("random", 0)} | sgd
 second = {"end": at("random, P, R", -1), "end_worst": excess["random, P, R"][:, -1].max()} | sgd
-save("precond_fig1", "Figure 1", setting("Figure 1"), claims_1, first)
-save("precond_fig2", "Figure 2", setting("Figure 2"), claims_2, second)
-
-# %%
-numbers = {name.replace(", ", "_").lower(): at(name, -1) for name in rules}
+third = {name.replace(", ", "_").lower(): at(name, -1) for name in rules}
 words = {"P": "preconditioner", "R": "regulariser"}
-numbers |= {f"{word}_effect": np.median(effects[mark]) for mark, word in words.items()}
-save("precond_ablation", "ablation", about_ablation, ablated, numbers)
+third |= {f"{word}_effect": np.median(effects[mark]) for mark, word in words.items()}
+for slug, caption, table, numbers in (
+    ("precond_fig1", setting("Figure 1"), claims_1, first),
+    ("precond_fig2", setting("Figure 2"), claims_2, second),
+    ("precond_ablation", about_ablation, ablated, third),
+):
+    run.keep(pictures[slug], slug, caption, table, numbers)

@@ -43,6 +43,7 @@
 # is 0.05 here, so that A3 holds with $c = 2$: the last exercise shows what $c = 1$ alone leaves.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 small_d, small_k = 2, 4
@@ -52,7 +53,8 @@ oracle_steps, draws = 100, 128
 start_sizes, repeats = [100, 1000, 10_000, 100_000], 10
 searches = 1
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 import torch
 
@@ -65,7 +67,6 @@ from papers.b import figures, landscape, scaling
 from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -191,7 +192,7 @@ def step(Z, g, S, eta, k=small_k):
 # paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
 # constants cannot be improved there.
 
-# %%
+# %% tags=["nbval-check-output"]
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
 bounds = claims.Table(landscape.one_point(landscape.curvatures(tiny, searches)))
 bounds
@@ -202,7 +203,7 @@ bounds
 # The descent starts off the minima along its slowest mode, where a worst-case rate is met. Its step is
 # $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
 
-# %%
+# %% tags=["nbval-check-output"]
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
 distances, _ = scaling.spectral_distances(small, start_sizes, repeats)
 bias = scaling.gradient_bias(small, sizes, 20 * draws, seeds)
@@ -222,10 +223,6 @@ for excess in floors.exact:
     np.testing.assert_allclose(regression.excess_loss(small, A, B), excess, rtol=1e-6)
     Z = step(Z, limit(A, B, small.Sigma, small.M), small.Sigma, 1 / rates[-1])
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
-
-# %% tags=["nbval-check-output"]
-for name, table in (("one-point bounds", bounds), ("scaling law", law)):
-    print(f"{name}: {table.summary()}")
 
 # %% [markdown]
 # **Look at** the panels from left to right.
@@ -299,9 +296,8 @@ for strength in (signal, 4 * signal):
 # %% [markdown]
 # At the larger signal it still grows with $n$: the bias falls more slowly than $1/n$ over all these $n$.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}
 numbers |= {"factor": floors.factor}
-numbers = {name: record.Number(float(x), 0.02 * abs(x)) for name, x in numbers.items()}
-rows = {"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
-run.save(figure, "precond_scaling", "Theorem 2", about_law, law, numbers, [rows])
+run.keep(figure, "precond_scaling", about_law, law, numbers)

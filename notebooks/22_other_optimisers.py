@@ -50,6 +50,7 @@
 # in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are checked on every draw.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 d, k, n, batch = 5, 20, 10_000, 256
@@ -66,7 +67,8 @@ best_steps = {
 }
 tuning_seeds, tuning_grid = 0, [0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 import torch
 
@@ -76,7 +78,6 @@ from papers.b import experiments, figures
 from papers.b.statements import STATEMENTS
 
 run = record.start("22_other_optimisers", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -250,11 +251,9 @@ for name, values in excess.items():
     print(f"{name:16} (L - L*)/L* at the end: {np.median(values[:, -1]):8.4f},",
           f"within 10 %: {np.isfinite(needed).sum()} of {seeds} seeds")  # fmt: skip
 compared = [experiments.against_best_sgd(excess)]
-training = claims.Table(compared)
-training
 
 # %% tags=["nbval-check-output"]
-print(f"training: {training.summary()}")
+claims.Table(compared)
 
 # %% [markdown]
 # * **Left.** Look at the ends of the curves. Adam, Muon and SOAP settle higher than Algorithm 1 and the two-sided rule.
@@ -326,23 +325,11 @@ for name, values in train(few, ill, ill.random).items():
 # %% [markdown]
 # Of these three only Algorithm 1 slows down.
 
-# %% [markdown]
-# ## Records
-#
-# Where each rule ends, and its iterations to 10 %.
-
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = {}
 for name in figures.OPTIMISERS:
     values, key = excess[name], name.lower().replace(" ", "_").replace("-", "_")
     needed = experiments.first_below(recorded, values, 0.1)
     numbers |= {f"{key}_end": np.median(values[:, -1]), f"{key}_within_10": np.median(needed)}
-numbers = {
-    name: record.finite(x, 0.1 * (x if np.isfinite(x) else 1)) for name, x in numbers.items()
-}
-
-# %%
-rows = {"name": "random_regression", "source": "synthetic", "rows": n}
-rows["revision"] = f"seeds 0-{seeds - 1}"
-title = "other optimisers"
-run.save(figure, "precond_optimizers", title, about_others, compared, numbers, [rows])
+run.keep(figure, "precond_optimizers", about_others, compared, numbers)

@@ -40,6 +40,7 @@
 # the smallest wrong world in which `make falsify` saw it fail.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 4
 d, k = 3, 5
@@ -52,7 +53,8 @@ softmax_draws = 20_000
 searches = 1
 conditions = [10, 30, 100, 300, 1000, 3000, 10_000]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
@@ -64,7 +66,6 @@ from papers.b import experiments, ledger_rows
 from papers.b.statements import STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
-plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 
@@ -232,18 +233,13 @@ for seed in range(3):
 # %% [markdown]
 # No: even three draws differ nearly twofold.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 source = [{"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}]
 numbers, said = ledger.totals(table), ledger.statements(STATEMENTS)
 slug, title = "precond_ledger", "Paper B (2603.01514), statement by statement"
 saved = run.save(figure, slug, "every statement", about, table, numbers, source, said)
-saved = ledger.save(table, STATEMENTS, saved, title)
-
-# %%
-exponents = {
-    f"exponent_{name}": record.Number(value.mean(), 1e-3) for name, value in growth.items()
-}
-slug, what = "precond_condition", "what the preconditioner is for"
-run.save(
-    figure_ill, slug, what, about_ill, ill, exponents, source, setting={"d": mild.d, "k": mild.k}
-)
+ledger.save(table, STATEMENTS, saved, title)
+exponents = {f"exponent_{name}": value.mean() for name, value in growth.items()}
+of = {"d": mild.d, "k": mild.k}
+saved = run.keep(figure_ill, "precond_condition", about_ill, ill, exponents, setting=of)

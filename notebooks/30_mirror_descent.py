@@ -27,6 +27,7 @@
 # settings of the authors' public code.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 n, T, d = 6, 8, 10
@@ -36,7 +37,8 @@ step_size = 0.1
 path_seed = 1
 first = 40
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, mirror, svm
@@ -46,7 +48,6 @@ from papers.c import cones, figures, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
-plots.set_style()
 steps = dict(zip(exponents, iterations, strict=True))
 update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 
@@ -181,16 +182,12 @@ table = claims.Table(section5.bregman_claims(same, histories))
 table
 
 # %% tags=["nbval-check-output"]
-print("last divergence, mean over seeds; columns: SVM with p =", *exponents)
 for kind, found in (("same tokens for all SVMs", same), ("each SVM its own tokens", own)):
-    print(f"{kind}:")
+    means = section5.table(found)
+    print(f"{kind}; mean over seeds of the last divergence, columns: SVM with p =", *exponents)
     for p in exponents:
-        print(f"  p = {p:g}:", "  ".join(f"{section5.table(found)[p, q]:.4f}" for q in exponents))
-medians = (f"p = {p:g}: {np.median(same[p, p][:, -1]):.4f}" for p in exponents)
-print("own SVM, median:", "  ".join(medians))
-counts = (f"p = {p:g}: {settled[p]} of {seeds}" for p in exponents)
-print("runs whose tokens are locally optimal:", "  ".join(counts))
-print(table.summary())
+        print(f"  p = {p:g}:", "  ".join(f"{means[p, q]:.4f}" for q in exponents))
+print("locally optimal tokens:", *(f"p = {p:g}: {settled[p]} of {seeds};" for p in exponents))
 
 # %% [markdown]
 # A few runs settle late and are still turning, and raise the means above the medians. At the desk scale of 100 seeds our
@@ -206,15 +203,6 @@ print(table.summary())
 about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
 figure = figures.divergences(histories, same, own, about)
 figure
-
-# %%
-rows = [
-    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
-]
-means = section5.table(same)
-numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(means[p, q], 1e-6) for p, q in means}
-title = "Section 5, directional Bregman divergence"
-run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
 
 # %% [markdown]
 # ## The paths
@@ -236,19 +224,11 @@ for p in exponents:
     chosen = mirror.selected_tokens(single, paths[p].W[:, -1])
     stays = cones.locally_optimal(cones.select(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
-print(path_table.summary())
 
 # %%
 path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
 path_figure = figures.paths(paths, path_ends, path_about)
 path_figure
-
-# %%
-last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
-numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(last[p], 1e-7) for p in exponents}
-rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
-title, own = "Section 5, paths", {"seeds": [path_seed]}
-run.save(path_figure, "mirror_path", title, path_about, path_table, numbers, rows, setting=own)
 
 # %% [markdown]
 # ## Head and attention together
@@ -269,12 +249,6 @@ heads = {
 joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
 joint_table
 
-# %% tags=["nbval-check-output"]
-for p in exponents:
-    selected = mirror.selected_tokens(joint_data, joint[p].W[:, -1])[0]
-    print(f"p = {p:g} selects the tokens", *selected)
-print(joint_table.summary())
-
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: at or near the circle of its own SVM. The path of $p = 3$ misses it, and
 #   more so for $v$. Its divergence is small all the same, since $D$ is quadratic in the miss. It has selected another
@@ -286,18 +260,6 @@ print(joint_table.summary())
 joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
 joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
-
-# %%
-numbers = {}
-for p, history in joint.items():
-    of_W, of_v = history.divergence(joint_ends[p][p].W), history.head_divergence(heads[p].value)
-    for name, D in (("divergence", of_W), ("head", of_v)):
-        numbers[f"{name}_{p:g}".replace(".", "_")] = record.Number(D[0, -1], 1e-8)
-rows = [
-    {"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}
-]
-title, own = "Section 5, joint training", {"n": 2, "T": 3, "d": 2, "seeds": []}
-run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows, setting=own)
 
 # %% [markdown]
 # ## What we saw
@@ -348,3 +310,20 @@ for seed in range(4):
 
 # %% [markdown]
 # Not always: for one of the six samples the token depends on the start.
+
+
+# %% tags=["set-up"]
+# Set-up, no need to read.
+def named(name, values):
+    return {f"{name}_{p:g}".replace(".", "_"): value for p, value in values.items()}
+
+
+means = {f"p{p:g}_q{q:g}".replace(".", "_"): mean for (p, q), mean in section5.table(same).items()}
+run.keep(figure, "mirror_bregman", about, table, means)
+last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
+of, path = {"seeds": [path_seed]}, (path_figure, "mirror_path", path_about, path_table)
+run.keep(*path, named("divergence", last), setting=of)
+last = {p: joint[p].divergence(joint_ends[p][p].W)[0, -1] for p in joint}
+of_head = {p: joint[p].head_divergence(heads[p].value)[0, -1] for p in joint}
+of, both = {"n": 2, "T": 3, "d": 2, "seeds": []}, named("divergence", last) | named("head", of_head)
+run.keep(joint_figure, "mirror_joint", joint_about, joint_table, both, setting=of)

@@ -23,6 +23,7 @@
 # which the proof works.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -35,17 +36,17 @@ widths = [1e-5, 0.001, 0.01, 0.1, 0.2, 0.4, 0.7, 1.0]
 multiples = [1, 10, 100]
 local_steps, local_draws = 1500, 3
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import mirror
 from lib.attention import tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from papers.c import cones, figures, rates
 from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
-plots.set_style()
 
 # %% [markdown]
 # ## The statement
@@ -156,7 +157,6 @@ rate_table
 
 # %% tags=["nbval-check-output"]
 slopes = {p: np.median(rates.slopes(histories[p], divergences[p])) for p in rate_exponents}
-print(rate_table.summary())
 for p, slope in slopes.items():
     a, b, _ = rates.theory(p)
     bound = f"r^{a:g}" + (f" (log r)^{b:g}" if b else "")
@@ -193,7 +193,6 @@ proved = {p: np.median(cones.radius(found[p])) for p in exponents}
 local_table
 
 # %% tags=["nbval-check-output"]
-print(local_table.summary())
 for p in exponents:
     stay = [mu for mu, share in zip(widths, far[p], strict=True) if share >= 0.9]
     near = f"{kept[p, multiples[0]][0]:.0%} near the origin"
@@ -265,16 +264,9 @@ for part in (4, 8):
 # %% [markdown]
 # About fourfold: half the steps make half of $r$.
 
-# %%
-revision = f"seeds 0-{seeds - 1}"
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-numbers = {
-    f"slope_{p:g}".replace(".", "_"): record.Number(slope, 0.05) for p, slope in slopes.items()
-}
-title = "Lemma 29, rates"
-run.save(figure_rates, "mirror_rates", title, about_rates, rate_table, numbers, source)
-numbers = {
-    f"kept_{p:g}_{m}".replace(".", "_"): record.Number(kept[p, m][-1], 0.05) for p, m in kept
-}
-title = "local convergence"
-run.save(figure_basins, "mirror_local", title, about_basins, local_table, numbers, source)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+numbers = {f"slope_{p:g}".replace(".", "_"): slope for p, slope in slopes.items()}
+run.keep(figure_rates, "mirror_rates", about_rates, rate_table, numbers)
+numbers = {f"kept_{p:g}_{m}".replace(".", "_"): kept[p, m][-1] for p, m in kept}
+run.keep(figure_basins, "mirror_local", about_basins, local_table, numbers)

@@ -53,6 +53,7 @@
 # grows and takes the weight from all other tokens.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -65,20 +66,20 @@ several_dimensions = [4, 6, 8, 10]
 rank_seeds, several_seeds, path_seeds = 3, 30, 3
 path_multiples = [1, 2, 5, 10, 20, 50, 100]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import replace
 
 import numpy as np
 
 from lib import attention, mirror, svm
 from lib.attention import tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.seeds import stream
 from papers.c import figures, predecessor
 from papers.c.statements import STATEMENTS
 
 run = record.start("32_predecessors", "C", globals())
-plots.set_style()
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, path")
@@ -252,14 +253,11 @@ for among in (4, 8):
 # %% [markdown]
 # They are. In the same time the alignment gets less far.
 
-# %%
-revision = f"seeds 0-{seeds - 1}"
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-last = {
-    f"{key[0]}_{key[1]}".replace(", ", "").lower(): record.Number(np.median(curve[:, -1]), 1e-4)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+numbers = {
+    f"{key[0]}_{key[1]}".replace(", ", "").lower(): np.median(curve[:, -1])
     for key, curve in pairs.items()
     if isinstance(key, tuple)
-}
-numbers = last | {"descent_optimal": record.Number(optimal, 1e-9)}
-title = "parent results"
-run.save(figure_parents, "mirror_parents", title, about_parents, parents_table, numbers, source)
+} | {"descent_optimal": optimal}
+run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)

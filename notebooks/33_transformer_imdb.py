@@ -40,22 +40,23 @@
 # network is smaller, and **the rates are ours**.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 threads = 1
 loss_tolerance = 0.15
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import torch
 from torch.nn.functional import cross_entropy
 
-from lib.companion import claims, plots, record
+from lib.companion import record
 from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.c import reviews, reviews_figure
 
 run = record.start("33_transformer_imdb", "C", globals(), None)
-plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
@@ -97,11 +98,9 @@ for name, p in (("l1.1", 1.1), ("l2", 2.0), ("l3", 3.0)):
 # undecided. Look at the spread of the dots beside the distance of their means: five seeds, each its own start.
 
 # %%
-kept = kept_curves.kept("imdb", needed=scale != "demo")
-verdicts = [
-    kept and table(kept)
-    for table in (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table)
-]
+kept = kept_curves.kept("imdb", needed=True)
+tables = (reviews.accuracy_table, reviews.sparsity_table, reviews.attention_table)
+verdicts = [table(kept) for table in tables]
 verdicts[0]
 
 
@@ -114,8 +113,8 @@ def picture(draw, number, marks, judged):
 
 DOTS = "dots: seeds, bars: 95 % intervals"
 MARKS = f"lines: median and range of the seeds, right: judged, {DOTS}, crosses: the paper's"
-accuracy = kept and picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
-accuracy and accuracy[0]
+accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
+accuracy[0]
 
 # %% [markdown]
 # ## How large the weights are
@@ -138,8 +137,8 @@ verdicts[1]
 
 # %%
 MARKS = f"all seeds together, right: judged, {DOTS}, hollow: at matched accuracy"
-sparsity = kept and picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
-sparsity and sparsity[0]
+sparsity = picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
+sparsity[0]
 
 # %% [markdown]
 # ## Which tokens are selected
@@ -153,9 +152,9 @@ sparsity and sparsity[0]
 verdicts[2]
 
 # %%
-MARKS = f"right: judged, {DOTS}; maps: seed {kept.seeds()[0] if kept else 0}"
-attention = kept and picture(reviews_figure.attention_figure, "attention maps", MARKS, verdicts[2])
-attention and attention[0]
+MARKS = f"right: judged, {DOTS}; maps: seed {kept.seeds()[0]}"
+attention = picture(reviews_figure.attention_figure, "attention maps", MARKS, verdicts[2])
+attention[0]
 
 # %% [markdown]
 # ## What we saw
@@ -163,41 +162,12 @@ attention and attention[0]
 # In the words of the protocol, from the committed curves:
 
 # %%
-print(*(table.words() for table in verdicts if table), sep="\n")
-print("" if kept else "undecided: the study has not run to its end")
-
-# %% [markdown]
-# ## Smoke test
-#
-# At demo scale the same three rules take 120 steps on sentences about films that are put together here (or on a
-# few reviews where IMDb is at hand). It shows that the code runs. **It says nothing about the paper's claims.**
-
-# %%
-live = smoke.train(DEMO["imdb"]) if scale == "demo" else None
-smoked = live and kept_curves.smoke_figure(live)
-smoked
-
-# %% tags=["nbval-check-output"]
-print(", ".join(live.configuration["rates"]) if live else "not at this scale")
-
-# %%
-numbers = smoke.numbers(live, loss_tolerance) if live else reviews.numbers(kept)
-parts = {
-    "mirror_imdb": ("IMDb table", accuracy),
-    "mirror_attention": ("attention maps", attention),
-    "mirror_sparsity": ("weight histograms", sparsity),
-}
-judged = dict(zip(("mirror_imdb", "mirror_sparsity", "mirror_attention"), verdicts))
-for slug, (number, made) in parts.items():
-    one = (kept, *(made or (None, "")), judged[slug])
-    if live:
-        one = (live, smoked, kept_curves.smoke_caption(number, live), claims.Table())
-    kept_curves.save(run, slug, number, *one, numbers)
+print(*(table.words() for table in verdicts), sep="\n")
 
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains the small network of the smoke test with one seed.
+# Predict first, then run. Each cell trains a small network on embedded data with one seed.
 #
 # 1. A tenth of the rate for $\ell_2$. *Prediction:* the loss is summed over the batch of 50, so a rate acts
 #    like 50 times itself. Is 0.0004 already enough?
@@ -229,3 +199,11 @@ print(smoke.last_losses(small, {"Adam": 1e-3}))
 # %% [markdown]
 # Adam divides by the size of the gradient, so a sum or a mean over the batch gives the same step. At an
 # ordinary rate it ends lowest of the runs above.
+
+# %% tags=["set-up"]
+# Set-up, no need to read.
+if scale != "demo":  # a demo run redraws what is kept and records nothing
+    slugs = {"mirror_imdb": "IMDb table", "mirror_sparsity": "weight histograms"}
+    slugs |= {"mirror_attention": "attention maps"}
+    for slug, made, judged in zip(slugs, (accuracy, sparsity, attention), verdicts, strict=True):
+        kept_curves.save(run, slug, slugs[slug], kept, *made, judged, reviews.numbers(kept))

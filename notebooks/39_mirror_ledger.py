@@ -60,6 +60,7 @@
 # selections that training finds and that are checked to be locally optimal.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -72,7 +73,8 @@ steps = 4000
 draws = 300
 path_seeds = 3
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
@@ -84,7 +86,6 @@ from papers.c import ledger_rows, rates, step_lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
-plots.set_style()
 own = {field.name: globals()[field.name] for field in fields(ledger_rows.Sizes)}
 sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
@@ -243,7 +244,8 @@ for eta in (0.1, 10.0, 1000.0):
 # %% [markdown]
 # Not on these data: the share stays below one up to a thousand times the step.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 revision = f"seeds 0-{seeds - 1}"
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
 # On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.

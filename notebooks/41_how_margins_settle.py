@@ -31,6 +31,7 @@
 # duals are 1 and 4. The law says that $g_2-g_1$ rests at $-\log4$. How far off is a run after 3000 steps of various lengths?
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 doublings = 20
@@ -42,7 +43,8 @@ sentence_count = 10
 sentence_step = 0.004
 sentence_steps = 30_000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, dynamics, svm
@@ -57,9 +59,7 @@ from papers.beyond import margin_law_runs as runs
 from papers.beyond import margin_law_steps as law_steps
 from papers.beyond.tolerances import SETTLED
 
-# %%
 run = record.start("41_how_margins_settle", "A", globals())
-plots.set_style()
 
 # %%
 plane = attention.token_set(
@@ -363,30 +363,17 @@ for k in range(len(at) - 1):
     off = step / np.linalg.norm(step) - target.W[0] / target.norm[0]
     print(f"W_{at[-1]} - W_{at[k]}: direction error {np.linalg.norm(off):.1e}")
 
-# %% [markdown]
-# ## Records
-#
-# The figures above, saved with their claims and numbers.
-
-# %%
-revision = f"seeds 0-{seeds - 1}"
-rows = [dict(name="unit_tokens and others", source="synthetic", revision=revision, rows=6)]
-title = "beyond Theorem 1"
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = {
-    "ngd_log10_gain": record.Number(float(np.log10(gain)), 1.0),
-    "gd_plain": record.Number(np.median(flat.direction_error["W_mm"][:, -1]), 1e-6),
-    "gd_difference": record.Number(np.median(flat_errors[:, -1]), 1e-8),
+    "ngd_log10_gain": np.log10(gain),
+    "gd_plain": np.median(flat.direction_error["W_mm"][:, -1]),
+    "gd_difference": np.median(flat_errors[:, -1]),
 }
-run.save(
-    figure_difference, "law_difference", title, about_difference, difference_table, numbers, rows
-)
-numbers = {"move_at_1.02": record.Number(cycle, 0.05)}
-drawn = {"seeds": unit_seeds}
-run.save(figure_steps, "law_steps", title, about_steps, steps_table, numbers, rows, setting=drawn)
+run.keep(figure_difference, "law_difference", about_difference, difference_table, numbers)
+numbers, of = {"move_at_1.02": cycle}, {"seeds": unit_seeds}
+run.keep(figure_steps, "law_steps", about_steps, steps_table, numbers, setting=of)
 kept_real = [one for one in real_runs if not one.refusal]
-numbers = {
-    "runs": record.Number(len(real_runs), 0),
-    "kept": record.Number(len(kept_real), 0),
-    "worst": record.Number(max((abs(one.ratio - 1) for one in kept_real), default=np.nan), 1e-3),
-}
-run.save(figure_real, "law_real", title, about_real, real_table, numbers, data_rows)
+worst = max((abs(one.ratio - 1) for one in kept_real), default=np.nan)
+numbers = {"runs": len(real_runs), "kept": len(kept_real), "worst": worst}
+run.keep(figure_real, "law_real", about_real, real_table, numbers, data_rows)
