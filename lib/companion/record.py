@@ -162,29 +162,6 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
             )
 
 
-_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)"
-
-
-def _contradictions(record: Mapping) -> list[str]:
-    """Where the caption of a record names other n, T, d, k or seeds than its setting, in words."""
-    caption, wrong = record["caption"], []
-    settings = {**record["parameters"], **record.get("setting", {})}
-    for name in sorted(settings.keys() & {*"nTdk"}):
-        used = settings[name]
-        stated = re.findall(rf"(?<![\w\\]){name}\s*=\s*{_NUMBER}", caption)
-        values = used if isinstance(used, list | tuple) else [used]
-        if stated and not {float(x.replace(",", "")) for x in stated} & {*map(float, values)}:
-            wrong.append(f"the caption has {name} = {', '.join(stated)}, the setting {used}")
-    seeds, count = list(record["seeds"]), len(record["seeds"])
-    listed = re.findall(r"\bseeds? (\d+|\[[\d, ]+\])", caption)
-    numbers = re.findall(r"(\d+) (?:paired |fresh )*seeds", caption)
-    if numbers and str(count) not in numbers:
-        wrong.append(f"the caption has {' and '.join(numbers)} seeds, the record {count}")
-    if listed and not numbers and str(seeds) not in [f"[{text.strip('[]')}]" for text in listed]:
-        wrong.append(f"the caption has seed {', '.join(listed)}, the record {count} of them")
-    return wrong
-
-
 # A run, from its start to its saved figures.
 
 
@@ -306,9 +283,8 @@ class Run:
         `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
         `statements` are those of the paper that the claims of a ledger name (`ledger.statements`);
         `setting` has what this figure was made with where the notebook's parameters say otherwise,
-        "seeds" as their list or number among it. Prints where caption and setting disagree. Raises
-        ValueError for a bad slug, a number that is not finite, a data row without name or source,
-        or a parameter that is gone.
+        "seeds" as their list or number among it. Raises ValueError for a bad slug, a number that is
+        not finite, a data row without name or source, or a parameter that is gone.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
@@ -347,9 +323,6 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if wrong := _contradictions(record):
-            advice = "name what is this figure's own in save(setting=...)"
-            print(f"{slug}: {'; '.join(wrong)}; {advice}")
         path = run.folder / f"{slug}.json"
         text = files.dumps(record).encode()
         if run.changes:
