@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Attention by hand
 #
+# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
+#
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #

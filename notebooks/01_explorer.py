@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Play with the dynamics
 #
+# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After it you can say what the data, the rule and the step change.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), the setting of
 # **Figures 2 and 5**, one data set at a time.
 #

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Attention with a fixed decoder finds the max-margin token selection
 #
+# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* After it you can solve for the matrix that attention turns to, in three lines, and read how fast each rule gets there.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**.
 #
 # **Question.** One attention layer is trained in its attention weights $W$ alone. Many matrices $W$ fit
@@ -64,7 +66,10 @@ polyak_cap = 1000.0
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
+import inspect
+
 import numpy as np
+from scipy.optimize import nnls
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
@@ -105,6 +110,29 @@ for name, target in targets.items():
           f"constraints, {target.support.sum((1, 2)).min()} or more of them active")  # fmt: skip
 
 # %% [markdown]
+# ## The target, in three lines
+#
+# With $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for a pair $m = (i, t)$, the target is the smallest $W$ with
+# $\langle A_m, W\rangle \ge 1$ for all $m$: a support vector machine. Its dual asks for weights $b \ge 0$ that make
+# $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest. That is non-negative least squares, and
+# $W_{mm} = \sum_m \beta_m A_m$ with $\beta = b/(1 - \sum_m b_m)$. Here it is for one draw, beside the library's.
+
+# %%
+data = problems["orthogonal"].tokens
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
+scores = y[:, None] * (X @ u)  # (n, T)
+opt, best = scores.argmax(1), scores.max(1)
+i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
+
+b, _ = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
+beta = b / (1 - b.sum())
+W_mm = (beta @ A).reshape(X.shape[-1], -1)
+
+np.testing.assert_allclose(W_mm, targets["orthogonal"].W[0], atol=1e-8)
+print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+
+# %% [markdown]
 # Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1 as we read it does not: the samples of a class share their opt token. We measure
 # both. The first line is the largest difference between two scores that should be equal; the second is
@@ -113,12 +141,12 @@ for name, target in targets.items():
 # %%
 for name, problem in problems.items():
     data = problem.tokens
-    scores = data.y[..., None] * np.einsum("sitd,sd->sit", data.X, data.u)  # (seeds, n, T)
-    other = np.sort(scores, axis=-1)[..., :-1]  # (seeds, n, T - 1), without the opt token
+    gamma = data.y[..., None] * np.einsum("sitd,sd->sit", data.X, data.u)  # (seeds, n, T)
+    other = np.sort(gamma, axis=-1)[..., :-1]  # (seeds, n, T - 1), without the opt token
     unit = data.X / np.linalg.norm(data.X, axis=-1, keepdims=True)
-    best = np.take_along_axis(unit, data.opt[..., None, None], 2)[0, :, 0]  # (n, r), seed 0
+    chosen = np.take_along_axis(unit, data.opt[..., None, None], 2)[0, :, 0]  # (n, r), seed 0
     noisy = unit[0][np.arange(T) != data.opt[0][:, None]]  # (n (T - 1), r)
-    cosine = [np.abs(a @ a.T - np.eye(len(a))).max() for a in (best, noisy)]
+    cosine = [np.abs(a @ a.T - np.eye(len(a))).max() for a in (chosen, noisy)]
     print(f"{name}: scores differ by {np.ptp(other, axis=-1).max():.0e};",
           f"cosines up to {cosine[0]:.2f} (opt), {cosine[1]:.2f} (others)")  # fmt: skip
 
@@ -138,13 +166,8 @@ for name, problem in problems.items():
 #
 # $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Here is all of it for one draw.
 
+
 # %%
-data = problems["orthogonal"].tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
-scores = y[:, None] * (X @ u)  # (n, T)
-best = scores.max(1)
-
-
 def gap_and_descent(W):
     logits = np.einsum("itd,id->it", X, z @ W.T)  # x_it W z_i, (n, T)
     p = np.exp(logits - logits.max(1, keepdims=True))
@@ -204,6 +227,12 @@ for rule in ("GD", "NGD", "Polyak, no cap"):
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
+# The library's gradient is the same formula for many runs at once, in logarithms. Other pages call it.
+
+# %%
+print(inspect.getsource(attention.gradients))
+
+# %% [markdown]
 # ## Claims
 #
 # Each row holds one sentence of the paper against its measured value, the worst over all seeds, samples
@@ -249,7 +278,7 @@ def check(name):
     ])  # fmt: skip
 
 
-# %%
+# %% tags=["nbval-check-output"]
 tables = {name: check(name) for name in problems}
 tables["orthogonal"]
 
@@ -257,26 +286,11 @@ tables["orthogonal"]
 tables["antipodal"]
 
 # %% [markdown]
-# One row fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
+# One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
 # while, which Lemma 5 excludes as we read it.
 # It rests on Assumption 1: then a sample's own part of the gradient decides
 # whether its $p_{opt}$ rises. Here the samples share their opt tokens, so sample $j$ moves sample $i$ in
-# proportion to $\langle z_i, z_j\rangle$, up or down. We take the deepest fall apart.
-
-# %%
-history, data = crowd_history, crowd.tokens
-growth = np.expm1(history.log_miss[:, 1:]) / np.expm1(history.log_miss[:, :-1])  # of p_opt
-seed, k, sample = np.unravel_index(growth.argmin(), growth.shape)
-push = attention.influences(data, history.weights(k), data.u)[seed, sample]
-mates = data.y[seed] == data.y[seed, sample]
-own = push[sample]
-print(f"seed {seed}, sample {sample}, iteration {recorded[k]}, growth {growth.min() - 1:.1e}")
-print("pushes on log p_opt, over the sample's own:",
-      f"its class {push[mates].sum() / own - 1:+.3f}, other class {push[~mates].sum() / own:+.3f},",
-      f"sum {push.sum() / own:+.3f}")  # fmt: skip
-
-# %% [markdown]
-# The sample's own class pulls it down, but by less than its own push. The other class tips the scale.
+# proportion to $\langle z_i, z_j\rangle$, up or down.
 # With orthogonal means the other class has little say, and no weight falls.
 
 # %% [markdown]

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Training head and attention together
 #
+# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* After it you can say what changes when the head learns too, and write the rule that trains both.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
 # **Question.** In [notebook 10](10_fixed_decoder.ipynb) the head knew which token is best. Here it starts

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Step-size rules on a vision transformer: handwritten digits
 #
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* After it you can say on which data the fast rules do not help.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #
 # **Question.** On language data the paper sees Adam and the normalised and Polyak steps far ahead of SGD. Is

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # A vision transformer on CIFAR-10: do all layers grow?
 #
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* After it you can tell growth of a layer from a random walk.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
 # **Question.** Do the normalised and Polyak steps train a vision transformer faster than SGD, and do all its

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Softmax attention trained to the global optimum by preconditioning
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. The text at hand lacks its displayed formulas; what is
 # restored says so. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Other optimisers for softmax attention, each with its best step
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can write Adam and Muon, and say what they lack here.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **beside Figure 2**: ours, not the paper's.
 #

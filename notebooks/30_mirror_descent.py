@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on attention chooses the geometry of the margin
 #
+# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* After it you can write a mirror step, and say which norm's margin it maximises.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
 # **Question.** Gradient descent turns attention towards the max-margin selection in the Euclidean norm

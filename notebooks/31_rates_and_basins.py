@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on attention: how fast, and from how far away
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say how fast mirror descent turns, and from which starts it stays.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
 # **Question.** [Notebook 30](30_mirror_descent.ipynb) shows where $\ell_p$-AttGD ends. How fast does it get there, and

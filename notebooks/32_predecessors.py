@@ -14,6 +14,8 @@
 # %% [markdown]
 # # What mirror descent on attention builds on: keys and queries, several tokens, the regularisation path
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say what keys and queries, several best tokens, and the regularisation path change.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
 # Machines* (arXiv 2308.16898). Here are the latter's results, and paper C's **theorem on the regularisation path**.
 #

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on film reviews: accuracy, attention and sparsity
 #
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* After it you can say which claims on sparser attention a small study decides.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #
 # **Question.** Mirror descent chooses the norm of the margin ([notebook 30](30_mirror_descent.ipynb)). Does a

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent against Adam on a vision transformer
 #
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* After it you can compare two optimisers at equal loss and at equal steps.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **vision experiment** on CIFAR-10.
 #
 # **Question.** Does mirror descent reach Adam's accuracy with sparser weights?

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on attention, lemma by lemma
 #
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can look up any lemma of paper C beside what was measured.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
 # their content**, one row or more for each but the
 # identities and the rate in $k$.

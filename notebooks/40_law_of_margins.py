@@ -14,6 +14,8 @@
 # %% [markdown]
 # # The law of the margins: what the direction error of attention is
 #
+# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After it you can compute the error of attention's direction before training, from the dual variables.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves that normalised
 # gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
 # error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1, printed below, bounds it by a multiple of $t^{-1/2}$,

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # How margins settle: a max-margin direction from two iterates, and the longest step
 #
+# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
+#
 # [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run: the margins of the support pairs stand apart by fixed
 # *offsets*, which the dual variables of the token SVM give. **Paper A** (*Implicit Bias and Fast Convergence Rates for
 # Self-attention*, arXiv 2402.05738) proves the direction that such runs end in.

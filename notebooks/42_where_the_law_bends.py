@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Where the law bends: a trained head, runs that miss, and several heads
 #
+# *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
+#
 # **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the direction error tends to a constant $C$
 # that the token SVM's duals give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
 # trains the head as well. Its Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$. It asks on which

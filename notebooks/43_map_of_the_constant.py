@@ -14,6 +14,8 @@
 # %% [markdown]
 # # The map of the constant: data, idle pairs, starts and other norms
 #
+# *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After it you can say what the constant depends on: data, degenerate pairs, start, norm.
+#
 # **[Notebook 40](40_law_of_margins.ipynb)** has a law: $\|W_t\|$ times the direction error of attention tends to a constant $C$,
 # which the dual variables of the token SVM give. It refuses a dual at zero, and it has one norm. **Paper A** (arXiv 2402.05738)
 # has the data models. **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) has rates for $\ell_p$ mirror

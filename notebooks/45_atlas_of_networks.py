@@ -14,6 +14,8 @@
 # %% [markdown]
 # # The atlas for keys and queries, for competing selections, and in a vision transformer
 #
+# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say what keys and queries change, and what a network shows of it.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains one matrix $W$ alone.
 # [Notebook 44](44_atlas.ipynb) maps which norm's margin each optimiser then maximises.
 #

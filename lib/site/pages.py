@@ -98,6 +98,15 @@ def note(path: Path, section: str = "") -> Page:
     return Page(path.stem, _title(text, path), _finished(_html(text)), path.name)
 
 
+def order() -> list[tuple[str, str]]:
+    """Name and title of every page in the order of reading, as notebooks/order.toml has it."""
+    folder = files.folder("notebooks")
+    parts = files.read_table(folder / "order.toml")
+    names = [name for part in ("main", "side", "appendix") for name in parts.get(part, ())]
+    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in names}
+    return [(name, re.search(r"^# # (.+)", text, re.M)[1]) for name, text in texts.items()]
+
+
 def _title(markdown: str, path: Path) -> str:
     heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
     return heading[1] if heading else path.stem
@@ -204,7 +213,7 @@ def _finished(body: str) -> str:
 
 
 def _lead(link: bs4.Tag) -> None:
-    """Lead a link to a notebook or a note to its page, one to another file nowhere."""
+    """Lead a link to a notebook, a note or a figure to its page, one to another file nowhere."""
     if re.match(r"https?:|#|mailto:", link["href"]):
         return
     target, folder = Path(link["href"].partition("#")[0]), files.folder("notebooks")
@@ -212,5 +221,7 @@ def _lead(link: bs4.Tag) -> None:
         link["href"] = f"../notes/{target.stem}.html"
     elif target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
         link["href"] = f"../notebooks/{target.stem}-demo.html"
+    elif target.parts[:2] == ("..", "figures") and (folder / target.with_suffix(".json")).exists():
+        link["href"] = f"../figures/{target.stem}-{target.parent.name}.html"
     else:
         link.unwrap()
