@@ -66,10 +66,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from lib import dynamics, svm
+from lib import attention, svm
 from lib.attention import coordinates, tokens
 from lib.companion import ledger, plots, record, statements
-from lib.dynamics import rules
 from lib.seeds import stream
 from papers.a import ledger_rows
 from papers.a.statements import STATEMENTS
@@ -86,25 +85,17 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 statements.quoted("A", STATEMENTS, "Theorem 1")
 
 # %% [markdown]
-# It needs training, a target and a fit. Here is all of it, for one draw. With $\gamma_{i,t} = y_i u^\top x_{i,t}$,
-#
-# $$-\nabla L = \frac1n \sum_i e^{-f_i} \sum_t p_{i,t} (\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
-# W_{t+1} = W_t - \eta \frac{\nabla L}{\|\nabla L\|}.$$
+# It needs training, a target and a fit. Here is all of it, for one draw. The gradient is that of
+# [notebook 10](10_fixed_decoder.ipynb), and $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens([0], n, T, d, signal, noise))
-data, target = problem.tokens, svm.token_svm(problem.tokens)
-X, z, W_mm = data.X[0], data.z[0], target.W[0]
-scores = data.y[0][:, None] * (X @ data.u[0])  # (n, T)
+data = problem.tokens
+W_mm = svm.token_svm(data).W[0]
 
 
 def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    above = np.einsum("is,its->it", p, scores[:, :, None] - scores[:, None])  # gamma - f
-    loss = np.exp(-(p * scores).sum(1))
-    return np.einsum("it,itd,ie->de", loss[:, None] * p * above, X, z) / n
+    return -attention.gradients(data, W[None], data.u)[1][0]
 
 
 # %%
@@ -121,13 +112,6 @@ def exponent(found):
     t = np.arange(1, len(found) + 1)[len(found) // 10 :]
     return np.polyfit(np.log(t), np.log(found[len(found) // 10 :]), 1)[0]
 
-
-# %%
-every = np.arange(1, 1001)
-history = dynamics.train(problem, rules.ngd(ngd_step), 1000, every, targets={"W_mm": target.W})
-kept = np.isin(history.iterations, every)
-np.testing.assert_allclose(errors(W_mm), history.direction_error["W_mm"][0][kept], rtol=1e-6)
-print("the page's errors are the library's")
 
 # %% [markdown]
 # The row holds: its exponent lies below the theorem's. Now a wrong world. The target is rotated by 5 %, so that $W_t$

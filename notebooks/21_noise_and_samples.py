@@ -151,27 +151,8 @@ print(f"n = {fewest}: page and library are at most {apart.max():.1f} standard er
       f"the bias is up to {(np.abs(page - exact) / error).max():.0f} of them")  # fmt: skip
 
 # %% [markdown]
-# ## Start and descent, in this page
+# ## Descent, in this page
 #
-# The spectral start factorises the least-squares estimate $\hat M$ of $M$.
-
-
-# %%
-def spectral_start(X, Y):
-    S = X.T @ X / len(X)
-    M_hat = np.linalg.solve(S, X.T @ Y / len(X)).T
-    values, vectors = np.linalg.eigh(S)
-    root, inverse = (vectors * values**power @ vectors.T for power in (0.5, -0.5))
-    U, D, Vt = np.linalg.svd(M_hat @ root, full_matrices=False)
-    return U * np.sqrt(D) @ inverse, inverse @ Vt.T * np.sqrt(D) @ inverse
-
-
-X, Y = small.sample(300, rng)
-for page, library in zip(spectral_start(X, Y), regression.spectral_start(X, Y), strict=True):
-    np.testing.assert_allclose(page, library, rtol=1e-7, atol=1e-9)
-print("spectral start: page and library alike")
-
-# %% [markdown]
 # A step of Algorithm 1, here with the true covariance, is with $G = A^\top A - B^\top\Sigma B$ and $g$ the oracle gradient
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad

@@ -143,24 +143,10 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# On a minibatch of $m$ samples, with $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients are
-#
-# $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
-# \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
-
+# The gradients on a minibatch are those of [notebook 20](20_preconditioned_regression.ipynb), by the library.
 
 # %%
-def gradient(X, Y, A, B):
-    logits = X @ B @ X.T
-    P = np.exp(logits - logits.max(1, keepdims=True))
-    P /= P.sum(1, keepdims=True)
-    c = P @ X
-    e = c @ A.T - Y
-    v = e @ A
-    pull = (P * (v @ X.T)) @ X - (v * c).sum(1, keepdims=True) * c
-    return e.T @ c / len(X), X.T @ pull / len(X)
-
-
+gradient = regression.empirical_gradients
 makers = experiments.optimisers()
 X, Y = data.X[0][:300], data.Y[0][:300]
 S, start = X.T @ X / len(X), tuple(part[:1] for part in data.random)

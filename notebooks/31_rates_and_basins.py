@@ -42,7 +42,6 @@ local_steps, local_draws = 1500, 3
 # Set-up, no need to read.
 import numpy as np
 
-from lib import mirror
 from lib.attention import tokens
 from lib.companion import claims, record, statements
 from papers.c import cones, figures, rates
@@ -71,31 +70,7 @@ statements.quoted("C", STATEMENTS, "Lemma 28", "Lemma 29")
 
 # %% [markdown]
 # The text at hand lost the constants of these hypotheses. The page first looks for selections that are locally optimal.
-#
-# ## The rule, in this page
-#
-# A normalised step of $\ell_p$-AttGD adds to the mirror image $\nabla\psi(W) = |W|^{p-1}\mathrm{sgn}(W)$, with
-# $1/p + 1/q = 1$:
-#
-# $$\nabla\psi(W_{k+1}) = \nabla\psi(W_k) - \eta\, \frac{\nabla L}{\|\nabla L\|_{q,q}} .$$
-
-
-# %%
-def image(W, p):
-    return np.abs(W) ** (p - 1) * np.sign(W)
-
-
-def step(W, descent, p, eta):
-    q = p / (p - 1)
-    moved = image(W, p) + eta * descent / (np.abs(descent) ** q).sum() ** (1 / q)
-    return image(moved, q)  # the inverse of the mirror map is that of q
-
-
-def divergence(V, W, p):
-    V, U = (M / (np.abs(M) ** p).sum() ** (1 / p) for M in (V, W))
-    psi = lambda M: (np.abs(M) ** p).sum() / p  # noqa: E731
-    return psi(V) - psi(U) - (image(U, p) * (V - U)).sum()
-
+# The step and the divergence stand as code on [notebook 30](30_mirror_descent.ipynb).
 
 # %% [markdown]
 # ## Locally optimal selections
@@ -110,36 +85,6 @@ every_exponent = sorted({*rate_exponents, *exponents})
 found = {p: rates.found_selections(data, each, p, find_steps) for p in every_exponent}
 counts = {p: len(of.direction) for p, of in found.items()}
 print("locally optimal selections:", counts, f"of {seeds}")
-
-# %% [markdown]
-# Thirty steps by the page's own lines give the library's matrices, and the same divergences.
-
-# %%
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]
-
-
-def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    scores = y[:, None] * (X @ u)
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / n  # -grad L of the logistic loss
-
-
-# %%
-for p in exponents:
-    rule, W = mirror.MirrorRule(p, 0.1), mirror.gaussian_start(data, each)
-    history = mirror.train(data, rule, 30, W, record=[0, 30])
-    own = W[0]
-    for _ in range(30):
-        own = step(own, descent(own), p, 0.1)
-    np.testing.assert_allclose(own, history.W[0, -1], rtol=1e-7, atol=1e-9)
-    target = history.W[:, 0]  # any direction will do here: that of the start
-    theirs = history.divergence(target)[0, -1]
-    np.testing.assert_allclose(divergence(target[0], own, p), theirs, rtol=1e-7, atol=1e-12)
-    print(f"p = {p:g}: D from the start after 30 steps {theirs:.4f}, page and library alike")
 
 # %% [markdown]
 # ## Rates

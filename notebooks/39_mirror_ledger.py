@@ -81,7 +81,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from lib import mirror
+from lib import attention, mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
 from papers.c import ledger_rows, rates, step_lemmas
@@ -104,18 +104,12 @@ statements.quoted("C", STATEMENTS, "Lemma 4")
 data = tokens.unit_tokens(range(seeds), n, T, d)
 of = rates.found_selections(data, range(seeds), 2, find_steps)
 one = rates.part(of.tokens, np.array([0]))
-X, y, z, v, W_mm = one.X[0], one.y[0], one.z[0], one.u[0], of.solution.W[0]
+W_mm = of.solution.W[0]
 print("locally optimal selections:", len(of.direction), "of", seeds)
 
 
 def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    scores = y[:, None] * (X @ v)
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / n  # -grad L
+    return -attention.gradients(one, W[None], one.u, "logistic")[1][0]
 
 
 # %%

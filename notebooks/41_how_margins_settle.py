@@ -316,20 +316,10 @@ print(
 
 # %% [markdown]
 # ## What we saw
-
-# %%
-gain, cycle = difference_table[1].measured, steps_table[1].measured
-print(
-    f"The difference of two iterates of NGD was {gain:.0e} times nearer to the max-margin direction "
-    "than the iterate."
-)
-print(
-    f"Offsets settled at 0.98 of the predicted longest step and moved by {cycle:.2f} or more at 1.02."
-)
-print(
-    "The network's attention stayed unselective, though its loss was small, so the law says nothing "
-    f"about it: its smallest margin was {last.least_margin:.1e}."
-)
+#
+# The difference of two iterates of NGD was many orders of magnitude nearer to the max-margin direction than the iterate.
+# Just below the predicted longest step the offsets converged, just above it they cycled. The network's attention stayed
+# unselective though its loss was small, so the law says nothing about it.
 
 # %% [markdown]
 # ## Change this
@@ -367,6 +357,7 @@ for k in range(len(at) - 1):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
+gain, cycle = difference_table[1].measured, steps_table[1].measured
 numbers = {
     "ngd_log10_gain": np.log10(gain),
     "gd_plain": np.median(flat.direction_error["W_mm"][:, -1]),
