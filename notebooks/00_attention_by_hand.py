@@ -20,7 +20,7 @@
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
 # **Answer.** It looks at one token of each example, the one with the highest score. Its weights grow
-# for ever, but their *direction* settles: it becomes the solution of a small geometric problem that
+# for ever, but their *direction* converges: it becomes the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738) proves this for many tokens in high dimension. Here are two examples of three tokens in
 # the plane, so that every number fits on the page.
@@ -135,7 +135,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 #
-# We start in a wrong direction on purpose. Watch the weight of the opt tokens: it goes to one.
+# We start in a wrong direction on purpose. Watch the weight of the [opt tokens](words.md): it goes to one.
 
 
 # %%
@@ -172,7 +172,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing for this page. The direction settles all the same: to that of
+# to see. So the theorem promises nothing for this page. The direction converges all the same: to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
 #
@@ -278,7 +278,11 @@ longer = train(steps // 10, 10 * step_size)[-1]
 print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1], 3), sep="\n")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is: the norm grows by about one step length an iteration, so both walked equally far.
+#
+# </details>
 #
 # 2. Plain gradient descent instead of normalised steps. The gradient shrinks as fast as the loss gap.
 #    *Prediction:* how large is $\|W\|$ after the same number of iterations: as large, half, a tenth?
@@ -288,7 +292,11 @@ plain = train(steps, step_size, normalised=False)[-1]
 print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
+#
+# </details>
 #
 # 3. Move the second token of example 1, which is not a support vector, a little. *Prediction:* does
 #    $W_{mm}$ change? Then move it to $(-1, 0)$, on the other side of the opt token. Does it now?
@@ -300,8 +308,12 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
     print(moved, svm.token_svm(attention.token_set(tokens, y, z, u)).W[0].round(3).tolist())
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The first move changes nothing: the token's constraint stays satisfied with room to spare. The second
 # makes it a support vector, and column 1 changes.
+#
+# </details>
 #
 # 4. The trap. Compute $\gamma_t - f$ of the opt tokens by subtraction, as one would at first.
 #    *Prediction:* what is left of it after 2,500 iterations?
@@ -318,8 +330,12 @@ print(
 )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
 # direction. The differences of scores keep all digits.
+#
+# </details>
 #
 # **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
 # which of the theorem's hypotheses hold. Notebook 01 has sliders.

@@ -37,7 +37,7 @@
 # | $L^*$ | loss of a layer that sees only opt tokens | |
 #
 # The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) are printed below with their hypotheses. Class means
-# keep Assumption 2; their samples share opt tokens, so that Assumption 1 as we read it fails. The data model
+# keep Assumption 2; their samples share [opt tokens](words.md), so that Assumption 1 as we read it fails. The data model
 # `unit sphere` breaks Assumption 2 as well: try what happens.
 
 # %% tags=["parameters"]
@@ -121,7 +121,7 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # **Look at** the last panel. It splits $W_t$ into its part along $W_{mm}$ and the rest, which is orthogonal to $W_{mm}$.
 # The horizontal axis is the length of the first part, the vertical one the norm of the rest; both end at one value on a
-# panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the direction error,
+# panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the [direction error](words.md),
 # the distance of the two unit vectors. We check that.
 
 # %%
@@ -166,8 +166,12 @@ for name in ("NGD", "GD"):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # NGD's falls by more than GD's, and by less than ten: its $1/t$ comes later, from ten thousand iterations on
 # ([notebook 11](11_long_horizon.ipynb)).
+#
+# </details>
 #
 # 2. `unit sphere` in place of class means. *Prediction:* the other tokens' scores differ, so Assumption 2 fails. Do the
 #    softmax weights of all opt tokens still tend to one?
@@ -179,7 +183,11 @@ for k in range(3):
     print(f"draw {k}: smallest weight of an opt token at the end {shown.opt_scores[-1].min():.2g}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not on every draw: in one of the three a sample looks away from its opt token.
+#
+# </details>
 #
 # 3. A dimension too small. *Prediction:* with many constraints and few coordinates no $W$ separates the opt tokens. What
 #    does the explorer say then?
@@ -191,4 +199,8 @@ except ValueError as reason:
     print(reason)
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It refuses, and names the proof: a combination of the constraints, with weights that are not negative, adds up to zero.
+#
+# </details>

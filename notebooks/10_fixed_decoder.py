@@ -89,7 +89,7 @@ statements.quoted(
 # %% [markdown]
 # ## Data
 #
-# Class means, our reading of the figures' data. Every sample of a class has the same opt token:
+# Class means, our reading of the figures' data. Every sample of a class has the same [opt token](words.md):
 # the mean $\mu_\pm$ of its class, of norm `signal`. All other tokens are Gaussian noise, `noise` per
 # entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal ones. The
 # sizes, the noise and the step sizes of the paper did not survive in the text at hand: **these are our
@@ -326,7 +326,7 @@ figures["antipodal"]
 
 # %% [markdown]
 # The cap costs Polyak its lead. Once the raw step exceeds it, the rule is gradient descent: $\|W_t\|$ grows
-# like $\log t$, and the direction error falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
+# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
 # well, is ahead in all metrics; its cap and steps are lost.
 
 # %%
@@ -371,7 +371,11 @@ for strength in (signal, 0.5):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Larger, and more slowly: the margin of the weak signal is smaller, and the last error is larger.
+#
+# </details>
 #
 # 2. Ten times the step. *Prediction:* the norm grows ten times as fast. Is the error ten times smaller?
 
@@ -380,7 +384,11 @@ for length in (ngd_step, 10 * ngd_step):
     print(f"step {length:g}: last error {last_error(signal, length)[1]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not quite: about $10^{0.84} \approx 7$ times smaller, as the exponent of this decade says.
+#
+# </details>
 #
 # 3. A start that is not small. *Prediction:* the theorem asks for a small one. What does a start a
 #    thousand times larger, of norm 300, do to the last error?
@@ -390,8 +398,22 @@ for std in (start_std, 1000 * start_std):
     print(f"start {std:g}: last error {last_error(signal, ngd_step, std)[1]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It hides the direction: all steps together are `steps * ngd_step` = 25 long, against a start of norm 300.
 # The direction is still that of the start.
+#
+# </details>
+#
+# **To prove.** One sample of two tokens. Show that NGD from zero has the direction of $W_{mm}$ from the first step on.
+#
+# <details><summary>Solution</summary>
+#
+# There is one pair, so $-\nabla L(W) = c(W)\, A_1$ with $c(W) = e^{-f}\, p_1 p_2\, (\gamma_{opt} - \gamma_2) > 0$ at every $W$.
+# So $W_t = \eta t\, A_1/\lVert A_1\rVert$. And $W_{mm} = A_1/\lVert A_1\rVert^2$: it has the margin 1, and by Cauchy-Schwarz no
+# smaller matrix has.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

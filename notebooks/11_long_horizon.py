@@ -19,7 +19,7 @@
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
 # **Question.** How fast does $W_t/\|W_t\|$ really approach $W_{mm}/\|W_{mm}\|$? Theorem 1 bounds the
-# direction error of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
+# [direction error](words.md) of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
 #
 # **Answer.** It is not tight on this problem. From ten thousand iterations on the error falls like $1/t$,
 # up to a million.
@@ -40,7 +40,7 @@
 # | $p_m$ | softmax weight of the other token of the pair |
 #
 # The theorem is printed below. Notebook 10 measures which of its hypotheses hold for these data: all but
-# near-orthogonality, since the samples of a class share their opt token.
+# near-orthogonality, since the samples of a class share their [opt token](words.md).
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -267,7 +267,11 @@ for size in (ngd_step, 10 * ngd_step):
     print(f"step {size:g}: {last_decade(rules.ngd(size))}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Yes, twice: the error falls like $1/\|W_t\|$.
+#
+# </details>
 #
 # 2. The logistic loss. *Prediction:* the theorem is proved for the exponential loss, and the paper says that
 #    any decreasing loss will do. Does the exponent change?
@@ -280,7 +284,11 @@ logistic = dynamics.train(
 print(f"logistic: exponent {fits.exponent(logistic, 'W_mm', since=10_000).max():.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not.
+#
+# </details>
 #
 # 3. Weak signal, `signal = 0.5`. *Prediction:* is every pair still a support vector, and does the error still
 #    fall like $1/t$?
@@ -292,7 +300,11 @@ print(f"{solution.support.sum((1, 2)).min()} of {n * (T - 1)} pairs are support 
 print(f"signal 0.5: {last_decade(update_rules['NGD'], weak, solution.W)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Yes, both.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

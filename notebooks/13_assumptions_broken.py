@@ -38,11 +38,11 @@
 #
 # The theorem and its hypotheses are printed below. How we break two of them:
 #
-# * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the opt tokens.
+# * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
 #   scores of up to *spread* times the opt score, which stays the best.
 #
-# A run has **reached** $W_{mm}$ when it selects the opt token of every sample and its alignment with $W_{mm}$ is at
+# A run has **reached** $W_{mm}$ when it selects the opt token of every sample and its [alignment](words.md) with $W_{mm}$ is at
 # least 0.9 at the end.
 
 # %% tags=["parameters"]
@@ -126,7 +126,7 @@ assert largest < never and g[0] < 0 < g[1] and (train_pair(turned)[0] > 0).all()
 
 # %% [markdown]
 # $W_{mm}$ exists, and normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction is
-# the max-margin one of that *other* selection, as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
+# the max-margin one of that *other* [selection](words.md), as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
 # without Assumption 1.
 
 # %% tags=["nbval-check-output"]
@@ -276,7 +276,11 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
     print(f"GD, step {eta}: {corner(rules.gd(eta), iterations):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It saves none: the share is the same at a hundredth of the step, so overshooting is not the cause.
+#
+# </details>
 #
 # 2. A longer step for NGD. *Prediction:* forty times the step overshoots as well, but every later step is as long, so runs
 #    find their way back.
@@ -286,7 +290,11 @@ for eta in (0.05, 2.0):
     print(f"NGD, step {eta}: {corner(rules.ngd(eta)):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They do: every run reaches $W_{mm}$ with either step.
+#
+# </details>
 #
 # 3. No spread. *Prediction:* with scores that are all alike Assumption 2 holds, and long tokens alone do no harm.
 
@@ -295,7 +303,11 @@ for spread in (0.9, 0.0):
     print(f"GD, spread {spread}: {corner(rules.gd(1.0), spread=spread):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Right: without spread every run reaches $W_{mm}$, however long the other tokens are.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -183,7 +183,11 @@ for rate in (0.1, 1.0):
     print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not at all: both end above the loss of guessing, the longer steps further above.
+#
+# </details>
 #
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
@@ -196,7 +200,11 @@ print(
 )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The losses are equal where the cap binds in every step, and differ where it does not.
+#
+# </details>
 #
 # 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
@@ -209,7 +217,11 @@ for rate in (1e-3, 1e-2):
     print("rate", rate, smoke.last_losses(small, {"sign": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # A smaller one: at 0.001 the loss falls below that of guessing, at 0.01 it does not.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

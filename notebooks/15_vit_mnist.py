@@ -118,7 +118,11 @@ for rate in (0.1, 1.0):
     print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Faster here: the steps of rate 0.1 are too short for so few of them.
+#
+# </details>
 #
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
@@ -131,7 +135,11 @@ print(
 )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The losses are equal where the cap binds in every step, and differ where it does not.
+#
+# </details>
 #
 # 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
@@ -144,7 +152,11 @@ for rate in (1e-3, 1e-2):
     print("rate", rate, smoke.last_losses(small, {"sign": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # A smaller one: both rates learn, ten and a hundred times smaller than SGD's 0.1 in the study above.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -148,7 +148,11 @@ for rule in found.rates():
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # At these two rates neither: the largest growth is nearly the same.
+#
+# </details>
 #
 # 2. Ten times the rate of SNGD. *Prediction:* every step is ten times as long, so weights under noise grow far more.
 #    Does the loss fall faster?
@@ -161,7 +165,11 @@ for rate in (0.02, 0.2):
     print(f"rate {rate}: last loss {last:.4f}, largest growth of a layer's norm {grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does: 80 steps of the low rate hardly leave the start.
+#
+# </details>
 #
 # 3. Your own rule: one line in `RULES`, here SGD with weight decay. *Prediction:* decay pulls every layer back, so
 #    it grows less, or shrinks.
@@ -176,7 +184,11 @@ for rule in found.rates():
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They shrink: even the layer that keeps most of its norm ends shorter than it began.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -39,7 +39,7 @@
 #
 # A row *catches* a wrong world if it holds in the true one and fails in that one. Wrong worlds rotate the end point, put
 # a norm, a step, an exponent or $\sigma$ off, raise inner products, turn one label, or exchange one token of
-# a selection. The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
+# a [selection](words.md). The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
 # them all. A row that holds and catches nothing it names proves nothing, and is marked so.
 #
 # The hypotheses are rows too, at the top of the ledger: Definition 1 and Assumptions 1 and 2 are measured on the data
@@ -130,8 +130,8 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 #
 # Three settings, all ours. *class means* and *antipodal*: the data of our Figures 2 and 5, on which Assumption 1 as we
 # read it fails. *high d*: Example 1 in Gaussian form, small and of such dimension that Assumption 1 holds on every draw.
-# The paper's constant for "nearly orthogonal" is lost; ours is a bound under which no opt token can lose weight before
-# it is selected. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the token SVM's solution for another,
+# The paper's constant for "nearly orthogonal" is lost; ours is a bound under which no [opt token](words.md) can lose weight before
+# it is selected. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the [token SVM](words.md)'s solution for another,
 # randomly chosen selection of tokens, where the local theory (2308.16898) says training may stay. Lemma 5 is also
 # measured on Figure 5's own data, with the draw on which it fails.
 
@@ -208,7 +208,11 @@ for iterations in (1000, 4000):
     print(f"{iterations} steps: exponent {exponent(errors(nearly, iterations=iterations)):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It fails, and the longer the run, the flatter: the exponent rises towards 0.
+#
+# </details>
 #
 # 2. Another rule: plain GD in place of NGD. *Prediction:* the gradient vanishes as the loss falls, and the norm grows
 #    like $\log t$. Does the direction still turn like a power of $t$?
@@ -217,7 +221,11 @@ for iterations in (1000, 4000):
 print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not: its exponent is near 0, and the row fails.
+#
+# </details>
 #
 # 3. A sign lost in the rule: steps along the gradient, not against it. *Prediction:* the loss rises. Where does the
 #    direction go, and does the row say so?
@@ -227,7 +235,11 @@ uphill = errors(W_mm, step=lambda g: -ngd_step * g / np.linalg.norm(g))
 print(f"uphill: exponent {exponent(uphill):.2f}, last error {uphill[-1]:.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly the opposite way, an error of 2 being the largest there is. The row fails.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -291,7 +291,11 @@ for eta in (step_size, 10 * step_size):
     print(f"step {eta:g}: {end(eta)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
+#
+# </details>
 #
 # 2. A start with $A$ three times as large and $B$ a third, and one the other way round. *Prediction:* $A$ and $B$ are no
 #    longer balanced, and the regulariser $R$ has something to do. Do both starts come back?
@@ -302,7 +306,11 @@ for up, down in ((3, 1 / 3), (1 / 3, 3)):
     print(f"A times {up:.2g}, B times {down:.2g}: {end(A=up * A, B=down * B)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Both do: the excess is again about the sampling error, and $R$ has fallen.
+#
+# </details>
 #
 # 3. No regulariser. *Prediction:* the loss does not see the balance, so nothing restores it. Is the end worse?
 
@@ -317,8 +325,12 @@ print("R at this start:", end(A=3 * A, B=B / 3, rule=unbalanced, iterations=0))
 print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: $3A$ and $B/3$ have the product of $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
 # random start the balance decides: compare "random, P" with "random, P, R" above.
+#
+# </details>
 
 
 # %% tags=["set-up"]

@@ -249,7 +249,11 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
       f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, up to a few per cent: at these $n$ the next order of the bias is small.
+#
+# </details>
 #
 # 2. Half the step. *Prediction:* the descent stops where bias and gradient balance, and the step does not enter there. Is
 #    the floor the same after twice the iterations?
@@ -264,7 +268,11 @@ for share in (1.0, 0.5):
     print(f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, to within a few per cent.
+#
+# </details>
 #
 # 3. Four times the signal. *Prediction:* A3 then holds for $c = 1$ and no longer for $c = 2$. The expansion of the bias in
 #    $1/n$ averages exponentials of the query, and its second term is then infinite. Is the bias still inversely proportional
@@ -277,7 +285,11 @@ for strength in (signal, 4 * signal):
     print(f"signal {strength:g}: n times the bias", *(f"{x:.4f}" for x in scaled.mean(0)))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # At the larger signal it still grows with $n$: the bias falls more slowly than $1/n$ over all these $n$.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -280,8 +280,12 @@ for name, values in tried.items():
     print(f"{name}: within 10 % at {needed:.0f}, ends at {np.median(values[:, -1]):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does: with a third of the step at least one seed never comes within 10 % (inf), and its floor is not seen in this
 # time. With three times the step Adam is early and settles higher, as predicted.
+#
+# </details>
 #
 # 2. The spectral start of Algorithm 1, which is within 1 % of the optimum. *Prediction:* the first step of Adam has the length
 #    of its step size in every entry, however small the gradient. How far away does it go, and does it come back?
@@ -295,7 +299,11 @@ for name, values in train(few, start=data.spectral).items():
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Adam goes furthest by far, and has not come back to its floor at the end. Algorithm 1 stays within its noise floor.
+#
+# </details>
 #
 # 3. An ill-conditioned $\Sigma$: eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance is
 #    gone, so the two-sided rule should not notice. Who does?
@@ -311,7 +319,11 @@ for name, values in train(few, ill, ill.random).items():
     print(f"{name:16} within 15 %: {at_well:.0f} iterations before, {at_ill:.0f} now")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Of these three only Algorithm 1 slows down.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

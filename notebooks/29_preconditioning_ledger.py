@@ -210,8 +210,12 @@ for name in ("none", "left", "left_right"):
     print(f"{name:10} {count(worse, name)[0] / count(mild, name)[0]:.1f} times the iterations")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Ten times as many under Algorithm 1. Without the preconditioner the factor is several times larger, since the power is
 # above one, and with two sides nothing changes.
+#
+# </details>
 #
 # 2. A step two and a half times as long. *Prediction:* beyond $2/\lambda_{max}$ the fastest mode grows. Does a start
 #    along the slowest mode notice? (inf: the run leaves for good.)
@@ -220,8 +224,12 @@ for name in ("none", "left", "left_right"):
 print("iterations", {step: count(mild, "left", step)[0] for step in (1.0, 2.5)})
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does. The start lies along the slowest mode to first order only. The little that lies along the fastest mode grows by
 # half in each iteration, and carries the run away.
+#
+# </details>
 #
 # 3. Another draw. *Prediction:* the rates follow from $\Sigma$ and $M$. Does the preconditioner gain the same on every
 #    draw?
@@ -233,7 +241,11 @@ for seed in range(3):
     print(f"draw {seed}: gain {(with_it[0] / with_it[-1]) / (without[0] / without[-1]):.1f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: even three draws differ nearly twofold.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

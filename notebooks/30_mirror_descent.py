@@ -18,7 +18,7 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
-# **Question.** Gradient descent turns attention towards the max-margin selection in the Euclidean norm
+# **Question.** Gradient descent turns attention towards the max-margin [selection](words.md) in the Euclidean norm
 # ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
 # **Answer.** Yes. Mirror descent with the $\ell_p$ potential turns towards the max-margin selection in the
@@ -76,7 +76,7 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
 # So the hypotheses ask for a start near $W_{mm}$. The experiments start from anywhere, and normalise the gradient; the
-# theorem covers neither. Below we count in how many runs the selected tokens are locally optimal.
+# theorem covers neither. Below we count in how many runs the selected tokens are [locally optimal](words.md).
 # [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 #
 # ## The rule, in this page
@@ -115,7 +115,7 @@ def divergence(V, W, p):
 #
 # [Notebook 00](00_attention_by_hand.ipynb) has two examples of three tokens in the plane, and solves for each column of
 # $W_{mm}$ by eye. There every $\ell_p$ norm has the same solution, by symmetry. So we move one token: the second of
-# example 1 goes from $(2, 0)$ to $(\frac12, 0)$. Now its difference $c = (-\frac12, 1)$ to the opt token is the only
+# example 1 goes from $(2, 0)$ to $(\frac12, 0)$. Now its difference $c = (-\frac12, 1)$ to the [opt token](words.md) is the only
 # constraint that binds in column 1. The vector $w$ of smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
@@ -240,7 +240,7 @@ path_figure
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $v$ by the same rule, each normalised by its own dual norm, both from zero,
-# on the paper's fixed instance. $W$ must turn to the $\ell_p$ token SVM, and $v$ to the $\ell_p$ SVM of the
+# on the paper's fixed instance. $W$ must turn to the $\ell_p$ [token SVM](words.md), and $v$ to the $\ell_p$ SVM of the
 # selected tokens.
 
 # %%
@@ -293,7 +293,11 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
     print(f"p = {p:g}: {entries_for(0.9, W)} of {W.size} entries hold 90 % of the sum")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The fewer, the nearer $p$ is to 1.
+#
+# </details>
 #
 # 2. Ten times the step. *Prediction:* the direction of $p = 2$ after a tenth of the iterations, as for
 #    normalised gradient descent?
@@ -305,7 +309,11 @@ for size, count in ((step_size, 2000), (10 * step_size, 200)):
     print(f"step {size:g}: divergence {history.divergence(end.W)[0, -1]:.5f} after {count} steps")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly the same: the divergences differ by a few per cent.
+#
+# </details>
 #
 # 3. Another start. *Prediction:* the fixed tokens allow many selections. Does another $W_0$ select the same?
 
@@ -315,7 +323,21 @@ for seed in range(4):
     print(f"start {seed}: tokens", *mirror.selected_tokens(single, history.W[:, -1])[0])
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not always: for one of the six samples the token depends on the start.
+#
+# </details>
+#
+# **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero.
+#
+# <details><summary>Solution</summary>
+#
+# The image $\nabla\psi(W)$ has $\lVert\nabla\psi(W)\rVert_q^q = \sum_j |W_j|^{(p-1)q} = \lVert W\rVert_p^p$, since $(p-1)q = p$.
+# So $\lVert\nabla\psi(W)\rVert_q = \lVert W\rVert_p^{p-1}$. Each step adds to the image something of $\ell_q$ length $\eta$, and
+# the triangle inequality gives the rest.
+#
+# </details>
 
 
 # %% tags=["set-up"]

@@ -69,7 +69,7 @@ statements.quoted("C", STATEMENTS, "Definition 1", "Definition 3", "Eqs. 4-8")
 statements.quoted("C", STATEMENTS, "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# The text at hand lost the constants of these hypotheses. The page first looks for selections that are locally optimal.
+# The text at hand lost the constants of these hypotheses. The page first looks for selections that are [locally optimal](words.md).
 # The step and the divergence stand as code on [notebook 30](30_mirror_descent.ipynb).
 
 # %% [markdown]
@@ -124,7 +124,7 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# Runs start on the edge of cones of growing divergence around each selection, near to and far from the origin. Theory
+# Runs start on the edge of cones of growing divergence around each [selection](words.md), near to and far from the origin. Theory
 # promises convergence for thin cones and large $\|W_0\|$; the $\mu_0$ printed below is ours, since the paper's is lost. The
 # claim is about the largest $\|W_0\|$ of the three. Counted are the runs that end at the tokens of their cone.
 
@@ -186,7 +186,11 @@ for p in (1.25, 1.5):
     print(f"p = {p:g}: exponent {fall(p)[0]:.2f}, twice the bound's is {-2 * (p - 1):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does, nearly: both exponents come within a few hundredths of it.
+#
+# </details>
 #
 # 2. A start nearer to the origin. *Prediction:* the guarantee needs a large norm. Is $D$ still smaller at the end than
 #    at the start?
@@ -198,7 +202,11 @@ for multiple in (1, 100):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, but by less than from far out.
+#
+# </details>
 #
 # 3. Half the steps. *Prediction:* $r$ grows with the steps, so $D$ ends larger. By how much, if $D \sim r^{-2}$?
 
@@ -209,7 +217,11 @@ for part in (4, 8):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # About fourfold: half the steps make half of $r$.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

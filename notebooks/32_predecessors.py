@@ -219,7 +219,7 @@ figure_parents
 #
 # Predict first, then run.
 #
-# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the alignment with the
+# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the [alignment](words.md) with the
 #    nuclear-norm SVM lost for $m = 1$?
 
 # %%
@@ -232,7 +232,11 @@ for m in (1, 2, d):
           f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # For $m = 1$ it is, since the SVMs have rank 2 to 4. With $m = 2$ it is nearly that of full heads.
+#
+# </details>
 #
 # 2. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
 #    in it. Is $D$ a hundredth?
@@ -242,7 +246,11 @@ wider = predecessor.path_against_descent(few, 2, [10, 100, 1000], find_steps, 3)
 print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 0)))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly, and more nearly the larger $R$ is.
+#
+# </details>
 #
 # 3. More tokens a sample. *Prediction:* the ReLU head gains from every coordinate that a mixture makes positive. Are more
 #    tokens selected among eight than among four?
@@ -253,7 +261,11 @@ for among in (4, 8):
     print(f"{among} tokens: {count.mean():.2f} selected, alignment {np.nanmedian(aligned):.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They are. In the same time the alignment gets less far.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -180,7 +180,11 @@ for rate in (0.0004, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l2": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Hardly: it learns, since guessing has the loss $\log 2 = 0.69$, but far less in the same steps.
+#
+# </details>
 #
 # 2. Two rates, the same for $\ell_3$ as for $\ell_{1.1}$. *Prediction:* with $p = 3$ the way back from the
 #    mirror image is a square root, so small entries move far. For which rule is a rate too large first?
@@ -190,7 +194,11 @@ for rate in (0.002, 0.004):
     print("rate", rate, smoke.last_losses(small, {"l1.1": rate, "l3": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # For $\ell_3$: at the larger rate it ends not far below guessing.
+#
+# </details>
 #
 # 3. Adam in the same place: one line in `RULES`. *Prediction:* it needs no tuning of a sum over the batch.
 #    Why?
@@ -199,8 +207,12 @@ for rate in (0.002, 0.004):
 print(smoke.last_losses(small, {"Adam": 1e-3}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Adam divides by the size of the gradient, so a sum or a mean over the batch gives the same step. At an
 # ordinary rate it ends lowest of the runs above.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -123,7 +123,11 @@ longer = replace(DEMO["vit"], horizon=200)
 print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Neither by much: at this rate the two end about a tenth apart.
+#
+# </details>
 #
 # 2. Your own rule: one line in `RULES`, here mirror descent with $p = 1.5$. *Prediction:* between
 #    $\ell_{1.1}$ and $\ell_2$?
@@ -133,7 +137,11 @@ rules.RULES["l1.5"] = lambda parameters, rate, cap: MirrorDescent(parameters, ra
 print(smoke.last_losses(longer, {"l1.5": 0.05}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is not: it ends above both. The mirror image lies between theirs, and the loss need not.
+#
+# </details>
 #
 # 3. A smaller $p$. *Prediction:* the way back from the mirror image is the power $1/(p-1)$, so for $p = 1.05$ most
 #    entries hardly move at this rate. Does the loss fall more slowly than for $p = 1.1$ above?
@@ -143,7 +151,11 @@ rules.RULES["l1.05"] = lambda parameters, rate, cap: MirrorDescent(parameters, r
 print(smoke.last_losses(longer, {"l1.05": 0.05}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not: it ends no higher than $p = 1.1$.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

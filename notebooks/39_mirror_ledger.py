@@ -58,7 +58,7 @@
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
 # | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
 #
-# Selected tokens are *locally optimal* if each scores above the tokens that bind in its SVM. The ledger measures on
+# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The ledger measures on
 # selections that training finds and that are checked to be locally optimal.
 
 # %% tags=["parameters"]
@@ -94,7 +94,7 @@ sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v 
 # %% [markdown]
 # ## One row, made in this page
 #
-# The row of Lemma 4 needs data, a selection, training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ that the norm
+# The row of Lemma 4 needs data, a [selection](words.md), training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ that the norm
 # uses. Here is all of it, for one draw.
 
 # %%
@@ -218,7 +218,11 @@ for p in (1.75, 2, 3):
 print(f"step off by 1 %: share {largest_share(off=0.01):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is not: the row leaves a room of more than 1 %, and the share stays below one.
+#
+# </details>
 #
 # 2. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only where $W$ points along the
 #    gradient's mirror image. Does the row still notice a step that is 5 % too long?
@@ -229,7 +233,11 @@ for off in (0.0, 0.05):
     print(f"random start, step off by {off:.0%}: share {largest_share(W=W_0, off=off):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not: from a random start both shares stay below a half.
+#
+# </details>
 #
 # 3. A tenth of the step, and ten times the step. *Prediction:* the lemma asks for a small step. Does it need it?
 
@@ -238,7 +246,11 @@ for eta in (0.1, 10.0, 1000.0):
     print(f"step {eta:g}: share {largest_share(eta=eta):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not on these data: the share stays below one up to a thousand times the step.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -91,7 +91,7 @@ rest = np.log(4) * np.array([0.8, -0.4])  # what the duals say: across W_mm, mar
 assert np.isclose(np.linalg.norm(rest), -from_ray[-1]) and abs(rest @ W_mm) < 1e-12
 
 # %% [markdown]
-# The margins grow for ever. Their *difference* rests at $-\log4$, the logarithm of the ratio of the duals. Why? The sample
+# The margins grow for ever. Their *difference* rests at $-\log4$, the logarithm of the ratio of the [duals](words.md). Why? The sample
 # $i$ pulls on $W$ in proportion to $e^{-g_i}$. The direction of $W$ rests when the two pulls are in the ratio $1:4$ of the
 # duals, so when $g_1-g_2=\log4$. A fixed difference keeps the path at a fixed distance from the ray, and an angle at a
 # fixed distance falls like one over the length.
@@ -148,13 +148,13 @@ figure
 # its own iterates, below. Far from $\rho_\perp$ (H') is not enough: in notebook 41 a run with momentum at $0.9\,\eta^*$ ends in a cycle.
 #
 # **Where they are checked.** `margin_law` checks (D) and (G). `margin_law_runs.compare` checks (H') and what can be seen of
-# a selection that stays, without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is
+# a [selection](words.md) that stays, without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is
 # refused, and told why.
 #
 # **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
 # steps to Nacson et al. (1803.01905) and Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
 # Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
-# a token SVM is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
+# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
 # order $1/t$, and the measurements. The note says what differs from each.
 #
 # Paper A's statement of the direction, hypotheses included:
@@ -302,7 +302,7 @@ figure
 #
 # ## One line for all rules
 #
-# Figure 2's problem. If the law holds, the direction error depends on the rule only through $\|W_t\|$. GD with constant steps
+# Figure 2's problem. If the law holds, the [direction error](words.md) depends on the rule only through $\|W_t\|$. GD with constant steps
 # and Polyak's rule with a constant cap end at $\|W_t\|\approx\log t$, where nothing has settled. GD with steps that grow like
 # $e^{t}$, and Polyak's rule with a cap that grows like $e^{0.8t}$, go on along the path.
 
@@ -362,6 +362,12 @@ print(f"{loss}: C = {other.law.constant[0]:.4f}, {law.constant[0]:.4f} above")
 print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: $C$ changes a little, the error over its prediction is 1 to nine digits.
+#
+# </details>
+#
 # **The scores.** Prediction: twice the head makes every score gap twice as large, but $\lvert\ell'\rvert$ changes by another
 # factor in each sample. So the offsets change, and $C$ with them, unless all selected tokens score alike.
 
@@ -372,6 +378,12 @@ for name, of in {"unit tokens": data, "class means": means.run(0)}.items():
     print(f"{name}: C = {of_both[0]:.4f}, with twice the head {of_both[1]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: on unit tokens $C$ changes, on class means, where all selected tokens score alike, it does not.
+#
+# </details>
+#
 # **The start.** Prediction: a Gaussian $W_0$ changes $\omega_\infty$ and so the error, but neither $C$ nor the ratio.
 
 # %%
@@ -382,6 +394,24 @@ begun = runs.compare(other, 100_000)[0]
 print(begun.refusal or f"C = {begun.law.constant[0]:.4f}, {law.constant[0]:.4f} above")
 print(begun.refusal or f"outside the span {begun.measured.outside:.4f}")
 print(begun.refusal or f"error over prediction: {begun.measured.error[-1] / begun.predicted:.10f}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: the start leaves a large part outside the span, $C$ stays, and the ratio is 1.
+#
+# </details>
+#
+# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support, where the $A_m$ there are
+# linearly independent.
+#
+# <details><summary>Solution</summary>
+#
+# $C^2 = o^\top G^{-1} o$ with the Gram matrix $G$ of the support, which is positive definite, so $C = 0$ if and only if all
+# offsets $o_m$ are 0. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
+# if the logarithms are equal.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -12,19 +12,19 @@
 # ---
 
 # %% [markdown]
-# # How margins settle: a max-margin direction from two iterates, and the longest step
+# # How margins converge: a max-margin direction from two iterates, and the longest step
 #
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
 #
 # [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run: the margins of the support pairs stand apart by fixed
-# *offsets*, which the dual variables of the token SVM give. **Paper A** (*Implicit Bias and Fast Convergence Rates for
+# *offsets*, which the [dual variables](words.md) of the [token SVM](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for
 # Self-attention*, arXiv 2402.05738) proves the direction that such runs end in.
 #
-# **Question.** How fast do offsets settle, with which steps do they never settle, and what can one read off a run that has?
+# **Question.** How fast do offsets converge, with which steps do they never converge, and what can one read off a run that has?
 #
-# **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at margin level $a_t$, with eigenvalues $\lambda$ from the duals. Steps of normalised
+# **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at margin level $a_t$, with eigenvalues $\lambda$ from the [duals](words.md). Steps of normalised
 # gradient descent (NGD) beyond a length $\eta^*$, from the largest eigenvalue, make it cycle for ever. Where offsets have
-# settled they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
+# converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
 # tokens: on sentences as a frozen encoder hands them on, the duals give the constant too.
 #
 # ## Two samples in the plane
@@ -99,12 +99,12 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # **How they settle.** A step multiplies a small wrong offset in the mode $\lambda$ by $1-h\lambda$. Three things follow.
 # 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
 # 2. *Longest step.* Small wrong offsets die exactly for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$.
-# 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what has not settled. Its direction error is exponentially small in $t$
+# 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what has not settled. Its [direction error](words.md) is exponentially small in $t$
 #    for NGD. For gradient descent (GD), with $\|W_t\|\sim\log t$, it is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where
 #    $W_t$ itself errs by a constant over $\log t$.
 #
 # **Why.** The residual $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. At its minimum the Hessian has
-# the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ settles for steps below $2/\lambda$.
+# the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ converges for steps below $2/\lambda$.
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
 # repel; that runs cycle with period two is measured. With momentum a large cycle can live below $\eta^*$ as well. That gradient
@@ -114,7 +114,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # ## The rule, in a few lines
 #
 # One problem of unit tokens. On the support, margins near the limit move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$, $c_m=\kappa_me^{-g_m}$.
-# The eigenvalues say when this map settles, whatever the $\kappa_m$. The page's map, with all $\kappa_m=1$, does what they say.
+# The eigenvalues say when this map converges, whatever the $\kappa_m$. The page's map, with all $\kappa_m=1$, does what they say.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -191,7 +191,7 @@ figure
 #
 # ## How long a step may be
 #
-# Runs start settled, with the residual made 1 % too long. Either this disturbance dies or it grows. Reported is how much an
+# Runs start converged, with the residual made 1 % too long. Either this disturbance dies or it grows. Reported is how much an
 # offset moves over the last 64 iterations. Failures first.
 
 # %%
@@ -215,7 +215,7 @@ figure
 # predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One seed cycles
 # there, with momentum: a residual 1 % off is no small disturbance to it.
 #
-# ## Runs that have not settled
+# ## Runs that have not converged
 #
 # The law says nothing about a run whose steps are too long, that is too short, or that has not selected its tokens. Each is
 # refused by name before its error is looked at. GD with constant steps has $a_t\approx\log t$; the steps that it would need on
@@ -334,6 +334,12 @@ for multiple in (0.9, 1.1):
     print(one.refusal or f"error over prediction: {one.measured.error[-1] / one.predicted:.10f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: the longer step is refused, since its offsets cycle.
+#
+# </details>
+#
 # **Runs that look stuck.** Prediction: they have a slow mode as a rule. A *longer* step, still below $\eta^*$, raises the level $a_t$
 # faster, so a run refused as too short becomes long enough with the same number of iterations.
 
@@ -344,6 +350,12 @@ for share in (0.1, 0.5):
     print(f"{share} eta*:", one.refusal or "settled")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: at a tenth of $\eta^*$ the run is too short, at half of it the same number of iterations is enough.
+#
+# </details>
+#
 # **The second iterate.** Prediction: $W_{2t}-W_t$ needs no doubling. $W_{t'}-W_t$ for any other $t'$ has the same direction, with
 # more rounding the nearer they are.
 
@@ -354,6 +366,13 @@ for k in range(len(at) - 1):
     step = late.weights(-1)[0] - late.weights(k)[0]
     off = step / np.linalg.norm(step) - target.W[0] / target.norm[0]
     print(f"W_{at[-1]} - W_{at[k]}: direction error {np.linalg.norm(off):.1e}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: a hundred times nearer costs two digits, rounding and nothing else.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

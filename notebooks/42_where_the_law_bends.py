@@ -16,8 +16,8 @@
 #
 # *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the direction error tends to a constant $C$
-# that the token SVM's duals give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
+# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant $C$
+# that the [token SVM](words.md)'s [duals](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
 # trains the head as well. Its Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$. It asks on which
 # data joint training ends in the max-margin pair.
 #
@@ -42,8 +42,8 @@
 # | $a_i=y_ix_{i,opt},\ b_i=y_ix_{i,other}$ | the two tokens of a sample in one dimension |
 # | (DM), $\alpha$ | paper A's data model of two Gaussian tokens; the opt token is $\alpha$ times as long |
 #
-# **Hypotheses.** The run ends in one selection with margins that grow without end. The duals on the support are positive, and the
-# selected token has the higher score there. The head's opt tokens are independent. Each is checked run by run, and refused by name.
+# **Hypotheses.** The run ends in one [selection](words.md) with margins that grow without end. The duals on the support are positive, and the
+# selected token has the higher score there. The head's [opt tokens](words.md) are independent. Each is checked run by run, and refused by name.
 #
 # | what | statement | status |
 # |---|---|---|
@@ -291,6 +291,12 @@ for third in (-1, -2, -3, -4):
     print(f"{{1, {third}}}: sign {sign} of u and W")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: the sign of $u$ and $W$ is that of the sum, and 0 where the sum is 0.
+#
+# </details>
+#
 # **The decay.** Prediction: the error goes like one over the sum of the steps, whatever $p$. With $p=0.8$ that sum is near
 # $5(t^{0.2}-0.9)$, so over these records the exponent is not yet its limit $-0.2$.
 
@@ -305,6 +311,12 @@ print(f"exponent {joint_law.exponents(slower)[0]:.3f}, from the sum of the steps
 print(f"||W|| x error over C, less 1: {joint_law.limit_errors(slower)[0]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is, within a hundredth: over these records the exponent is that of the sum of the steps.
+#
+# </details>
+#
 # **The heads' horizon.** Prediction: with the common normalisation each head has a mean offset of its own, which costs less of
 # the norm the longer the run. Ten times the steps leave a tenth of the distance from the SVM norms' ratio.
 
@@ -313,6 +325,13 @@ for count in (2000, 20_000):
     runs = head_law.train(head_of, 0.1, count, True)
     off = head_law.ratios(runs.norm) / head_law.ratios(head_of.norm) - 1
     print(f"{count} steps: worst ratio of norms over the SVMs', less 1: {np.abs(off).max():.5f}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: ten times the steps leave a tenth of the distance.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

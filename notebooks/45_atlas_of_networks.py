@@ -164,9 +164,9 @@ figure_factors
 # ## 2. Which tokens, where selections compete
 #
 # Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. Take two rules that ended
-# in different selections, and ask each: under *your* norm, does your own selection have the larger best margin? Each question is
-# a *dispute*, won if the answer is yes. Where both norms prefer the same selection exactly one of the two says yes. So without any
-# effect half are won, and only pairs whose norms prefer different selections tell more: they are counted apart. The disputes of
+# in different selections, and ask each: under *your* norm, does your own [selection](words.md) have the larger best margin? Each question is
+# a *comparison*, won if the answer is yes. Where both norms prefer the same selection exactly one of the two says yes. So without any
+# effect half are won, and only pairs whose norms prefer different selections tell more: they are counted apart. The comparisons of
 # one seed depend on each other, so that intervals are bootstraps over seeds.
 
 # %%
@@ -276,6 +276,12 @@ rule = {"sign": optimisers.steepest(np.inf, 0.01)}
 print(factored.train(data, rule, zero, zero, [1000])["sign"].status)
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: both runs stall at the start.
+#
+# </details>
+#
 # **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
 # the nuclear ratio is then far below that of ten columns, if one column selects one token a sample at all.
 
@@ -288,6 +294,12 @@ for m in (1, 3, 10):
     print(f"m = {m}: nuclear ratio", atlas.ratios(path, best).last[:, 1].round(3), path.status)
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# So it is: one column has less than half of the ratio of ten, and three columns are enough.
+#
+# </details>
+#
 # **The quantile.** Prediction: the ranking in the spectral norm does not depend on which quantile of the margins is taken. On this
 # page's two seeds it is refuted: Muon stays first, others change places.
 

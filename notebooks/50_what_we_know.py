@@ -18,7 +18,7 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** One sentence: *attention turns to the selection of tokens with the largest margin, and the update rule
+# **Answer.** One sentence: *attention turns to the [selection](words.md) of tokens with the largest margin, and the update rule
 # says in which norm.* The table has it question by question. Its numbers are read from the committed records.
 
 # %% tags=["parameters"]
