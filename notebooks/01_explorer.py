@@ -52,6 +52,7 @@ steps = 1000
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
+import textwrap
 import time
 from dataclasses import replace
 
@@ -196,7 +197,7 @@ for k in range(3):
 try:
     explorer.explore(replace(setting, model=sphere, d=2))
 except ValueError as reason:
-    print(reason)
+    print(textwrap.fill(str(reason), 108))
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -90,7 +90,7 @@ def build(floor, of_seeds=range(seeds)):
 data = build(floor)
 optimum = data.problems[0].optimal_loss
 for seed, problem in enumerate(data.problems):
-    print(f"seed {seed}: {problem.premises()}")
+    print(f"seed {seed}:", *str(problem.premises()).split("; "), sep="\n  ")
 print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 
 # %% [markdown]

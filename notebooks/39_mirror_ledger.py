@@ -196,7 +196,7 @@ statements.quoted("C", STATEMENTS, "Theorem, rate")
 # %%
 for p in (1.75, 2, 3):
     over, size, D = ledger_rows.rate_in_k(sizes, p)
-    print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};",
+    print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};\n ",
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]

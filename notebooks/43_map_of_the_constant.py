@@ -46,6 +46,8 @@ exponents = [1.5, 1.75, 2.0]
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
+import textwrap
+
 import numpy as np
 
 from lib import attention, dynamics, svm
@@ -359,7 +361,7 @@ for noise in (1.0, 10.0):
 try:
     svm.token_svm(tokens.class_mean_tokens(0, n=40, T=5, d=6))
 except (svm.Infeasible, RuntimeError) as refusal:
-    print(f"40 samples in 6 dimensions: {str(refusal)[:200]} ...")
+    print(textwrap.fill(f"40 samples in 6 dimensions: {str(refusal)[:200]} ...", 108))
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
+from textwrap import fill
 
 import numpy as np
 
@@ -282,7 +283,7 @@ class Table(tuple):
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
-        return "\n".join(lines)
+        return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)
 
     def summary(self) -> str:
         """One line that counts the claims that hold, and names those that fail or wait."""
