@@ -54,7 +54,6 @@ class _Site:
             "papers": figures.PAPERS,
             "sources": figures.SOURCES,
             "columns": COLUMNS,
-            "order": pages.order(),
             "heads": HEADS,
             "inline": lambda text: Markup(pages.inline(text)),
             "formulas": lambda text: Markup(pages.formulas(text)),
@@ -88,9 +87,8 @@ def _pages(site: _Site) -> list[str]:
     shown = figures.figures()
     best = figures.largest(shown)
     notes = [pages.note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
-    places = [name for name, _ in pages.order()]
-    position = lambda page: [*places, page.notebook].index(page.notebook)
-    notebooks = sorted(pages.notebooks(shown), key=position)
+    notebooks = pages.notebooks(shown)
+    site.templates.globals["order"] = [page for page in notebooks if page.scale == "demo"]
     for figure in shown:
         _figure(site, figure, shown, notebooks)
     for page in notebooks:

@@ -98,15 +98,6 @@ def note(path: Path, section: str = "") -> Page:
     return Page(path.stem, _title(text, path), _finished(_html(text)), path.name)
 
 
-def order() -> list[tuple[str, str]]:
-    """Name and title of every page in the order of reading, as notebooks/order.toml has it."""
-    folder = files.folder("notebooks")
-    parts = files.read_table(folder / "order.toml")
-    names = [name for part in ("main", "side", "appendix") for name in parts.get(part, ())]
-    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in names}
-    return [(name, re.search(r"^# # (.+)", text, re.M)[1]) for name, text in texts.items()]
-
-
 def _title(markdown: str, path: Path) -> str:
     heading = re.search(r"^# +(.+)", markdown, re.MULTILINE)
     return heading[1] if heading else path.stem
@@ -115,7 +106,8 @@ def _title(markdown: str, path: Path) -> str:
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
     """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
 
-    Its pictures are described as those of the figures `shown` that it made.
+    In the order of reading, that of notebooks/order.toml. The pictures of a page are described as
+    those of the figures `shown` that it made.
     """
     pages = []
     for source in sorted(files.folder("notebooks").glob("[0-9]*.py")):
@@ -126,7 +118,9 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
                 pages.append(_notebook(path, scale, made, _unfinished(path, source)))
             elif scale == "demo":
                 pages.append(_notebook(source.with_suffix(".ipynb"), scale, made, []))
-    return pages
+    told = files.read_table(files.folder("notebooks") / "order.toml")
+    order = [name for part in ("main", "side", "appendix") for name in told.get(part, ())]
+    return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
 def _unfinished(path: Path, source: Path) -> list[str]:
