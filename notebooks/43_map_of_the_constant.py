@@ -329,8 +329,8 @@ figure
 # ## What we saw
 #
 # The errors are those that $C$ predicts in all converged runs of the map. The offset of a degenerate pair grows like
-# $\log a_t$, as derived. In $\ell_p$ with $p<2$ the error falls with the power $p-1$ of the norm from zero, and more slowly
-# from a start.
+# $\log a_t$, as derived. In $\ell_p$ the error falls like $1/\lVert W\rVert$ from zero; from a start, with $p<2$, like
+# $\lVert W\rVert^{-(p-1)}$.
 
 # %% [markdown]
 # **At desk scale**, with 20 seeds, [the map](../figures/desk/bends_constant.png) and [its bends](../figures/desk/bends_powers.png) have

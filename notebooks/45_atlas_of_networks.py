@@ -260,7 +260,7 @@ figure_vit
 # %% [markdown]
 # ## What we saw
 #
-# With keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
+# At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
 # predicted; sign descent approaches the norm that its factors induce. Where selections compete, a rule's own is the better
 # one in its own norm more often than not from zero, and undecided elsewhere. In the small vision transformer most rankings
 # are undecided.
