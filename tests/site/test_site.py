@@ -196,7 +196,7 @@ def test_a_run_that_went_wrong_is_not_shown_as_done(place, damage, words):
     made, troubles = built(place)
     (line,) = [
         item
-        for item in made["index.html"].select("li")
+        for item in made["index.html"].select("main li")
         if item.find("a", href="notebooks/01_x-demo.html")
     ]
     for text in (made["notebooks/01_x-demo.html"].main.text, line.text, troubles):
