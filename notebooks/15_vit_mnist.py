@@ -56,7 +56,6 @@ loss_tolerance = 0.15
 import torch
 
 from lib.companion import record
-from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.a import speed, speed_figure
@@ -124,39 +123,7 @@ for rate in (0.1, 1.0):
 #
 # </details>
 #
-# 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
-
-# %%
-found = smoke.once(small, {"SGD": 0.03, "SPS": 0.03})
-losses = {rule: float(found.runs(rule)[0].smooth(small.window)[-1]) for rule in found.rates()}
-capped = found.runs("SPS")[0].end["capped"]
-print(
-    f"SGD {losses['SGD']:.4f}, SPS {losses['SPS']:.4f}; the cap binds in {capped:.0%} of the steps"
-)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The losses are equal where the cap binds in every step, and differ where it does not.
-#
-# </details>
-#
-# 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
-#    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
-
-# %%
-rules.RULES["sign"] = lambda parameters, rate, cap: torch.optim.Adam(
-    parameters, rate, betas=(0.0, 0.0)
-)
-for rate in (1e-3, 1e-2):
-    print("rate", rate, smoke.last_losses(small, {"sign": rate}))
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# A smaller one: both rates learn, ten and a hundred times smaller than SGD's 0.1 in the study above.
-#
-# </details>
+# The other exercises of [notebook 14](14_bert.ipynb), a low cap and a rule of your own, run here as well.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
