@@ -1,6 +1,7 @@
 """Settings of the session: nothing in it writes into figures/, runs/ or the user's home."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -20,15 +21,9 @@ def pytest_configure(config):
 
 
 # What nbval runs less of than a reader does. Cells to play with repeat the notebook at other
-# settings, and `make figures` runs them; smoke runs say nothing that depends on their length.
+# settings, and `make figures` runs them.
 PLAY = "## Change this"
-SHORT_SMOKE_RUNS = """
-from dataclasses import replace as _replace
-from lib.training.studies import DEMO as _DEMO
-for _name, _study in _DEMO.items():
-    _rates = {_rule: _values[:1] for _rule, _values in _study.rates.items()}
-    _DEMO[_name] = _replace(_study, horizon=8, window=4, evaluations=1, rates=_rates)
-"""
+SAVES = re.compile(r"run\.(save|keep)\(|kept_curves\.save\(")
 # Parameters under nbval of the longest pages; what their compared outputs say holds there too.
 SHORTER = {
     "10_fixed_decoder": "seeds = 10",
@@ -68,7 +63,6 @@ def pytest_collection_modifyitems(config, items):
     for item in cells:
         if "parameters" in item.cell.metadata.get("tags", []):
             page = Path(item.fspath).stem
-            item.cell.source += SHORT_SMOKE_RUNS if "demo.DEMO" in _code(item) else ""
             item.cell.source += f"\n{SHORTER.get(page, '')}\n"
     config.hook.pytest_deselected(items=left_out)
     items[:] = sorted((item for item in items if item not in left_out), key=_turn)
@@ -81,10 +75,6 @@ def _turn(item):
     return not is_long, LONGEST.index(page.stem) if is_long else page.suffix != ".ipynb"
 
 
-def _code(item):
-    return "".join(cell.source for cell in item.parent.nb.cells)
-
-
 def _cells_to_play(item):
     """The cells of the section PLAY below an explanation; what saves the record is no play."""
     found, inside, before = [], False, None
@@ -92,7 +82,7 @@ def _cells_to_play(item):
         text = cell.source
         if cell.cell_type == "markdown":
             inside = PLAY in text or inside and not text.startswith("## ")
-        elif inside and before == "markdown" and "run.save" not in text:
+        elif inside and before == "markdown" and not SAVES.search(text):
             found.append(cell)
         before = cell.cell_type
     return found

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from lib.files import ROOT, dumps, folder, in_repository, sha256
+from lib.files import ROOT, dumps, folder, in_repository, read_table, sha256
 
 CODE = ("lib", "papers")  # the packages whose files count
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
@@ -63,7 +63,8 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
 
     `lib` has the files of CODE that the notebook can import or read, and no others (those of lib/
-    are named without it); `kept` the committed results whose stem is a string in it.
+    are named without it); `kept` the committed results whose stem is a string in it; `record` what
+    notebooks/records.toml says of its figures.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
@@ -82,6 +83,8 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
         "lib": hashes(closure(text)),
         "kept": hashes(kept),
     }
+    if told := read_table(folder("notebooks") / "records.toml").get(notebook):
+        parts["record"] = told
     return json.loads(dumps(parts))
 
 

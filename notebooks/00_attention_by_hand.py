@@ -14,11 +14,13 @@
 # %% [markdown]
 # # Attention by hand
 #
+# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
+#
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
 # **Answer.** It looks at one token of each example, the one with the highest score. Its weights grow
-# for ever, but their *direction* settles: it becomes the solution of a small geometric problem that
+# for ever, but their *direction* converges: it becomes the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738) proves this for many tokens in high dimension. Here are two examples of three tokens in
 # the plane, so that every number fits on the page.
@@ -27,12 +29,14 @@
 # gradient and its training are some 25 lines in this page.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 1
 steps = 10_000
 step_size = 0.02
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, dynamics, svm
@@ -41,7 +45,6 @@ from lib.dynamics import rules
 from papers.a.statements import STATEMENTS
 
 run = record.start("00_attention_by_hand", "A", globals())
-plots.set_style()
 
 # %% [markdown]
 # ## Two examples, three tokens each
@@ -132,7 +135,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 #
-# We start in a wrong direction on purpose. Watch the weight of the opt tokens: it goes to one.
+# We start in a wrong direction on purpose. Watch the weight of the [opt tokens](words.md): it goes to one.
 
 
 # %%
@@ -169,7 +172,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 # %% [markdown]
 # Does this page satisfy them? Equal scores of the other tokens: yes, see the printed scores. Nearly
 # orthogonal tokens: no, six tokens in the plane cannot be. A small start: no, so that there is something
-# to see. So the theorem promises nothing for this page. The direction settles all the same: to that of
+# to see. So the theorem promises nothing for this page. The direction converges all the same: to that of
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
 #
@@ -218,18 +221,13 @@ np.testing.assert_allclose(history.direction_error["W_mm"][0, 1:], error[at], at
 print("duality gap of the library's solution:", f"{target.gap.max():.0e}")
 
 # %% tags=["nbval-check-output"]
-slope = np.polyfit(np.log(np.arange(steps // 10, steps + 1)), np.log(error[steps // 10 - 1 :]), 1)[
-    0
-]
+slope = np.polyfit(*np.log([np.arange(steps // 10, steps + 1), error[steps // 10 - 1 :]]), 1)[0]
 table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
                     "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
     claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1 (our constant)", error[-1], 0.01),
     claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1", slope, -0.5),
 ])  # fmt: skip
-print(f"end {error[-1]:.4f}, exponent {slope:.2f}")
-
-# %%
 table
 
 # %% [markdown]
@@ -280,7 +278,11 @@ longer = train(steps // 10, 10 * step_size)[-1]
 print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1], 3), sep="\n")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is: the norm grows by about one step length an iteration, so both walked equally far.
+#
+# </details>
 #
 # 2. Plain gradient descent instead of normalised steps. The gradient shrinks as fast as the loss gap.
 #    *Prediction:* how large is $\|W\|$ after the same number of iterations: as large, half, a tenth?
@@ -290,7 +292,11 @@ plain = train(steps, step_size, normalised=False)[-1]
 print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Less than a tenth: the norm of GD grows like $\log t$, that of NGD like $t$.
+#
+# </details>
 #
 # 3. Move the second token of example 1, which is not a support vector, a little. *Prediction:* does
 #    $W_{mm}$ change? Then move it to $(-1, 0)$, on the other side of the opt token. Does it now?
@@ -302,8 +308,12 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
     print(moved, svm.token_svm(attention.token_set(tokens, y, z, u)).W[0].round(3).tolist())
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The first move changes nothing: the token's constraint stays satisfied with room to spare. The second
 # makes it a support vector, and column 1 changes.
+#
+# </details>
 #
 # 4. The trap. Compute $\gamma_t - f$ of the opt tokens by subtraction, as one would at first.
 #    *Prediction:* what is left of it after 2,500 iterations?
@@ -320,24 +330,21 @@ print(
 )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
 # direction. The differences of scores keep all digits.
+#
+# </details>
 #
 # **Next.** Notebook 10 does the same with random problems in high dimension and five update rules, and says
 # which of the theorem's hypotheses hold. Notebook 01 has sliders.
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 about = (
     "Two examples of three tokens in the plane (ours), trained by normalised gradient descent from a start in a wrong "
     "direction. Left and middle: $W_t z_i$ over the first 700 iterations, and the direction of $W_{mm} z_i$. Right: the distance of the directions of $W_t$ and $W_{mm}$. One problem, no randomness."
 )
-numbers = dict(end=record.Number(error[-1], 1e-6), exponent=record.Number(slope, 1e-4))
-run.save(
-    figure,
-    "fastrates_by_hand",
-    "by hand",
-    about,
-    table,
-    numbers,
-    [dict(name="by hand", source="synthetic")],
-)
+numbers = dict(end=error[-1], exponent=slope)
+run.keep(figure, "fastrates_by_hand", about, table, numbers)

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Play with the dynamics
 #
+# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After it you can say what the data, the rule and the step change.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), the setting of
 # **Figures 2 and 5**, one data set at a time.
 #
@@ -35,10 +37,11 @@
 # | $L^*$ | loss of a layer that sees only opt tokens | |
 #
 # The paper's sentences on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7) are printed below with their hypotheses. Class means
-# keep Assumption 2; their samples share opt tokens, so that Assumption 1 as we read it fails. The data model
+# keep Assumption 2; their samples share [opt tokens](words.md), so that Assumption 1 as we read it fails. The data model
 # `unit sphere` breaks Assumption 2 as well: try what happens.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 model = "class means, orthogonal"
 n, T, d = 10, 6, 100
@@ -47,7 +50,9 @@ rule, step_size = "NGD", 0.025
 seed = 0
 steps = 1000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
+import textwrap
 import time
 from dataclasses import replace
 
@@ -55,11 +60,10 @@ import numpy as np
 from IPython.display import Image, display
 
 from lib import explorer
-from lib.companion import claims, plots, statements
+from lib.companion import claims, statements
 from lib.explorer import panel
 from papers.a.statements import STATEMENTS
 
-plots.set_style()
 names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
 setting = explorer.ExplorerSetting(**{name: globals()[name] for name in names})
 
@@ -118,7 +122,7 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # **Look at** the last panel. It splits $W_t$ into its part along $W_{mm}$ and the rest, which is orthogonal to $W_{mm}$.
 # The horizontal axis is the length of the first part, the vertical one the norm of the rest; both end at one value on a
-# panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the direction error,
+# panel twice as wide as high, so the path is about twice as steep as drawn. The two lengths fix the [direction error](words.md),
 # the distance of the two unit vectors. We check that.
 
 # %%
@@ -163,8 +167,12 @@ for name in ("NGD", "GD"):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # NGD's falls by more than GD's, and by less than ten: its $1/t$ comes later, from ten thousand iterations on
 # ([notebook 11](11_long_horizon.ipynb)).
+#
+# </details>
 #
 # 2. `unit sphere` in place of class means. *Prediction:* the other tokens' scores differ, so Assumption 2 fails. Do the
 #    softmax weights of all opt tokens still tend to one?
@@ -176,7 +184,11 @@ for k in range(3):
     print(f"draw {k}: smallest weight of an opt token at the end {shown.opt_scores[-1].min():.2g}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not on every draw: in one of the three a sample looks away from its opt token.
+#
+# </details>
 #
 # 3. A dimension too small. *Prediction:* with many constraints and few coordinates no $W$ separates the opt tokens. What
 #    does the explorer say then?
@@ -185,7 +197,11 @@ for k in range(3):
 try:
     explorer.explore(replace(setting, model=sphere, d=2))
 except ValueError as reason:
-    print(reason)
+    print(textwrap.fill(str(reason), 108))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It refuses, and names the proof: a combination of the constraints, with weights that are not negative, adds up to zero.
+#
+# </details>

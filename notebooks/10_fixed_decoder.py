@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Attention with a fixed decoder finds the max-margin token selection
 #
+# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* After it you can solve for the matrix that attention turns to, in three lines, and read how fast each rule gets there.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**.
 #
 # **Question.** One attention layer is trained in its attention weights $W$ alone. Many matrices $W$ fit
@@ -49,6 +51,7 @@
 # $B$ is the largest norm of a token.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 draws = 100
@@ -61,19 +64,22 @@ ngd_step = 0.025
 momentum = 0.9
 polyak_cap = 1000.0
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
+import inspect
+
 import numpy as np
+from scipy.optimize import nnls
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.dynamics import rules
 from papers.a import fixed_head as paper
 from papers.a import fixed_head_figures, gradient_cone
 from papers.a.statements import STATEMENTS
 
 run = record.start("10_fixed_decoder", "A", globals())
-plots.set_style()
 
 # %%
 statements.quoted(
@@ -83,7 +89,7 @@ statements.quoted(
 # %% [markdown]
 # ## Data
 #
-# Class means, our reading of the figures' data. Every sample of a class has the same opt token:
+# Class means, our reading of the figures' data. Every sample of a class has the same [opt token](words.md):
 # the mean $\mu_\pm$ of its class, of norm `signal`. All other tokens are Gaussian noise, `noise` per
 # entry, orthogonal to both means. Figure 2 has orthogonal class means, Figure 5 antipodal ones. The
 # sizes, the noise and the step sizes of the paper did not survive in the text at hand: **these are our
@@ -104,6 +110,29 @@ for name, target in targets.items():
           f"constraints, {target.support.sum((1, 2)).min()} or more of them active")  # fmt: skip
 
 # %% [markdown]
+# ## The target, in three lines
+#
+# With $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for a pair $m = (i, t)$, the target is the smallest $W$ with
+# $\langle A_m, W\rangle \ge 1$ for all $m$: a support vector machine. Its dual asks for weights $b \ge 0$ that make
+# $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ smallest. That is non-negative least squares, and
+# $W_{mm} = \sum_m \beta_m A_m$ with $\beta = b/(1 - \sum_m b_m)$. Here it is for one draw, beside the library's.
+
+# %%
+data = problems["orthogonal"].tokens
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
+scores = y[:, None] * (X @ u)  # (n, T)
+opt, best = scores.argmax(1), scores.max(1)
+i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
+
+b, _ = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])
+beta = b / (1 - b.sum())
+W_mm = (beta @ A).reshape(X.shape[-1], -1)
+
+np.testing.assert_allclose(W_mm, targets["orthogonal"].W[0], atol=1e-8)
+print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+
+# %% [markdown]
 # Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1 as we read it does not: the samples of a class share their opt token. We measure
 # both. The first line is the largest difference between two scores that should be equal; the second is
@@ -112,12 +141,12 @@ for name, target in targets.items():
 # %%
 for name, problem in problems.items():
     data = problem.tokens
-    scores = data.y[..., None] * np.einsum("sitd,sd->sit", data.X, data.u)  # (seeds, n, T)
-    other = np.sort(scores, axis=-1)[..., :-1]  # (seeds, n, T - 1), without the opt token
+    gamma = data.y[..., None] * np.einsum("sitd,sd->sit", data.X, data.u)  # (seeds, n, T)
+    other = np.sort(gamma, axis=-1)[..., :-1]  # (seeds, n, T - 1), without the opt token
     unit = data.X / np.linalg.norm(data.X, axis=-1, keepdims=True)
-    best = np.take_along_axis(unit, data.opt[..., None, None], 2)[0, :, 0]  # (n, r), seed 0
+    chosen = np.take_along_axis(unit, data.opt[..., None, None], 2)[0, :, 0]  # (n, r), seed 0
     noisy = unit[0][np.arange(T) != data.opt[0][:, None]]  # (n (T - 1), r)
-    cosine = [np.abs(a @ a.T - np.eye(len(a))).max() for a in (best, noisy)]
+    cosine = [np.abs(a @ a.T - np.eye(len(a))).max() for a in (chosen, noisy)]
     print(f"{name}: scores differ by {np.ptp(other, axis=-1).max():.0e};",
           f"cosines up to {cosine[0]:.2f} (opt), {cosine[1]:.2f} (others)")  # fmt: skip
 
@@ -137,13 +166,8 @@ for name, problem in problems.items():
 #
 # $L^*$ is the smallest loss, that of a layer which sees only opt tokens. Here is all of it for one draw.
 
+
 # %%
-data = problems["orthogonal"].tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
-scores = y[:, None] * (X @ u)  # (n, T)
-best = scores.max(1)
-
-
 def gap_and_descent(W):
     logits = np.einsum("itd,id->it", X, z @ W.T)  # x_it W z_i, (n, T)
     p = np.exp(logits - logits.max(1, keepdims=True))
@@ -203,6 +227,12 @@ for rule in ("GD", "NGD", "Polyak, no cap"):
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
+# The library's gradient is the same formula for many runs at once, in logarithms. Other pages call it.
+
+# %%
+print(inspect.getsource(attention.gradients))
+
+# %% [markdown]
 # ## Claims
 #
 # Each row holds one sentence of the paper against its measured value, the worst over all seeds, samples
@@ -248,7 +278,7 @@ def check(name):
     ])  # fmt: skip
 
 
-# %%
+# %% tags=["nbval-check-output"]
 tables = {name: check(name) for name in problems}
 tables["orthogonal"]
 
@@ -256,31 +286,12 @@ tables["orthogonal"]
 tables["antipodal"]
 
 # %% [markdown]
-# One row fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
+# One claim fails, in one draw of a hundred with antipodal means: a $p_{opt}$ that is still small falls for a
 # while, which Lemma 5 excludes as we read it.
 # It rests on Assumption 1: then a sample's own part of the gradient decides
 # whether its $p_{opt}$ rises. Here the samples share their opt tokens, so sample $j$ moves sample $i$ in
-# proportion to $\langle z_i, z_j\rangle$, up or down. We take the deepest fall apart.
-
-# %%
-history, data = crowd_history, crowd.tokens
-growth = np.expm1(history.log_miss[:, 1:]) / np.expm1(history.log_miss[:, :-1])  # of p_opt
-seed, k, sample = np.unravel_index(growth.argmin(), growth.shape)
-push = attention.influences(data, history.weights(k), data.u)[seed, sample]
-mates = data.y[seed] == data.y[seed, sample]
-own = push[sample]
-print(f"seed {seed}, sample {sample}, iteration {recorded[k]}, growth {growth.min() - 1:.1e}")
-print("pushes on log p_opt, over the sample's own:",
-      f"its class {push[mates].sum() / own - 1:+.3f}, other class {push[~mates].sum() / own:+.3f},",
-      f"sum {push.sum() / own:+.3f}")  # fmt: skip
-
-# %% [markdown]
-# The sample's own class pulls it down, but by less than its own push. The other class tips the scale.
+# proportion to $\langle z_i, z_j\rangle$, up or down.
 # With orthogonal means the other class has little say, and no weight falls.
-
-# %% tags=["nbval-check-output"]
-for name, table in tables.items():
-    print(f"{name}: {table.summary()}")
 
 # %% [markdown]
 # ## Figures
@@ -315,7 +326,7 @@ figures["antipodal"]
 
 # %% [markdown]
 # The cap costs Polyak its lead. Once the raw step exceeds it, the rule is gradient descent: $\|W_t\|$ grows
-# like $\log t$, and the direction error falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
+# like $\log t$, and the [direction error](words.md) falls behind that of NGD. In the paper's Figure 2 Polyak, capped as
 # well, is ahead in all metrics; its cap and steps are lost.
 
 # %%
@@ -360,7 +371,11 @@ for strength in (signal, 0.5):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Larger, and more slowly: the margin of the weak signal is smaller, and the last error is larger.
+#
+# </details>
 #
 # 2. Ten times the step. *Prediction:* the norm grows ten times as fast. Is the error ten times smaller?
 
@@ -369,7 +384,11 @@ for length in (ngd_step, 10 * ngd_step):
     print(f"step {length:g}: last error {last_error(signal, length)[1]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not quite: about $10^{0.84} \approx 7$ times smaller, as the exponent of this decade says.
+#
+# </details>
 #
 # 3. A start that is not small. *Prediction:* the theorem asks for a small one. What does a start a
 #    thousand times larger, of norm 300, do to the last error?
@@ -379,18 +398,26 @@ for std in (start_std, 1000 * start_std):
     print(f"start {std:g}: last error {last_error(signal, ngd_step, std)[1]:.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It hides the direction: all steps together are `steps * ngd_step` = 25 long, against a start of norm 300.
 # The direction is still that of the start.
+#
+# </details>
+#
+# **To prove.** One sample of two tokens. Show that NGD from zero has the direction of $W_{mm}$ from the first step on.
+#
+# <details><summary>Solution</summary>
+#
+# There is one pair, so $-\nabla L(W) = c(W)\, A_1$ with $c(W) = e^{-f}\, p_1 p_2\, (\gamma_{opt} - \gamma_2) > 0$ at every $W$.
+# So $W_t = \eta t\, A_1/\lVert A_1\rVert$. And $W_{mm} = A_1/\lVert A_1\rVert^2$: it has the margin 1, and by Cauchy-Schwarz no
+# smaller matrix has.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 for slug, name in (("fastrates_fig2", "orthogonal"), ("fastrates_fig5", "antipodal")):
-    drawn = {
-        "name": f"class_mean_tokens, {name}",
-        "source": "synthetic",
-        "revision": f"seeds 0-{seeds - 1}",
-        "rows": n,
-    }
-    numbers = fixed_head_figures.numbers(histories[name], targets[name], tables[name][-1].measured)
-    run.save(
-        figures[name], slug, about[name].split(":")[0], about[name], tables[name], numbers, [drawn]
-    )
+    one = tables[name]
+    numbers = fixed_head_figures.numbers(histories[name], targets[name], one[-1].measured)
+    run.keep(figures[name], slug, about[name], one, numbers)

@@ -14,10 +14,12 @@
 # %% [markdown]
 # # A million iterations, and a hundred thousand dimensions
 #
+# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* After it you can train exactly when softmax weights are below the smallest float.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
 # **Question.** How fast does $W_t/\|W_t\|$ really approach $W_{mm}/\|W_{mm}\|$? Theorem 1 bounds the
-# direction error of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
+# [direction error](words.md) of normalised gradient descent (NGD) from above. It leaves open whether that is tight.
 #
 # **Answer.** It is not tight on this problem. From ten thousand iterations on the error falls like $1/t$,
 # up to a million.
@@ -38,9 +40,10 @@
 # | $p_m$ | softmax weight of the other token of the pair |
 #
 # The theorem is printed below. Notebook 10 measures which of its hypotheses hold for these data: all but
-# near-orthogonality, since the samples of a class share their opt token.
+# near-orthogonality, since the samples of a class share their [opt token](words.md).
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 n, T, d = 20, 10, 300
@@ -53,21 +56,21 @@ momentum = 0.9
 dimensions = [100, 1000, 10_000, 100_000]
 timed_steps = 20_000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import time
 
 import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
 
 run = record.start("11_long_horizon", "A", globals())
-plots.set_style()
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -206,7 +209,7 @@ for dimension, few, before in zip(dimensions, small, set_up, strict=True):
 #
 # Exponents are least-squares fits within one decade of $t$, the worst over seeds.
 
-# %%
+# %% tags=["nbval-check-output"]
 exponents = fixed_head_figures.decade_exponents(histories, steps)
 last = {name: values[:, -1] for name, values in exponents.items()}
 slope = fits.fitted_slope(recorded, histories["NGD"].log_miss.max(-1), steps / 2)
@@ -221,10 +224,6 @@ table = claims.Table([
                    megabytes[-1] / megabytes[1], 1.0),
 ])  # fmt: skip
 table
-
-# %% tags=["nbval-check-output"]
-for name in ("NGD", "NGD-mom", "Polyak, no cap"):
-    print(f"{name}: t^{last[name].max():.1f} in the last decade")
 
 # %% [markdown]
 # ## Figure
@@ -268,7 +267,11 @@ for size in (ngd_step, 10 * ngd_step):
     print(f"step {size:g}: {last_decade(rules.ngd(size))}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Yes, twice: the error falls like $1/\|W_t\|$.
+#
+# </details>
 #
 # 2. The logistic loss. *Prediction:* the theorem is proved for the exponential loss, and the paper says that
 #    any decreasing loss will do. Does the exponent change?
@@ -281,7 +284,11 @@ logistic = dynamics.train(
 print(f"logistic: exponent {fits.exponent(logistic, 'W_mm', since=10_000).max():.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not.
+#
+# </details>
 #
 # 3. Weak signal, `signal = 0.5`. *Prediction:* is every pair still a support vector, and does the error still
 #    fall like $1/t$?
@@ -293,16 +300,13 @@ print(f"{solution.support.sum((1, 2)).min()} of {n * (T - 1)} pairs are support 
 print(f"signal 0.5: {last_decade(update_rules['NGD'], weak, solution.W)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Yes, both.
+#
+# </details>
 
-# %%
-rows = [
-    {
-        "name": "class_mean_tokens, orthogonal",
-        "source": "synthetic",
-        "revision": f"seeds 0-{seeds - 1}",
-        "rows": n,
-    }
-]
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = fixed_head_figures.horizon_numbers(histories["NGD"], last)
-run.save(figure, "fastrates_horizon", "beyond Figure 2", about, table, numbers, rows)
+run.keep(figure, "fastrates_horizon", about, table, numbers)

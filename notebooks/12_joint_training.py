@@ -14,13 +14,15 @@
 # %% [markdown]
 # # Training head and attention together
 #
+# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* After it you can say what changes when the head learns too, and write the rule that trains both.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
 # **Question.** In [notebook 10](10_fixed_decoder.ipynb) the head knew which token is best. Here it starts
 # at zero and learns at the same time. Nothing tells the layer where to look. Does it still select the best
 # tokens, and do attention and head still turn to their max-margin directions?
 #
-# **Answer.** Yes, on the paper's data. Both directions settle, and both norms grow like the sum of the
+# **Answer.** Yes, on the paper's data. Both directions converge, and both norms grow like the sum of the
 # paper's decaying steps, in the end like $t^{1/3}$. Without the decay everything is far faster. One common normalisation of
 # attention and head slows the attention down.
 #
@@ -36,13 +38,14 @@
 # | $u_{mm}$ | head SVM: smallest $\lVert u\rVert$ with $y_i\, u^\top x_{i,opt} \ge 1$ | $d$ |
 # | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin a head can have on the opt tokens | |
 #
-# The data model (DM): one opt token $\sim N(0, \alpha^2\sigma^2 I)$ and one additional token $\sim N(0, \sigma^2 I)$
+# The data model (DM): one [opt token](words.md) $\sim N(0, \alpha^2\sigma^2 I)$ and one additional token $\sim N(0, \sigma^2 I)$
 # in each sample, labels $\mathrm{sign}(u_*^\top x_{i,opt})$. Eq. 13 stands further down. What the paper says of them is
 # printed below. Its constants $C_0$ and $C_1$ are lost in the text at hand, so no run can satisfy them to the letter.
 # [Notebook 19](19_theory_ledger.ipynb) checks what they are for: near-orthogonality (Lemma 11) and
 # separability (Lemma 14).
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 n, T, d = 8, 2, 400
@@ -53,14 +56,15 @@ gd_step = 1.0
 ngd_step = 0.3
 exponent = 0.6666666666666666  # 2/3
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import replace
 
 import numpy as np
 
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.dynamics import rules
 from papers.a import figure3
 from papers.a import fixed_head as fixed
@@ -68,7 +72,6 @@ from papers.a import joint_training as paper
 from papers.a.statements import STATEMENTS
 
 run = record.start("12_joint_training", "A", globals())
-plots.set_style()
 
 # %%
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
@@ -204,14 +207,10 @@ compared_rules
 # The same problem was computed once more, by other code and for one other draw of the data. The median
 # over seeds agrees with that reference within a factor 1.5, in every quantity and at every iteration compared.
 
-# %%
+# %% tags=["nbval-check-output"]
 measured = {t: figure3.measured(decayed, data, head_svm, t) for t in compared}
 reference = claims.Table(figure3.against_reference(measured))
 reference
-
-# %% tags=["nbval-check-output"]
-for name, part in (("theory", table), ("Figure 3", compared_rules), ("reference", reference)):
-    print(f"{name}: {part.summary()}")
 
 # %% [markdown]
 # ## Figure
@@ -234,7 +233,7 @@ figure
 #
 # Attention and head find their max-margin directions together, though the layer starts with no idea which
 # token is best. With the paper's decay both norms grow like the sum of the steps. NGD-joint lowers the loss as
-# fast as NGD without it, Polyak faster. Their attention selects the same tokens, but its norm and its alignment grow
+# fast as NGD without it, Polyak faster. Their attention selects the same tokens, but its norm and its [alignment](words.md) grow
 # far more slowly than NGD's.
 #
 # ## Change this
@@ -257,7 +256,11 @@ for decay in (2 / 3, 1 / 2):
     print(f"p = {decay:.2f}: {end(problem, rules.ngd(ngd_step, decay=decay))}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly: the exponent is close to $1 - p$ for both, and every opt token is selected.
+#
+# </details>
 #
 # 2. No signal: opt tokens as short as the others, `signal = 1`. *Prediction:* labels still depend on the
 #    opt token alone, but the hypotheses ask for a large $\alpha$. Is every opt token still selected?
@@ -268,7 +271,11 @@ for strength in (signal, 1.0):
     print(f"signal {strength:g}: {end(changed, update_rules['NGD, decay'])}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: in the worst draw most samples look at the wrong token at the end. The norm grows all the same.
+#
+# </details>
 #
 # 3. Ten copies of the additional token, `T = 11`. *Prediction:* the opt token starts with weight 1/11
 #    instead of 1/2. Does that change the time that it takes, or the tokens that are selected?
@@ -279,25 +286,25 @@ for length in (T, 11):
     print(f"T = {length}: {end(changed, update_rules['NGD, decay'])}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The tokens: in the worst draw most samples still look at the additional token at the end. It had ten
 # elevenths of the weight at the start. For $T = 2$ the hypotheses ask for a larger $\alpha$.
+#
+# </details>
+#
+# **To prove.** Show that from $u_0 = 0$, $W_0 = 0$ the first step of Eq. 13 moves the head alone, along $\sum_i y_i \bar x_i$, where
+# $\bar x_i$ is the mean token of sample $i$.
+#
+# <details><summary>Solution</summary>
+#
+# At $u = 0$ all scores are 0, so $\gamma_{i,t} - f_i = 0$ and $\nabla_W L = 0$, a step that Eq. 13 takes as 0. All $e^{-f_i}$
+# are 1 and all softmax weights $1/T$, so $-\nabla_u L = \frac1n\sum_i y_i X_i^\top p_i = \frac1n\sum_i y_i\bar x_i$.
+#
+# </details>
 
-# %%
-rows = [
-    {
-        "name": "two_token_gaussian",
-        "source": "synthetic",
-        "revision": f"seeds 0-{seeds - 1}",
-        "rows": n,
-    }
-]
+# %% tags=["set-up"]
+# Set-up, no need to read.
+every_claim = [*table, *compared_rules, *reference]
 numbers = figure3.numbers(measured, attention_svm, head_svm)
-run.save(
-    figure,
-    "fastrates_fig3",
-    "Figure 3",
-    about,
-    [*table, *compared_rules, *reference],
-    numbers,
-    rows,
-)
+run.keep(figure, "fastrates_fig3", about, every_claim, numbers)

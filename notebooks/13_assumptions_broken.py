@@ -14,6 +14,8 @@
 # %% [markdown]
 # # What breaks when the assumptions do?
 #
+# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* After it you can break each assumption of the theorem, and prove on four tokens that one is needed.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its
 # **Assumptions 1 and 2**.
 #
@@ -36,14 +38,15 @@
 #
 # The theorem and its hypotheses are printed below. How we break two of them:
 #
-# * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the opt tokens.
+# * *Assumption 1* breaks when tokens overlap: in low dimension $d$, or as the other tokens grow against the [opt tokens](words.md).
 # * *Assumption 2* breaks when we add to the head a random vector orthogonal to the opt tokens. It gives other tokens
 #   scores of up to *spread* times the opt score, which stays the best.
 #
-# A run has **reached** $W_{mm}$ when it selects the opt token of every sample and its alignment with $W_{mm}$ is at
+# A run has **reached** $W_{mm}$ when it selects the opt token of every sample and its [alignment](words.md) with $W_{mm}$ is at
 # least 0.9 at the end.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 40
 n, T = 8, 5
@@ -53,17 +56,20 @@ dimensions = [256, 64, 32, 16, 8, 6]
 ratios = [0.25, 1, 2, 4, 8, 16]
 spreads = [0.0, 0.25, 0.5, 0.75, 0.9, 0.98]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
+import inspect
+
 import numpy as np
 
-from lib import dynamics, svm
+from lib import attention, dynamics, svm
+from lib.attention.token_sets import token_set
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
 
 run = record.start("13_assumptions_broken", "A", globals())
-plots.set_style()
 update_rules = {"NGD": rules.ngd(ngd_step), "GD": rules.gd(1.0), "Polyak, no cap": rules.polyak()}
 
 # %%
@@ -119,7 +125,7 @@ assert largest < never and g[0] < 0 < g[1] and (train_pair(turned)[0] > 0).all()
 
 # %% [markdown]
 # $W_{mm}$ exists, and normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction is
-# the max-margin one of that *other* selection, as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
+# the max-margin one of that *other* [selection](words.md), as the library confirms for NGD and GD. So Theorems 1 and 6 cannot do
 # without Assumption 1.
 
 # %% tags=["nbval-check-output"]
@@ -155,6 +161,14 @@ needed.append(claims.at_least("two.decided", two, "ours, beside Assumption 1", n
 print(f"{np.sum(right)} of 60 end as told, {lost} of them elsewhere; {undecided} were left open")
 
 # %% [markdown]
+# ## The data
+#
+# Two functions make them: `bounded_tokens` lets tokens overlap, `skewed` spreads the scores.
+
+# %%
+print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
+
+# %% [markdown]
 # ## One cell of the diagram, in this page
 #
 # Normalised GD by its formula, on ten draws: $W\leftarrow W-\eta\,\nabla L/\lVert\nabla L\rVert$ with the
@@ -166,31 +180,17 @@ few = range(10)
 hard = phase_diagram.skewed(phase_diagram.bounded_tokens(few, n, T, 16, 1.0), 0.5, few)
 kept = svm.feasible(hard)  # the draws that have a W_mm
 target = svm.token_svm(kept).W
-X, z = kept.X, kept.z
-gamma = kept.y[..., None] * np.einsum("rntd,rd->rnt", X, kept.u)
 
-
-def descent(W):
-    """-grad L of every run, up to a factor that normalising removes."""
-    logits = np.einsum("rntd,rde,rne->rnt", X, W, z)
-    p = np.exp(logits - logits.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    f = (p * gamma).sum(-1, keepdims=True)
-    return np.einsum("rnt,rntd,rne->rde", np.exp(-f) * p * (gamma - f), X, z)
-
-
-# %%
 W = np.zeros_like(target)
 for _ in range(200):
-    way = descent(W)
+    way = -attention.gradients(kept, W, kept.u)[1]
     W += ngd_step * way / np.linalg.norm(way, axis=(1, 2), keepdims=True)
-chosen = np.einsum("rntd,rde,rne->rnt", X, W, z).argmax(-1)
+chosen = attention.logits(kept, W).argmax(-1)
 alignment = (W * target).sum((1, 2)) / np.linalg.norm(W, axis=(1, 2))
 alignment /= np.linalg.norm(target, axis=(1, 2))
 by_page = ((chosen == kept.opt).all(-1) & (alignment >= 0.9)).mean()
-by_lib = phase_diagram.fraction_reached(hard, {"NGD": update_rules["NGD"]}, 200)["NGD"]
-assert by_page == by_lib
-print(f"d = 16, spread 0.5: {by_page:.0%} of {len(target)} runs reach W_mm, page and library alike")
+print(f"d = 16, spread 0.5: {by_page:.0%} of {len(target)} runs reach W_mm")
+assert by_page == phase_diagram.fraction_reached(hard, {"NGD": update_rules["NGD"]}, 200)["NGD"]
 
 # %% [markdown]
 # ## The diagram
@@ -273,7 +273,11 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
     print(f"GD, step {eta}: {corner(rules.gd(eta), iterations):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It saves none: the share is the same at a hundredth of the step, so overshooting is not the cause.
+#
+# </details>
 #
 # 2. A longer step for NGD. *Prediction:* forty times the step overshoots as well, but every later step is as long, so runs
 #    find their way back.
@@ -283,7 +287,11 @@ for eta in (0.05, 2.0):
     print(f"NGD, step {eta}: {corner(rules.ngd(eta)):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They do: every run reaches $W_{mm}$ with either step.
+#
+# </details>
 #
 # 3. No spread. *Prediction:* with scores that are all alike Assumption 2 holds, and long tokens alone do no harm.
 
@@ -292,17 +300,17 @@ for spread in (0.9, 0.0):
     print(f"GD, spread {spread}: {corner(rules.gd(1.0), spread=spread):.0%} reach W_mm")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Right: without spread every run reaches $W_{mm}$, however long the other tokens are.
+#
+# </details>
 
-# %%
-fractions = {
-    f"{rule.split(',')[0].lower()}_row_{row}": record.Number(np.nanmean(diagram[rule]), 0.01)
-    for row, diagram in enumerate(diagrams.values())
-    for rule in update_rules
+# %% tags=["set-up"]
+# Set-up, no need to read.
+corners = {
+    rule.split(",")[0].lower(): [grid[rule] for grid in diagrams.values()] for rule in update_rules
 }
-for rule in update_rules:  # the last cell: the longest, most nearly tied other tokens
-    name = f"{rule.split(',')[0].lower()}_corner"
-    fractions[name] = record.Number(list(diagrams.values())[1][rule][-1, -1], 0.03)
-grid = {"name": "bounded_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
-slug, what = "fastrates_assumptions", "assumptions of Theorem 1"
-run.save(figure, slug, what, about, table, fractions, [grid])
+numbers = {f"{rule}_row_{k}": np.nanmean(of[k]) for rule, of in corners.items() for k in range(2)}
+numbers |= {f"{rule}_corner": of[1][-1, -1] for rule, of in corners.items()}
+run.keep(figure, "fastrates_assumptions", about, table, numbers)

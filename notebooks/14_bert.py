@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Step-size rules on language: BERT on sentence pairs and on toxic comments
 #
+# *Side road of page [12](12_joint_training.ipynb) · 15 minutes · [words](words.md).* After it you can write normalised and Polyak steps for a network, and read a comparison of optimisers with its intervals.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 1 and 4**.
 #
 # **Question.** Adam leaves SGD behind on language models. Is a step size that adapts to the gradient enough
@@ -47,24 +49,24 @@
 # settings**.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 threads = 1
 loss_tolerance = 0.15
 
-# %%
-from dataclasses import replace
+# %% tags=["set-up"]
+# Set-up, no need to read.
 
 import torch
 from torch.nn.functional import cross_entropy
 
-from lib.companion import claims, plots, record
+from lib.companion import record
 from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.a import speed, speed_figure
 
 run = record.start("14_bert", "A", globals(), None)
-plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
@@ -124,8 +126,8 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
 studies = {"multi_nli": "multi_nli_again", "civil_comments": "civil_comments"}
-kept = {name: kept_curves.kept(study, needed=scale != "demo") for name, study in studies.items()}
-verdict = {name: kept[name] and speed.table(kept[name], fig) for name, fig in figures.items()}
+kept = {name: kept_curves.kept(study, needed=True) for name, study in studies.items()}
+verdict = {name: speed.table(kept[name], fig) for name, fig in figures.items()}
 verdict["multi_nli"]
 
 
@@ -137,8 +139,8 @@ def picture(name):
     return kept_curves.captioned(drawn, about), about
 
 
-shown = {name: kept[name] and picture(name) for name in figures}
-shown["multi_nli"] and shown["multi_nli"][0]
+shown = {name: picture(name) for name in figures}
+shown["multi_nli"][0]
 
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
@@ -156,7 +158,7 @@ shown["multi_nli"] and shown["multi_nli"][0]
 verdict["civil_comments"]
 
 # %%
-shown["civil_comments"] and shown["civil_comments"][0]
+shown["civil_comments"][0]
 
 # %% [markdown]
 # ## What we saw
@@ -165,60 +167,27 @@ shown["civil_comments"] and shown["civil_comments"][0]
 
 # %%
 for name, found in verdict.items():
-    print(
-        f"{name}:",
-        found.words() if found else "undecided: the study has not run to its end",
-        sep="\n",
-    )
-first = kept_curves.kept("multi_nli")
-print("multi_nli, the first study:", first and speed.table(first, "fig1").words(), sep="\n")
-
-# %% [markdown]
-# ## Smoke test
-#
-# At demo scale a small BERT takes a few dozen steps from a random start, on pairs and comments generated from
-# templates (or on the real sets where they are at hand). It shows that the code runs and that every step obeys its
-# equation. **It says nothing about the paper's claims.**
-
-# %%
-live = {name: smoke.train(DEMO[name]) if scale == "demo" else None for name in figures}
-steps = {name: one and claims.Table(speed.formulas(one)) for name, one in live.items()}
-steps["multi_nli"]
-
-# %% tags=["nbval-check-output"]
-for name, one in live.items():
-    print(f"{name}:", ", ".join(one.configuration["rates"]) if one else "not at this scale")
-
-# %%
-smoked = {name: one and kept_curves.smoke_figure(one) for name, one in live.items()}
-smoked["multi_nli"]
-
-# %%
-smoked["civil_comments"]
-
-# %% [markdown]
-# In so few steps no rate leaves the loss of guessing pairs, $\log 3 \approx 1.099$. With more steps at an ordinary rate the
-# same network does learn:
-
-# %%
-small = DEMO["multi_nli"]
-longer = replace(small, horizon=5 * small.horizon)
-print("last loss:", smoke.last_losses(longer, {"Adam": 1e-3}))
+    print(f"{name}:", found.words(), sep="\n")
 
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains the small network of the smoke test with one seed.
+# Predict first, then run. Each cell trains a small network on embedded data with one seed.
 #
 # 1. Ten times the rate of SNGD. *Prediction:* each step is ten times as long, whatever the gradient. Does
 #    the loss fall faster, or not at all?
 
 # %%
+small = DEMO["multi_nli"]
 for rate in (0.1, 1.0):
     print("rate", rate, smoke.last_losses(small, {"SNGD": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not at all: both end above the loss of guessing, the longer steps further above.
+#
+# </details>
 #
 # 2. A low cap for SPS. *Prediction:* once the cap binds, SPS is SGD with that rate. Are the two losses equal?
 
@@ -231,7 +200,11 @@ print(
 )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The losses are equal where the cap binds in every step, and differ where it does not.
+#
+# </details>
 #
 # 3. Your own rule: one line in `RULES`, here steps along the sign of the gradient. *Prediction:* every
 #    coordinate moves by the same amount. Which rate does it need, compared with SGD's?
@@ -244,13 +217,15 @@ for rate in (1e-3, 1e-2):
     print("rate", rate, smoke.last_losses(small, {"sign": rate}))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # A smaller one: at 0.001 the loss falls below that of guessing, at 0.01 it does not.
+#
+# </details>
 
-# %%
-for name, fig in figures.items():
-    number, one = f"Figure {fig[3:]}", live[name]
-    made = (kept[name], *(shown[name] or (None, "")), verdict[name])
-    if one:
-        made = (one, smoked[name], kept_curves.smoke_caption(number, one), steps[name])
-    numbers = smoke.numbers(one, loss_tolerance) if one else speed.numbers(kept[name])
-    kept_curves.save(run, f"fastrates_{fig}", number, *made, numbers)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+if scale != "demo":  # a demo run redraws what is kept and records nothing
+    for name, fig in figures.items():
+        made = kept[name], *shown[name], verdict[name], speed.numbers(kept[name])
+        kept_curves.save(run, f"fastrates_{fig}", f"Figure {fig[3:]}", *made)

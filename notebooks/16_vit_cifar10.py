@@ -14,6 +14,8 @@
 # %% [markdown]
 # # A vision transformer on CIFAR-10: do all layers grow?
 #
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* After it you can tell growth of a layer from a random walk.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
 # **Question.** Do the normalised and Polyak steps train a vision transformer faster than SGD, and do all its
@@ -49,22 +51,23 @@
 # settings**, and smaller.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 threads = 1
 loss_tolerance = 0.15
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import torch
 from torch.nn.functional import cross_entropy
 
-from lib.companion import claims, plots, record
+from lib.companion import record
 from lib.training import rules
 from lib.training.studies import DEMO
 from papers import kept_curves, smoke
 from papers.a import speed, speed_figure
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
-plots.set_style()
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
@@ -105,8 +108,8 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # `python -m papers.redraw` prints that table.
 
 # %%
-kept = kept_curves.kept("cifar10", needed=scale != "demo")
-verdict = kept and speed.table(kept, "fig7")
+kept = kept_curves.kept("cifar10", needed=True)
+verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
@@ -118,8 +121,8 @@ verdict
 #   more than a random walk of the same steps.
 
 # %%
-about = kept and speed_figure.caption(kept, "fig7", verdict)
-figure = kept and kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
+about = speed_figure.caption(kept, "fig7", verdict)
+figure = kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
 figure
 
 # %% [markdown]
@@ -128,30 +131,12 @@ figure
 # In the words of the protocol, from the committed curves:
 
 # %%
-print(verdict.words() if kept else "undecided: the study cifar10 has not run to its end")
-
-# %% [markdown]
-# ## Smoke test
-#
-# At demo scale the four rules take a few dozen steps on coloured shapes that are drawn here (or on CIFAR-10 where it is
-# at hand). It shows that the code runs. **It says nothing about the paper's claims.**
-
-# %%
-live = smoke.train(DEMO["cifar10"]) if scale == "demo" else None
-steps = live and claims.Table(speed.formulas(live))
-steps
-
-# %% tags=["nbval-check-output"]
-print(", ".join(live.configuration["rates"]) if live else "not at this scale")
-
-# %%
-smoked = live and kept_curves.smoke_figure(live)
-smoked
+print(verdict.words())
 
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains the small network of the smoke test with one seed.
+# Predict first, then run. Each cell trains a small network on embedded data with one seed.
 #
 # 1. Which rule moves its weights most? *Prediction:* Adam moves every coordinate by about its rate, SGD only
 #    where the gradient is large.
@@ -163,7 +148,11 @@ for rule in found.rates():
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # At these two rates neither: the largest growth is nearly the same.
+#
+# </details>
 #
 # 2. Ten times the rate of SNGD. *Prediction:* every step is ten times as long, so weights under noise grow far more.
 #    Does the loss fall faster?
@@ -176,7 +165,11 @@ for rate in (0.02, 0.2):
     print(f"rate {rate}: last loss {last:.4f}, largest growth of a layer's norm {grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does: 80 steps of the low rate hardly leave the start.
+#
+# </details>
 #
 # 3. Your own rule: one line in `RULES`, here SGD with weight decay. *Prediction:* decay pulls every layer back, so
 #    it grows less, or shrinks.
@@ -191,11 +184,14 @@ for rule in found.rates():
     print(rule, "largest growth of a layer's norm", f"{grown:.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They shrink: even the layer that keeps most of its norm ends shorter than it began.
+#
+# </details>
 
-# %%
-made = (kept, figure, about, verdict)
-if live:
-    made = (live, smoked, kept_curves.smoke_caption("Figure 7", live), steps)
-numbers = smoke.numbers(live, loss_tolerance) if live else speed.numbers(kept)
-kept_curves.save(run, "fastrates_fig7", "Figure 7", *made, numbers)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+if scale != "demo":  # a demo run redraws what is kept and records nothing
+    made = kept, figure, about, verdict, speed.numbers(kept)
+    kept_curves.save(run, "fastrates_fig7", "Figure 7", *made)

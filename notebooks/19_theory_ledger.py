@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Every statement of the paper, beside the number measured for it
 #
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can look up any statement of paper A beside what was measured.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1,
 # Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnote 5 and what Sections 3
 # and 4 add**, one row or more for each but three.
@@ -37,13 +39,14 @@
 #
 # A row *catches* a wrong world if it holds in the true one and fails in that one. Wrong worlds rotate the end point, put
 # a norm, a step, an exponent or $\sigma$ off, raise inner products, turn one label, or exchange one token of
-# a selection. The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
+# a [selection](words.md). The table says by how much: for most rows 1 to 5 %, or 0.1 in an exponent, suffices. `make falsify` runs
 # them all. A row that holds and catches nothing it names proves nothing, and is marked so.
 #
 # The hypotheses are rows too, at the top of the ledger: Definition 1 and Assumptions 1 and 2 are measured on the data
 # before anything is concluded from them.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 n, T, d = 10, 6, 300
@@ -57,21 +60,20 @@ joint_steps = 5000
 joint_step = 0.3
 draws = 200
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
 
-from lib import dynamics, svm
+from lib import attention, svm
 from lib.attention import coordinates, tokens
 from lib.companion import ledger, plots, record, statements
-from lib.dynamics import rules
 from lib.seeds import stream
 from papers.a import ledger_rows
 from papers.a.statements import STATEMENTS
 
 run = record.start("19_theory_ledger", "A", globals())
-plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 
 # %% [markdown]
@@ -83,25 +85,17 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 statements.quoted("A", STATEMENTS, "Theorem 1")
 
 # %% [markdown]
-# It needs training, a target and a fit. Here is all of it, for one draw. With $\gamma_{i,t} = y_i u^\top x_{i,t}$,
-#
-# $$-\nabla L = \frac1n \sum_i e^{-f_i} \sum_t p_{i,t} (\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
-# W_{t+1} = W_t - \eta \frac{\nabla L}{\|\nabla L\|}.$$
+# It needs training, a target and a fit. Here is all of it, for one draw. The gradient is that of
+# [notebook 10](10_fixed_decoder.ipynb), and $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens([0], n, T, d, signal, noise))
-data, target = problem.tokens, svm.token_svm(problem.tokens)
-X, z, W_mm = data.X[0], data.z[0], target.W[0]
-scores = data.y[0][:, None] * (X @ data.u[0])  # (n, T)
+data = problem.tokens
+W_mm = svm.token_svm(data).W[0]
 
 
 def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    above = np.einsum("is,its->it", p, scores[:, :, None] - scores[:, None])  # gamma - f
-    loss = np.exp(-(p * scores).sum(1))
-    return np.einsum("it,itd,ie->de", loss[:, None] * p * above, X, z) / n
+    return -attention.gradients(data, W[None], data.u)[1][0]
 
 
 # %%
@@ -118,13 +112,6 @@ def exponent(found):
     t = np.arange(1, len(found) + 1)[len(found) // 10 :]
     return np.polyfit(np.log(t), np.log(found[len(found) // 10 :]), 1)[0]
 
-
-# %%
-every = np.arange(1, 1001)
-history = dynamics.train(problem, rules.ngd(ngd_step), 1000, every, targets={"W_mm": target.W})
-kept = np.isin(history.iterations, every)
-np.testing.assert_allclose(errors(W_mm), history.direction_error["W_mm"][0][kept], rtol=1e-6)
-print("the page's errors are the library's")
 
 # %% [markdown]
 # The row holds: its exponent lies below the theorem's. Now a wrong world. The target is rotated by 5 %, so that $W_t$
@@ -143,8 +130,8 @@ for world, toward in (("true world", W_mm), ("target rotated by 5 %", rotated)):
 #
 # Three settings, all ours. *class means* and *antipodal*: the data of our Figures 2 and 5, on which Assumption 1 as we
 # read it fails. *high d*: Example 1 in Gaussian form, small and of such dimension that Assumption 1 holds on every draw.
-# The paper's constant for "nearly orthogonal" is lost; ours is a bound under which no opt token can lose weight before
-# it is selected. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the token SVM's solution for another,
+# The paper's constant for "nearly orthogonal" is lost; ours is a bound under which no [opt token](words.md) can lose weight before
+# it is selected. Three starts. *small*: Gaussian, tiny (Lemma 4). *opposite*: $W_0 = -W_{mm}$. *local*: the [token SVM](words.md)'s solution for another,
 # randomly chosen selection of tokens, where the local theory (2308.16898) says training may stay. Lemma 5 is also
 # measured on Figure 5's own data, with the draw on which it fails.
 
@@ -221,7 +208,11 @@ for iterations in (1000, 4000):
     print(f"{iterations} steps: exponent {exponent(errors(nearly, iterations=iterations)):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It fails, and the longer the run, the flatter: the exponent rises towards 0.
+#
+# </details>
 #
 # 2. Another rule: plain GD in place of NGD. *Prediction:* the gradient vanishes as the loss falls, and the norm grows
 #    like $\log t$. Does the direction still turn like a power of $t$?
@@ -230,7 +221,11 @@ for iterations in (1000, 4000):
 print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not: its exponent is near 0, and the row fails.
+#
+# </details>
 #
 # 3. A sign lost in the rule: steps along the gradient, not against it. *Prediction:* the loss rises. Where does the
 #    direction go, and does the row say so?
@@ -240,9 +235,14 @@ uphill = errors(W_mm, step=lambda g: -ngd_step * g / np.linalg.norm(g))
 print(f"uphill: exponent {exponent(uphill):.2f}, last error {uphill[-1]:.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly the opposite way, an error of 2 being the largest there is. The row fails.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 names = ("class means", "antipodal", "high d", "(DM)")
 data = [{"name": name, "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"} for name in names]
 numbers = ledger.totals(table)

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Softmax attention trained to the global optimum by preconditioning
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. The text at hand lacks its displayed formulas; what is
 # restored says so. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a
@@ -46,6 +48,7 @@
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 d, k, n, batch = 5, 20, 10_000, 256
@@ -55,7 +58,8 @@ step_size = 0.1
 condition_floors = [0.35, 0.1, 0.03]
 monte_carlo = 200_000
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import regression
@@ -64,7 +68,6 @@ from papers.b import experiments, figures, landscape
 from papers.b.statements import STATEMENTS
 
 run = record.start("20_preconditioned_regression", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -87,7 +90,7 @@ def build(floor, of_seeds=range(seeds)):
 data = build(floor)
 optimum = data.problems[0].optimal_loss
 for seed, problem in enumerate(data.problems):
-    print(f"seed {seed}: {problem.premises()}")
+    print(f"seed {seed}:", *str(problem.premises()).split("; "), sep="\n  ")
 print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 
 # %% [markdown]
@@ -166,7 +169,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
 
-# %%
+# %% tags=["nbval-check-output"]
 problem = data.problems[0]
 ratio = max(landscape.descent_ratio(problem, norm, 200) for norm in regression.manifold.NORMS)
 algebra = claims.Table(
@@ -201,16 +204,11 @@ conditions, times = experiments.conditioning(
     condition_floors, build, step_size, batch, steps, range(seeds), level=0.15
 )
 
-# %%
+# %% tags=["nbval-check-output"]
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
 claims_1, claims_2 = experiments.figure_claims(excess)
 ablated = experiments.ablation_claims(excess, effects, times, steps)
-training = claims.Table([*claims_1, *claims_2, *ablated])
-training
-
-# %% tags=["nbval-check-output"]
-for name, table in (("algebra", algebra), ("training", training)):
-    print(f"{name}: {table.summary()}")
+claims.Table([*claims_1, *claims_2, *ablated])
 
 # %% [markdown]
 # ## Figures 1 and 2
@@ -293,7 +291,11 @@ for eta in (step_size, 10 * step_size):
     print(f"step {eta:g}: {end(eta)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
+#
+# </details>
 #
 # 2. A start with $A$ three times as large and $B$ a third, and one the other way round. *Prediction:* $A$ and $B$ are no
 #    longer balanced, and the regulariser $R$ has something to do. Do both starts come back?
@@ -304,7 +306,11 @@ for up, down in ((3, 1 / 3), (1 / 3, 3)):
     print(f"A times {up:.2g}, B times {down:.2g}: {end(A=up * A, B=down * B)}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Both do: the excess is again about the sampling error, and $R$ has fallen.
+#
+# </details>
 #
 # 3. No regulariser. *Prediction:* the loss does not see the balance, so nothing restores it. Is the end worse?
 
@@ -319,33 +325,30 @@ print("R at this start:", end(A=3 * A, B=B / 3, rule=unbalanced, iterations=0))
 print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: $3A$ and $B/3$ have the product of $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
 # random start the balance decides: compare "random, P" with "random, P, R" above.
+#
+# </details>
 
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 def at(name, column):
     return float(np.median(excess[name][:, column]))
-
-
-def save(slug, number, about, table, numbers, tolerance=0.01):
-    rows = {"name": "random_regression", "source": "synthetic", "rows": n}
-    rows["revision"] = f"seeds 0-{seeds - 1}"
-    numbers = {
-        name: record.Number(float(value), tolerance * abs(value)) for name, value in numbers.items()
-    }
-    run.save(pictures[slug], slug, number, about, table, numbers, [rows])
 
 
 sgd = {"sgd_end": at("random", -1)}
 first = {"start": at("spectral, P, R", 0), "end": at("spectral, P, R", -1)}
 first |= {"sgd_start": at("random", 0)} | sgd
 second = {"end": at("random, P, R", -1), "end_worst": excess["random, P, R"][:, -1].max()} | sgd
-save("precond_fig1", "Figure 1", setting("Figure 1"), claims_1, first)
-save("precond_fig2", "Figure 2", setting("Figure 2"), claims_2, second)
-
-# %%
-numbers = {name.replace(", ", "_").lower(): at(name, -1) for name in rules}
+third = {name.replace(", ", "_").lower(): at(name, -1) for name in rules}
 words = {"P": "preconditioner", "R": "regulariser"}
-numbers |= {f"{word}_effect": np.median(effects[mark]) for mark, word in words.items()}
-save("precond_ablation", "ablation", about_ablation, ablated, numbers)
+third |= {f"{word}_effect": np.median(effects[mark]) for mark, word in words.items()}
+for slug, caption, table, numbers in (
+    ("precond_fig1", setting("Figure 1"), claims_1, first),
+    ("precond_fig2", setting("Figure 2"), claims_2, second),
+    ("precond_ablation", about_ablation, ablated, third),
+):
+    run.keep(pictures[slug], slug, caption, table, numbers)

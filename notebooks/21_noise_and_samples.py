@@ -14,6 +14,8 @@
 # %% [markdown]
 # # How many samples preconditioned attention needs
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say how the error of Algorithm 1 falls with the number of samples, and why.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
@@ -43,6 +45,7 @@
 # is 0.05 here, so that A3 holds with $c = 2$: the last exercise shows what $c = 1$ alone leaves.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 small_d, small_k = 2, 4
@@ -52,7 +55,8 @@ oracle_steps, draws = 100, 128
 start_sizes, repeats = [100, 1000, 10_000, 100_000], 10
 searches = 1
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 import torch
 
@@ -65,7 +69,6 @@ from papers.b import figures, landscape, scaling
 from papers.b.statements import STATEMENTS
 
 run = record.start("21_noise_and_samples", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -148,27 +151,8 @@ print(f"n = {fewest}: page and library are at most {apart.max():.1f} standard er
       f"the bias is up to {(np.abs(page - exact) / error).max():.0f} of them")  # fmt: skip
 
 # %% [markdown]
-# ## Start and descent, in this page
+# ## Descent, in this page
 #
-# The spectral start factorises the least-squares estimate $\hat M$ of $M$.
-
-
-# %%
-def spectral_start(X, Y):
-    S = X.T @ X / len(X)
-    M_hat = np.linalg.solve(S, X.T @ Y / len(X)).T
-    values, vectors = np.linalg.eigh(S)
-    root, inverse = (vectors * values**power @ vectors.T for power in (0.5, -0.5))
-    U, D, Vt = np.linalg.svd(M_hat @ root, full_matrices=False)
-    return U * np.sqrt(D) @ inverse, inverse @ Vt.T * np.sqrt(D) @ inverse
-
-
-X, Y = small.sample(300, rng)
-for page, library in zip(spectral_start(X, Y), regression.spectral_start(X, Y), strict=True):
-    np.testing.assert_allclose(page, library, rtol=1e-7, atol=1e-9)
-print("spectral start: page and library alike")
-
-# %% [markdown]
 # A step of Algorithm 1, here with the true covariance, is with $G = A^\top A - B^\top\Sigma B$ and $g$ the oracle gradient
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
@@ -191,7 +175,7 @@ def step(Z, g, S, eta, k=small_k):
 # paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
 # constants cannot be improved there.
 
-# %%
+# %% tags=["nbval-check-output"]
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
 bounds = claims.Table(landscape.one_point(landscape.curvatures(tiny, searches)))
 bounds
@@ -202,7 +186,7 @@ bounds
 # The descent starts off the minima along its slowest mode, where a worst-case rate is met. Its step is
 # $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
 
-# %%
+# %% tags=["nbval-check-output"]
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
 distances, _ = scaling.spectral_distances(small, start_sizes, repeats)
 bias = scaling.gradient_bias(small, sizes, 20 * draws, seeds)
@@ -222,10 +206,6 @@ for excess in floors.exact:
     np.testing.assert_allclose(regression.excess_loss(small, A, B), excess, rtol=1e-6)
     Z = step(Z, limit(A, B, small.Sigma, small.M), small.Sigma, 1 / rates[-1])
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
-
-# %% tags=["nbval-check-output"]
-for name, table in (("one-point bounds", bounds), ("scaling law", law)):
-    print(f"{name}: {table.summary()}")
 
 # %% [markdown]
 # **Look at** the panels from left to right.
@@ -269,7 +249,11 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
       f"by the fitted exponent {4 ** -exponents['floor'][0]:.1f} times")  # fmt: skip
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, up to a few per cent: at these $n$ the next order of the bias is small.
+#
+# </details>
 #
 # 2. Half the step. *Prediction:* the descent stops where bias and gradient balance, and the step does not enter there. Is
 #    the floor the same after twice the iterations?
@@ -284,7 +268,11 @@ for share in (1.0, 0.5):
     print(f"step {share:g}/lambda_max: floor {scaling.tail_excess(small, own, steps // 3)[0]:.2e}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, to within a few per cent.
+#
+# </details>
 #
 # 3. Four times the signal. *Prediction:* A3 then holds for $c = 1$ and no longer for $c = 2$. The expansion of the bias in
 #    $1/n$ averages exponentials of the query, and its second term is then infinite. Is the bias still inversely proportional
@@ -297,11 +285,14 @@ for strength in (signal, 4 * signal):
     print(f"signal {strength:g}: n times the bias", *(f"{x:.4f}" for x in scaled.mean(0)))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # At the larger signal it still grows with $n$: the bias falls more slowly than $1/n$ over all these $n$.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = {f"{name}_exponent": value for name, (value, _) in exponents.items()}
 numbers |= {"factor": floors.factor}
-numbers = {name: record.Number(float(x), 0.02 * abs(x)) for name, x in numbers.items()}
-rows = {"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}
-run.save(figure, "precond_scaling", "Theorem 2", about_law, law, numbers, [rows])
+run.keep(figure, "precond_scaling", about_law, law, numbers)

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Other optimisers for softmax attention, each with its best step
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can write Adam and Muon, and say what they lack here.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **beside Figure 2**: ours, not the paper's.
 #
@@ -50,6 +52,7 @@
 # in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are checked on every draw.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 2
 d, k, n, batch = 5, 20, 10_000, 256
@@ -66,7 +69,8 @@ best_steps = {
 }
 tuning_seeds, tuning_grid = 0, [0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 import torch
 
@@ -76,7 +80,6 @@ from papers.b import experiments, figures
 from papers.b.statements import STATEMENTS
 
 run = record.start("22_other_optimisers", "B", globals())
-plots.set_style()
 
 # %%
 premises = [f"Assumption {number}" for number in (1, 2, 3)]
@@ -99,7 +102,7 @@ def build(floor, of_seeds=range(seeds)):
 data = build(floor)
 optimum = data.problems[0].optimal_loss
 for seed, problem in enumerate(data.problems):
-    print(f"seed {seed}: {problem.premises()}")
+    print(f"seed {seed}:", *str(problem.premises()).split("; "), sep="\n  ")
 
 # %% [markdown]
 # ## The rules, in this page
@@ -140,24 +143,10 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# On a minibatch of $m$ samples, with $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$ and $e_j = Ac_j - y_j$, the gradients are
-#
-# $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
-# \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
-
+# The gradients on a minibatch are those of [notebook 20](20_preconditioned_regression.ipynb), by the library.
 
 # %%
-def gradient(X, Y, A, B):
-    logits = X @ B @ X.T
-    P = np.exp(logits - logits.max(1, keepdims=True))
-    P /= P.sum(1, keepdims=True)
-    c = P @ X
-    e = c @ A.T - Y
-    v = e @ A
-    pull = (P * (v @ X.T)) @ X - (v * c).sum(1, keepdims=True) * c
-    return e.T @ c / len(X), X.T @ pull / len(X)
-
-
+gradient = regression.empirical_gradients
 makers = experiments.optimisers()
 X, Y = data.X[0][:300], data.Y[0][:300]
 S, start = X.T @ X / len(X), tuple(part[:1] for part in data.random)
@@ -250,11 +239,9 @@ for name, values in excess.items():
     print(f"{name:16} (L - L*)/L* at the end: {np.median(values[:, -1]):8.4f},",
           f"within 10 %: {np.isfinite(needed).sum()} of {seeds} seeds")  # fmt: skip
 compared = [experiments.against_best_sgd(excess)]
-training = claims.Table(compared)
-training
 
 # %% tags=["nbval-check-output"]
-print(f"training: {training.summary()}")
+claims.Table(compared)
 
 # %% [markdown]
 # * **Left.** Look at the ends of the curves. Adam, Muon and SOAP settle higher than Algorithm 1 and the two-sided rule.
@@ -293,8 +280,12 @@ for name, values in tried.items():
     print(f"{name}: within 10 % at {needed:.0f}, ends at {np.median(values[:, -1]):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does: with a third of the step at least one seed never comes within 10 % (inf), and its floor is not seen in this
 # time. With three times the step Adam is early and settles higher, as predicted.
+#
+# </details>
 #
 # 2. The spectral start of Algorithm 1, which is within 1 % of the optimum. *Prediction:* the first step of Adam has the length
 #    of its step size in every entry, however small the gradient. How far away does it go, and does it come back?
@@ -308,7 +299,11 @@ for name, values in train(few, start=data.spectral).items():
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Adam goes furthest by far, and has not come back to its floor at the end. Algorithm 1 stays within its noise floor.
+#
+# </details>
 #
 # 3. An ill-conditioned $\Sigma$: eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance is
 #    gone, so the two-sided rule should not notice. Who does?
@@ -324,25 +319,17 @@ for name, values in train(few, ill, ill.random).items():
     print(f"{name:16} within 15 %: {at_well:.0f} iterations before, {at_ill:.0f} now")
 
 # %% [markdown]
-# Of these three only Algorithm 1 slows down.
-
-# %% [markdown]
-# ## Records
+# <details><summary>Answer</summary>
 #
-# Where each rule ends, and its iterations to 10 %.
+# Of these three only Algorithm 1 slows down.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 numbers = {}
 for name in figures.OPTIMISERS:
     values, key = excess[name], name.lower().replace(" ", "_").replace("-", "_")
     needed = experiments.first_below(recorded, values, 0.1)
     numbers |= {f"{key}_end": np.median(values[:, -1]), f"{key}_within_10": np.median(needed)}
-numbers = {
-    name: record.finite(x, 0.1 * (x if np.isfinite(x) else 1)) for name, x in numbers.items()
-}
-
-# %%
-rows = {"name": "random_regression", "source": "synthetic", "rows": n}
-rows["revision"] = f"seeds 0-{seeds - 1}"
-title = "other optimisers"
-run.save(figure, "precond_optimizers", title, about_others, compared, numbers, [rows])
+run.keep(figure, "precond_optimizers", about_others, compared, numbers)

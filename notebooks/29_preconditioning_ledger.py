@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Preconditioned self-attention: every statement, and what the preconditioner is for
 #
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can say what the preconditioner is for, and look up any statement of paper B.
+#
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark on the distance to the minima**.
 #
@@ -40,6 +42,7 @@
 # the smallest wrong world in which `make falsify` saw it fail.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 4
 d, k = 3, 5
@@ -52,7 +55,8 @@ softmax_draws = 20_000
 searches = 1
 conditions = [10, 30, 100, 300, 1000, 3000, 10_000]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
@@ -64,7 +68,6 @@ from papers.b import experiments, ledger_rows
 from papers.b.statements import STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
-plots.set_style()
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 
@@ -207,8 +210,12 @@ for name in ("none", "left", "left_right"):
     print(f"{name:10} {count(worse, name)[0] / count(mild, name)[0]:.1f} times the iterations")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Ten times as many under Algorithm 1. Without the preconditioner the factor is several times larger, since the power is
 # above one, and with two sides nothing changes.
+#
+# </details>
 #
 # 2. A step two and a half times as long. *Prediction:* beyond $2/\lambda_{max}$ the fastest mode grows. Does a start
 #    along the slowest mode notice? (inf: the run leaves for good.)
@@ -217,8 +224,12 @@ for name in ("none", "left", "left_right"):
 print("iterations", {step: count(mild, "left", step)[0] for step in (1.0, 2.5)})
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does. The start lies along the slowest mode to first order only. The little that lies along the fastest mode grows by
 # half in each iteration, and carries the run away.
+#
+# </details>
 #
 # 3. Another draw. *Prediction:* the rates follow from $\Sigma$ and $M$. Does the preconditioner gain the same on every
 #    draw?
@@ -230,20 +241,19 @@ for seed in range(3):
     print(f"draw {seed}: gain {(with_it[0] / with_it[-1]) / (without[0] / without[-1]):.1f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # No: even three draws differ nearly twofold.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 source = [{"name": "random_regression", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}"}]
 numbers, said = ledger.totals(table), ledger.statements(STATEMENTS)
 slug, title = "precond_ledger", "Paper B (2603.01514), statement by statement"
 saved = run.save(figure, slug, "every statement", about, table, numbers, source, said)
-saved = ledger.save(table, STATEMENTS, saved, title)
-
-# %%
-exponents = {
-    f"exponent_{name}": record.Number(value.mean(), 1e-3) for name, value in growth.items()
-}
-slug, what = "precond_condition", "what the preconditioner is for"
-run.save(
-    figure_ill, slug, what, about_ill, ill, exponents, source, setting={"d": mild.d, "k": mild.k}
-)
+ledger.save(table, STATEMENTS, saved, title)
+exponents = {f"exponent_{name}": value.mean() for name, value in growth.items()}
+of = {"d": mild.d, "k": mild.k}
+saved = run.keep(figure_ill, "precond_condition", about_ill, ill, exponents, setting=of)

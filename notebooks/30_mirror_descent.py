@@ -14,9 +14,11 @@
 # %% [markdown]
 # # Mirror descent on attention chooses the geometry of the margin
 #
+# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* After it you can write a mirror step, and say which norm's margin it maximises.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Section 5, synthetic data**.
 #
-# **Question.** Gradient descent turns attention towards the max-margin selection in the Euclidean norm
+# **Question.** Gradient descent turns attention towards the max-margin [selection](words.md) in the Euclidean norm
 # ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
 # **Answer.** Yes. Mirror descent with the $\ell_p$ potential turns towards the max-margin selection in the
@@ -27,6 +29,7 @@
 # settings of the authors' public code.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 20
 n, T, d = 6, 8, 10
@@ -36,7 +39,8 @@ step_size = 0.1
 path_seed = 1
 first = 40
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
 from lib import attention, mirror, svm
@@ -46,7 +50,6 @@ from papers.c import cones, figures, section5
 from papers.c.statements import STATEMENTS
 
 run = record.start("30_mirror_descent", "C", globals())
-plots.set_style()
 steps = dict(zip(exponents, iterations, strict=True))
 update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 
@@ -73,7 +76,7 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
 # So the hypotheses ask for a start near $W_{mm}$. The experiments start from anywhere, and normalise the gradient; the
-# theorem covers neither. Below we count in how many runs the selected tokens are locally optimal.
+# theorem covers neither. Below we count in how many runs the selected tokens are [locally optimal](words.md).
 # [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 #
 # ## The rule, in this page
@@ -87,21 +90,24 @@ statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 
 # %%
-def descent(X, y, z, v, W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    scores = y[:, None] * (X @ v)
-    f = (weights * scores).sum(1)
-    above = np.einsum("is,its->it", weights, scores[:, :, None] - scores[:, None])
-    pulled = np.einsum("it,itd->id", weights * above / (1 + np.exp(f))[:, None], X)
-    return pulled.T @ z / len(y)  # -grad L, (d, d)
+def descent(data, W):
+    return -attention.gradients(data, W[None], data.u, "logistic")[1][0]
+
+
+def image(W, p):
+    return np.sign(W) * np.abs(W) ** (p - 1)  # the mirror map; its inverse is that of q
 
 
 def mirror_step(W, downhill, p):
-    dual_norm = (np.abs(downhill) ** (p / (p - 1))).sum() ** ((p - 1) / p)
-    image = np.sign(W) * np.abs(W) ** (p - 1) + step_size * downhill / dual_norm
-    return np.sign(image) * np.abs(image) ** (1 / (p - 1))
+    q = p / (p - 1)
+    moved = image(W, p) + step_size * downhill / (np.abs(downhill) ** q).sum() ** (1 / q)
+    return image(moved, q)
+
+
+def divergence(V, W, p):
+    V, U = (M / (np.abs(M) ** p).sum() ** (1 / p) for M in (V, W))  # directions: length 1 in l_p
+    psi = [(np.abs(M) ** p).sum() / p for M in (V, U)]
+    return psi[0] - psi[1] - (image(U, p) * (V - U)).sum()
 
 
 # %% [markdown]
@@ -109,7 +115,7 @@ def mirror_step(W, downhill, p):
 #
 # [Notebook 00](00_attention_by_hand.ipynb) has two examples of three tokens in the plane, and solves for each column of
 # $W_{mm}$ by eye. There every $\ell_p$ norm has the same solution, by symmetry. So we move one token: the second of
-# example 1 goes from $(2, 0)$ to $(\frac12, 0)$. Now its difference $c = (-\frac12, 1)$ to the opt token is the only
+# example 1 goes from $(2, 0)$ to $(\frac12, 0)$. Now its difference $c = (-\frac12, 1)$ to the [opt token](words.md) is the only
 # constraint that binds in column 1. The vector $w$ of smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
@@ -156,17 +162,18 @@ same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, by_q=True)
 
 # %% [markdown]
-# The page's own lines must give the library's matrices.
+# The page's own lines must give the library's matrices and divergences.
 
 # %%
+one, target = data.run(0), start[0]  # any direction will do here
 for p, history in histories.items():
     k, W = int(np.searchsorted(history.iterations, 50)), start[0]
     for _ in range(history.iterations[k]):
-        W = mirror_step(W, descent(data.X[0], data.y[0], data.z[0], data.u[0], W), p)
+        W = mirror_step(W, descent(one, W), p)
     np.testing.assert_allclose(W, history.W[0, k], rtol=1e-7, atol=1e-9)
-    print(
-        f"p = {p:g}: the same after {history.iterations[k]} steps, ||W||_p = {history.norm[0, k]:.4f}"
-    )
+    D = history.divergence(start)[0, k]
+    np.testing.assert_allclose(divergence(target, W, p), D, rtol=1e-7, atol=1e-12)
+    print(f"p = {p:g}: the same after {history.iterations[k]} steps, D from the start {D:.4f}")
 
 # %% [markdown]
 # ## Claims
@@ -181,16 +188,12 @@ table = claims.Table(section5.bregman_claims(same, histories))
 table
 
 # %% tags=["nbval-check-output"]
-print("last divergence, mean over seeds; columns: SVM with p =", *exponents)
 for kind, found in (("same tokens for all SVMs", same), ("each SVM its own tokens", own)):
-    print(f"{kind}:")
+    means = section5.table(found)
+    print(f"{kind}; mean over seeds of the last divergence, columns: SVM with p =", *exponents)
     for p in exponents:
-        print(f"  p = {p:g}:", "  ".join(f"{section5.table(found)[p, q]:.4f}" for q in exponents))
-medians = (f"p = {p:g}: {np.median(same[p, p][:, -1]):.4f}" for p in exponents)
-print("own SVM, median:", "  ".join(medians))
-counts = (f"p = {p:g}: {settled[p]} of {seeds}" for p in exponents)
-print("runs whose tokens are locally optimal:", "  ".join(counts))
-print(table.summary())
+        print(f"  p = {p:g}:", "  ".join(f"{means[p, q]:.4f}" for q in exponents))
+print("locally optimal tokens:", *(f"p = {p:g}: {settled[p]} of {seeds};" for p in exponents))
 
 # %% [markdown]
 # A few runs settle late and are still turning, and raise the means above the medians. At the desk scale of 100 seeds our
@@ -206,15 +209,6 @@ print(table.summary())
 about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
 figure = figures.divergences(histories, same, own, about)
 figure
-
-# %%
-rows = [
-    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
-]
-means = section5.table(same)
-numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(means[p, q], 1e-6) for p, q in means}
-title = "Section 5, directional Bregman divergence"
-run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
 
 # %% [markdown]
 # ## The paths
@@ -236,25 +230,17 @@ for p in exponents:
     chosen = mirror.selected_tokens(single, paths[p].W[:, -1])
     stays = cones.locally_optimal(cones.select(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
-print(path_table.summary())
 
 # %%
 path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
 path_figure = figures.paths(paths, path_ends, path_about)
 path_figure
 
-# %%
-last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
-numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(last[p], 1e-7) for p in exponents}
-rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
-title, own = "Section 5, paths", {"seeds": [path_seed]}
-run.save(path_figure, "mirror_path", title, path_about, path_table, numbers, rows, setting=own)
-
 # %% [markdown]
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $v$ by the same rule, each normalised by its own dual norm, both from zero,
-# on the paper's fixed instance. $W$ must turn to the $\ell_p$ token SVM, and $v$ to the $\ell_p$ SVM of the
+# on the paper's fixed instance. $W$ must turn to the $\ell_p$ [token SVM](words.md), and $v$ to the $\ell_p$ SVM of the
 # selected tokens.
 
 # %%
@@ -269,12 +255,6 @@ heads = {
 joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
 joint_table
 
-# %% tags=["nbval-check-output"]
-for p in exponents:
-    selected = mirror.selected_tokens(joint_data, joint[p].W[:, -1])[0]
-    print(f"p = {p:g} selects the tokens", *selected)
-print(joint_table.summary())
-
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: at or near the circle of its own SVM. The path of $p = 3$ misses it, and
 #   more so for $v$. Its divergence is small all the same, since $D$ is quadratic in the miss. It has selected another
@@ -286,18 +266,6 @@ print(joint_table.summary())
 joint_about = "paper C's fixed instance, n=2, T=3, d=2, both from zero; lower left: mean over the two samples; float64"
 joint_figure = figures.joint(joint_data, joint, joint_ends, heads, first, joint_about)
 joint_figure
-
-# %%
-numbers = {}
-for p, history in joint.items():
-    of_W, of_v = history.divergence(joint_ends[p][p].W), history.head_divergence(heads[p].value)
-    for name, D in (("divergence", of_W), ("head", of_v)):
-        numbers[f"{name}_{p:g}".replace(".", "_")] = record.Number(D[0, -1], 1e-8)
-rows = [
-    {"name": "joint_instance", "source": "synthetic", "revision": "paper C, Section 5", "rows": 2}
-]
-title, own = "Section 5, joint training", {"n": 2, "T": 3, "d": 2, "seeds": []}
-run.save(joint_figure, "mirror_joint", title, joint_about, joint_table, numbers, rows, setting=own)
 
 # %% [markdown]
 # ## What we saw
@@ -325,7 +293,11 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
     print(f"p = {p:g}: {entries_for(0.9, W)} of {W.size} entries hold 90 % of the sum")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # The fewer, the nearer $p$ is to 1.
+#
+# </details>
 #
 # 2. Ten times the step. *Prediction:* the direction of $p = 2$ after a tenth of the iterations, as for
 #    normalised gradient descent?
@@ -337,7 +309,11 @@ for size, count in ((step_size, 2000), (10 * step_size, 200)):
     print(f"step {size:g}: divergence {history.divergence(end.W)[0, -1]:.5f} after {count} steps")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly the same: the divergences differ by a few per cent.
+#
+# </details>
 #
 # 3. Another start. *Prediction:* the fixed tokens allow many selections. Does another $W_0$ select the same?
 
@@ -347,4 +323,35 @@ for seed in range(4):
     print(f"start {seed}: tokens", *mirror.selected_tokens(single, history.W[:, -1])[0])
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not always: for one of the six samples the token depends on the start.
+#
+# </details>
+#
+# **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero.
+#
+# <details><summary>Solution</summary>
+#
+# The image $\nabla\psi(W)$ has $\lVert\nabla\psi(W)\rVert_q^q = \sum_j |W_j|^{(p-1)q} = \lVert W\rVert_p^p$, since $(p-1)q = p$.
+# So $\lVert\nabla\psi(W)\rVert_q = \lVert W\rVert_p^{p-1}$. Each step adds to the image something of $\ell_q$ length $\eta$, and
+# the triangle inequality gives the rest.
+#
+# </details>
+
+
+# %% tags=["set-up"]
+# Set-up, no need to read.
+def named(name, values):
+    return {f"{name}_{p:g}".replace(".", "_"): value for p, value in values.items()}
+
+
+means = {f"p{p:g}_q{q:g}".replace(".", "_"): mean for (p, q), mean in section5.table(same).items()}
+run.keep(figure, "mirror_bregman", about, table, means)
+last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
+of, path = {"seeds": [path_seed]}, (path_figure, "mirror_path", path_about, path_table)
+run.keep(*path, named("divergence", last), setting=of)
+last = {p: joint[p].divergence(joint_ends[p][p].W)[0, -1] for p in joint}
+of_head = {p: joint[p].head_divergence(heads[p].value)[0, -1] for p in joint}
+of, both = {"n": 2, "T": 3, "d": 2, "seeds": []}, named("divergence", last) | named("head", of_head)
+run.keep(joint_figure, "mirror_joint", joint_about, joint_table, both, setting=of)

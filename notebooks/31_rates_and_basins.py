@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on attention: how fast, and from how far away
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say how fast mirror descent turns, and from which starts it stays.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
 # **Question.** [Notebook 30](30_mirror_descent.ipynb) shows where $\ell_p$-AttGD ends. How fast does it get there, and
@@ -23,6 +25,7 @@
 # which the proof works.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -35,17 +38,16 @@ widths = [1e-5, 0.001, 0.01, 0.1, 0.2, 0.4, 0.7, 1.0]
 multiples = [1, 10, 100]
 local_steps, local_draws = 1500, 3
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 import numpy as np
 
-from lib import mirror
 from lib.attention import tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from papers.c import cones, figures, rates
 from papers.c.statements import STATEMENTS
 
 run = record.start("31_rates_and_basins", "C", globals())
-plots.set_style()
 
 # %% [markdown]
 # ## The statement
@@ -67,32 +69,8 @@ statements.quoted("C", STATEMENTS, "Definition 1", "Definition 3", "Eqs. 4-8")
 statements.quoted("C", STATEMENTS, "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# The text at hand lost the constants of these hypotheses. The page first looks for selections that are locally optimal.
-#
-# ## The rule, in this page
-#
-# A normalised step of $\ell_p$-AttGD adds to the mirror image $\nabla\psi(W) = |W|^{p-1}\mathrm{sgn}(W)$, with
-# $1/p + 1/q = 1$:
-#
-# $$\nabla\psi(W_{k+1}) = \nabla\psi(W_k) - \eta\, \frac{\nabla L}{\|\nabla L\|_{q,q}} .$$
-
-
-# %%
-def image(W, p):
-    return np.abs(W) ** (p - 1) * np.sign(W)
-
-
-def step(W, descent, p, eta):
-    q = p / (p - 1)
-    moved = image(W, p) + eta * descent / (np.abs(descent) ** q).sum() ** (1 / q)
-    return image(moved, q)  # the inverse of the mirror map is that of q
-
-
-def divergence(V, W, p):
-    V, U = (M / (np.abs(M) ** p).sum() ** (1 / p) for M in (V, W))
-    psi = lambda M: (np.abs(M) ** p).sum() / p  # noqa: E731
-    return psi(V) - psi(U) - (image(U, p) * (V - U)).sum()
-
+# The text at hand lost the constants of these hypotheses. The page first looks for selections that are [locally optimal](words.md).
+# The step and the divergence stand as code on [notebook 30](30_mirror_descent.ipynb).
 
 # %% [markdown]
 # ## Locally optimal selections
@@ -107,36 +85,6 @@ every_exponent = sorted({*rate_exponents, *exponents})
 found = {p: rates.found_selections(data, each, p, find_steps) for p in every_exponent}
 counts = {p: len(of.direction) for p, of in found.items()}
 print("locally optimal selections:", counts, f"of {seeds}")
-
-# %% [markdown]
-# Thirty steps by the page's own lines give the library's matrices, and the same divergences.
-
-# %%
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]
-
-
-def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    scores = y[:, None] * (X @ u)
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / n  # -grad L of the logistic loss
-
-
-# %%
-for p in exponents:
-    rule, W = mirror.MirrorRule(p, 0.1), mirror.gaussian_start(data, each)
-    history = mirror.train(data, rule, 30, W, record=[0, 30])
-    own = W[0]
-    for _ in range(30):
-        own = step(own, descent(own), p, 0.1)
-    np.testing.assert_allclose(own, history.W[0, -1], rtol=1e-7, atol=1e-9)
-    target = history.W[:, 0]  # any direction will do here: that of the start
-    theirs = history.divergence(target)[0, -1]
-    np.testing.assert_allclose(divergence(target[0], own, p), theirs, rtol=1e-7, atol=1e-12)
-    print(f"p = {p:g}: D from the start after 30 steps {theirs:.4f}, page and library alike")
 
 # %% [markdown]
 # ## Rates
@@ -156,7 +104,6 @@ rate_table
 
 # %% tags=["nbval-check-output"]
 slopes = {p: np.median(rates.slopes(histories[p], divergences[p])) for p in rate_exponents}
-print(rate_table.summary())
 for p, slope in slopes.items():
     a, b, _ = rates.theory(p)
     bound = f"r^{a:g}" + (f" (log r)^{b:g}" if b else "")
@@ -177,7 +124,7 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# Runs start on the edge of cones of growing divergence around each selection, near to and far from the origin. Theory
+# Runs start on the edge of cones of growing divergence around each [selection](words.md), near to and far from the origin. Theory
 # promises convergence for thin cones and large $\|W_0\|$; the $\mu_0$ printed below is ours, since the paper's is lost. The
 # claim is about the largest $\|W_0\|$ of the three. Counted are the runs that end at the tokens of their cone.
 
@@ -193,7 +140,6 @@ proved = {p: np.median(cones.radius(found[p])) for p in exponents}
 local_table
 
 # %% tags=["nbval-check-output"]
-print(local_table.summary())
 for p in exponents:
     stay = [mu for mu, share in zip(widths, far[p], strict=True) if share >= 0.9]
     near = f"{kept[p, multiples[0]][0]:.0%} near the origin"
@@ -240,7 +186,11 @@ for p in (1.25, 1.5):
     print(f"p = {p:g}: exponent {fall(p)[0]:.2f}, twice the bound's is {-2 * (p - 1):.2f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does, nearly: both exponents come within a few hundredths of it.
+#
+# </details>
 #
 # 2. A start nearer to the origin. *Prediction:* the guarantee needs a large norm. Is $D$ still smaller at the end than
 #    at the start?
@@ -252,7 +202,11 @@ for multiple in (1, 100):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is, but by less than from far out.
+#
+# </details>
 #
 # 3. Half the steps. *Prediction:* $r$ grows with the steps, so $D$ ends larger. By how much, if $D \sim r^{-2}$?
 
@@ -263,18 +217,15 @@ for part in (4, 8):
     )
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # About fourfold: half the steps make half of $r$.
+#
+# </details>
 
-# %%
-revision = f"seeds 0-{seeds - 1}"
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-numbers = {
-    f"slope_{p:g}".replace(".", "_"): record.Number(slope, 0.05) for p, slope in slopes.items()
-}
-title = "Lemma 29, rates"
-run.save(figure_rates, "mirror_rates", title, about_rates, rate_table, numbers, source)
-numbers = {
-    f"kept_{p:g}_{m}".replace(".", "_"): record.Number(kept[p, m][-1], 0.05) for p, m in kept
-}
-title = "local convergence"
-run.save(figure_basins, "mirror_local", title, about_basins, local_table, numbers, source)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+numbers = {f"slope_{p:g}".replace(".", "_"): slope for p, slope in slopes.items()}
+run.keep(figure_rates, "mirror_rates", about_rates, rate_table, numbers)
+numbers = {f"kept_{p:g}_{m}".replace(".", "_"): kept[p, m][-1] for p, m in kept}
+run.keep(figure_basins, "mirror_local", about_basins, local_table, numbers)

@@ -14,6 +14,8 @@
 # %% [markdown]
 # # What mirror descent on attention builds on: keys and queries, several tokens, the regularisation path
 #
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say what keys and queries, several best tokens, and the regularisation path change.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
 # Machines* (arXiv 2308.16898). Here are the latter's results, and paper C's **theorem on the regularisation path**.
 #
@@ -53,6 +55,7 @@
 # grows and takes the weight from all other tokens.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -65,20 +68,20 @@ several_dimensions = [4, 6, 8, 10]
 rank_seeds, several_seeds, path_seeds = 3, 30, 3
 path_multiples = [1, 2, 5, 10, 20, 50, 100]
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import replace
 
 import numpy as np
 
 from lib import attention, mirror, svm
 from lib.attention import tokens
-from lib.companion import claims, plots, record, statements
+from lib.companion import claims, record, statements
 from lib.seeds import stream
 from papers.c import figures, predecessor
 from papers.c.statements import STATEMENTS
 
 run = record.start("32_predecessors", "C", globals())
-plots.set_style()
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, path")
@@ -216,7 +219,7 @@ figure_parents
 #
 # Predict first, then run.
 #
-# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the alignment with the
+# 1. Narrow heads: $K$ and $Q$ of $m$ columns. *Prediction:* $KQ^\top$ has rank $m$ at most. Is the [alignment](words.md) with the
 #    nuclear-norm SVM lost for $m = 1$?
 
 # %%
@@ -229,7 +232,11 @@ for m in (1, 2, d):
           f"ranks of the SVMs {sorted(map(int, predecessor.ranks(target)))}")  # fmt: skip
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # For $m = 1$ it is, since the SVMs have rank 2 to 4. With $m = 2$ it is nearly that of full heads.
+#
+# </details>
 #
 # 2. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
 #    in it. Is $D$ a hundredth?
@@ -239,7 +246,11 @@ wider = predecessor.path_against_descent(few, 2, [10, 100, 1000], find_steps, 3)
 print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 0)))
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Nearly, and more nearly the larger $R$ is.
+#
+# </details>
 #
 # 3. More tokens a sample. *Prediction:* the ReLU head gains from every coordinate that a mixture makes positive. Are more
 #    tokens selected among eight than among four?
@@ -250,16 +261,17 @@ for among in (4, 8):
     print(f"{among} tokens: {count.mean():.2f} selected, alignment {np.nanmedian(aligned):.3f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # They are. In the same time the alignment gets less far.
+#
+# </details>
 
-# %%
-revision = f"seeds 0-{seeds - 1}"
-source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
-last = {
-    f"{key[0]}_{key[1]}".replace(", ", "").lower(): record.Number(np.median(curve[:, -1]), 1e-4)
+# %% tags=["set-up"]
+# Set-up, no need to read.
+numbers = {
+    f"{key[0]}_{key[1]}".replace(", ", "").lower(): np.median(curve[:, -1])
     for key, curve in pairs.items()
     if isinstance(key, tuple)
-}
-numbers = last | {"descent_optimal": record.Number(optimal, 1e-9)}
-title = "parent results"
-run.save(figure_parents, "mirror_parents", title, about_parents, parents_table, numbers, source)
+} | {"descent_optimal": optimal}
+run.keep(figure_parents, "mirror_parents", about_parents, parents_table, numbers)

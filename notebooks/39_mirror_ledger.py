@@ -14,6 +14,8 @@
 # %% [markdown]
 # # Mirror descent on attention, lemma by lemma
 #
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can look up any lemma of paper C beside what was measured.
+#
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
 # their content**, one row or more for each but the
 # identities and the rate in $k$.
@@ -56,10 +58,11 @@
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
 # | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
 #
-# Selected tokens are *locally optimal* if each scores above the tokens that bind in its SVM. The ledger measures on
+# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The ledger measures on
 # selections that training finds and that are checked to be locally optimal.
 
 # %% tags=["parameters"]
+# Set-up, no need to read.
 scale = "demo"
 seeds = 8
 n, T, d = 6, 8, 10
@@ -72,26 +75,26 @@ steps = 4000
 draws = 300
 path_seeds = 3
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 from dataclasses import fields
 
 import numpy as np
 
-from lib import mirror
+from lib import attention, mirror
 from lib.attention import tokens
 from lib.companion import ledger, plots, record, statements
 from papers.c import ledger_rows, rates, step_lemmas
 from papers.c.statements import STATEMENTS
 
 run = record.start("39_mirror_ledger", "C", globals())
-plots.set_style()
 own = {field.name: globals()[field.name] for field in fields(ledger_rows.Sizes)}
 sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
 # %% [markdown]
 # ## One row, made in this page
 #
-# The row of Lemma 4 needs data, a selection, training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ that the norm
+# The row of Lemma 4 needs data, a [selection](words.md), training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ that the norm
 # uses. Here is all of it, for one draw.
 
 # %%
@@ -101,18 +104,12 @@ statements.quoted("C", STATEMENTS, "Lemma 4")
 data = tokens.unit_tokens(range(seeds), n, T, d)
 of = rates.found_selections(data, range(seeds), 2, find_steps)
 one = rates.part(of.tokens, np.array([0]))
-X, y, z, v, W_mm = one.X[0], one.y[0], one.z[0], one.u[0], of.solution.W[0]
+W_mm = of.solution.W[0]
 print("locally optimal selections:", len(of.direction), "of", seeds)
 
 
 def descent(W):
-    logits = np.einsum("itd,id->it", X, z @ W.T)
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    scores = y[:, None] * (X @ v)
-    f = (weights * scores).sum(1, keepdims=True)
-    pulled = np.einsum("it,itd->id", weights * (scores - f) / (1 + np.exp(f)), X)
-    return pulled.T @ z / n  # -grad L
+    return -attention.gradients(one, W[None], one.u, "logistic")[1][0]
 
 
 # %%
@@ -199,7 +196,7 @@ statements.quoted("C", STATEMENTS, "Theorem, rate")
 # %%
 for p in (1.75, 2, 3):
     over, size, D = ledger_rows.rate_in_k(sizes, p)
-    print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};",
+    print(f"p = {p:g}: worst of the runs at k = {rate_steps:,}: ||W|| = {size:.1f} ||W_mm||, D = {D:.3f};\n ",
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]
@@ -221,7 +218,11 @@ for p in (1.75, 2, 3):
 print(f"step off by 1 %: share {largest_share(off=0.01):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It is not: the row leaves a room of more than 1 %, and the share stays below one.
+#
+# </details>
 #
 # 2. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only where $W$ points along the
 #    gradient's mirror image. Does the row still notice a step that is 5 % too long?
@@ -232,7 +233,11 @@ for off in (0.0, 0.05):
     print(f"random start, step off by {off:.0%}: share {largest_share(W=W_0, off=off):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # It does not: from a random start both shares stay below a half.
+#
+# </details>
 #
 # 3. A tenth of the step, and ten times the step. *Prediction:* the lemma asks for a small step. Does it need it?
 
@@ -241,9 +246,14 @@ for eta in (0.1, 10.0, 1000.0):
     print(f"step {eta:g}: share {largest_share(eta=eta):.4f}")
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
 # Not on these data: the share stays below one up to a thousand times the step.
+#
+# </details>
 
-# %%
+# %% tags=["set-up"]
+# Set-up, no need to read.
 revision = f"seeds 0-{seeds - 1}"
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": revision, "rows": n}]
 # On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.

@@ -18,6 +18,8 @@
 # %% [markdown]
 # # The atlas: which margin does each optimiser maximise?
 #
+# *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 25 minutes · [words](words.md).* After it you can name the norm of each optimiser, and test it.
+#
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves for gradient descent
 # that attention turns to the token selection of largest margin in the *Frobenius* norm, and asks what Adam and its kin do.
 #

@@ -219,24 +219,6 @@ def outcome(curves: Curves, table: Table) -> str:
     return f"{gate(curves)} {said}. Trained in {curves.hours():.1f} processor hours."
 
 
-def smoke_figure(curves: Curves) -> Figure:
-    """The loss of a smoke run, marked as one: its only result is that the code runs."""
-    figure, (ax,) = plots.panels(1, 1, height=2.2)
-    losses(ax, curves)
-    ax.set_title(f"A smoke run, no result: {_named(curves.configuration['problem']['data'])}")
-    ax.set(ylabel="Training loss")
-    plots.legend(figure, ax)
-    return figure
-
-
-def smoke_caption(number: str, curves: Curves) -> str:
-    """That a smoke run is one, and its setting."""
-    return (
-        f"{number}: a smoke run, which shows that the code runs and nothing of the paper's claims."
-        f" {setting(curves)}"
-    )
-
-
 def save(
     run: Run,
     slug: str,

@@ -1,20 +1,11 @@
-"""Small studies trained in a temporary folder, for smoke tests and for exercises on the pages."""
+"""Small studies trained in a temporary folder, for the exercises on the pages."""
 
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
-from lib.companion.record import Number, finite
 from lib.training.curves import Curves
 from lib.training.study import Study, Work, a_run
-
-
-def train(study: Study) -> Curves:
-    """Run a small `study` to its end, from nothing, and forget all but its curves."""
-    with tempfile.TemporaryDirectory() as folder:
-        return Work(study, folder, say=lambda words: None).run()
 
 
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
@@ -36,16 +27,3 @@ def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
         rule: round(float(found.runs(rule)[0].smooth(study.window)[-1]) / study.loss_rows, 4)
         for rule in rates
     }
-
-
-def numbers(curves: Curves, tolerance: float = 0.15) -> dict[str, Number]:
-    """The last running mean of the loss over its first value, per rule; the median over seeds.
-
-    The `tolerance` leaves room for another processor.
-    """
-    window, ratios = curves.configuration["window"], {}
-    for rule in curves.rates():
-        ends = [run.smooth(window)[-1] / run.loss[0] for run in curves.runs(rule)]
-        name = f"{rule.lower().replace('.', '_')}_loss_ratio"
-        ratios[name] = finite(np.median(ends), tolerance)
-    return ratios

@@ -10,7 +10,7 @@ from lib import files
 from lib.companion.record import names_now
 from lib.site import figures
 
-SOURCES = sorted((files.ROOT / "notebooks").glob("*.py"))
+SOURCES = sorted((files.ROOT / "notebooks").glob("[0-9]*.py"))
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 

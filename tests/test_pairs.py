@@ -11,7 +11,7 @@ from lib import files
 from lib.companion import colab_cell, record
 
 FOLDER = files.ROOT / "notebooks"
-SOURCES = sorted(FOLDER.glob("*.py"))
+SOURCES = sorted(FOLDER.glob("[0-9]*.py"))
 SCALES = tomllib.loads((FOLDER / "scales.toml").read_text(encoding="utf-8"))
 MEND = "run `make notebooks`"
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

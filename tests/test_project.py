@@ -19,7 +19,7 @@ DEPENDENCIES = list(dict.fromkeys(PROJECT["dependencies"] + sum(EXTRAS.values(),
 
 LIBRARY, PAPERS = (sorted((ROOT / name).rglob("*.py")) for name in ("lib", "papers"))
 CODE = LIBRARY + PAPERS
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.py"))
 
 
 def name_of(requirement):

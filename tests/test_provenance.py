@@ -119,7 +119,7 @@ def test_it_goes_on_through_what_is_imported(tmp_path, monkeypatch):
 
 def test_every_kind_of_data_file_beside_a_module_is_known():
     packages = [files.ROOT / name for name in provenance.CODE]
-    beside = {path.parent for package in packages for path in package.rglob("*.py")}
+    beside = {path.parent for package in packages for path in package.rglob("[0-9]*.py")}
     kinds = {path.suffix for folder in beside for path in folder.iterdir() if path.is_file()}
     unread = {".py", ".pyc", ".md"}
     assert kinds <= unread | set(provenance.DATA), "say whether a module can read the others"
@@ -129,7 +129,7 @@ def test_every_kind_of_data_file_beside_a_module_is_known():
 TRAINING = ("14", "15", "16", "33", "34", "41", "45")
 
 
-@pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("[0-9]*.py")), ids=lambda path: path.stem)
 def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(source):
     drawn_on = names(source.read_text(encoding="utf-8"))
     assert not [name for name in drawn_on if name.startswith(("lib/site/", "lib/batch/"))]

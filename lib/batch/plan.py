@@ -78,7 +78,7 @@ def plan(
 def _select(names: Iterable[str]) -> list[str]:
     """The notebooks that `names` (stems, unique beginnings, old names) stand for."""
     place = files.folder("notebooks")
-    known, old = sorted(path.stem for path in place.glob("*.py")), record.names_now()
+    known, old = sorted(path.stem for path in place.glob("[0-9]*.py")), record.names_now()
     if not known:
         raise ValueError(f"there is no notebook in {place}; name their folder by NOTEBOOKS_DIR")
     chosen = []

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
+from textwrap import fill
 
 import numpy as np
 
@@ -17,7 +18,7 @@ KINDS = {
     "finding": "ours, beyond the paper",
 }
 FEWEST_SEEDS = 20  # an interval from fewer is marked
-UNFOLDED = 6  # up to this many rows that hold are shown without a click
+OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
@@ -254,44 +255,40 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: what fails or has a verdict first, many that hold behind a click.
+    """Claims in a notebook: one sentence, then what fails or was judged; its record has all rows.
 
-    As plain text only the summary and what fails, with its reason.
+    As plain text only the sentence and what fails, with its reason.
     """
 
-    _columns = ("id", "kind", "statement", "source", "measured", "theory", "holds")
+    _columns = ("id", "statement", "measured", "theory", "holds")
 
     def _row(self, claim: Claim) -> tuple[str, ...]:
         verdict = claim.verdict or ("yes" if claim.holds else "NO")
         verdict += f": {claim.remark}" if claim.remark and not claim.holds else ""
-        about = claim.id, claim.kind, claim.statement, claim.source
-        return *about, shown(claim), claim.bound, verdict
+        return claim.id, claim.statement, shown(claim), claim.bound, verdict
 
     def __repr__(self) -> str:
         rows = [self._row(claim) for claim in self if not claim.holds]
-        failures = [f"{row[0]}: {row[4]}, theory {row[5]}; {row[6]}" for row in rows]
+        failures = [f"{row[0]}: {row[2]}, theory {row[3]}; {row[4]}" for row in rows]
         return "\n".join([self.summary(), *failures])
 
     def _repr_html_(self) -> str:
-        first = [claim for claim in self if claim.verdict or not claim.holds]
-        rest = [claim for claim in self if claim not in first]
-        if len(rest) <= UNFOLDED:
-            first, rest = first + rest, []
-        parts = [html_table(self._columns, map(self._row, first))] if first else []
-        if rest:
-            table = html_table(self._columns, map(self._row, rest))
-            parts += [f"<details><summary>{len(rest)} claims hold</summary>{table}</details>"]
-        return "".join(parts) + f"<p>{legend(self)}</p>"
+        open_rows = [claim for claim in self if claim.verdict or not claim.holds]
+        parts = [f"<p>{escape(self.summary())}.</p>"]
+        for place in range(0, len(open_rows), OPEN):
+            table = html_table(self._columns, map(self._row, open_rows[place : place + OPEN]))
+            parts.append(f"<details><summary>more</summary>{table}</details>" if place else table)
+        return "".join(parts) + (f"<p>{legend(open_rows)}</p>" if open_rows else "")
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
-        return "\n".join(lines)
+        return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)
 
     def summary(self) -> str:
-        """One line that counts the claims that hold by kind, and names those that fail or wait."""
+        """One line that counts the claims that hold, and names those that fail or wait."""
         undecided = [c.id for c in self if c.verdict == UNDECIDED]
         failed = [c.id for c in self if not c.holds and c.id not in undecided]
-        text = f"{sum(c.holds for c in self)} of {len(self)} claims hold ({counts(self)})"
+        text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"
         text += f"; not: {', '.join(failed)}" if failed else ""
         return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")

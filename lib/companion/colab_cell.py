@@ -15,6 +15,8 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 NO_WIDGET = "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
 TAG = "install"
+FOLDED = {TAG, "parameters", "set-up"}  # tags of cells that no reader needs: JupyterLab folds them
+HIDDEN = {"jupyter": {"source_hidden": True}}
 CELL = """\
 # Only where the project is not installed, as on Colab, which opens this file alone.
 import importlib.util
@@ -56,7 +58,7 @@ def installing(cells: list) -> list:
     Ids are given by place, since a tool that merges notebooks hands ids on to other cells.
     """
     text = CELL.replace("ADDRESS", _address())
-    first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]})
+    first = nbformat.v4.new_code_cell(text, id=TAG, metadata={"tags": [TAG]} | HIDDEN)
     cells = [cell for cell in cells if not installs(cell)]
     for place, cell in enumerate(cells):
         cell.id = f"cell-{place:02d}"
@@ -68,7 +70,9 @@ def storable(notebook):
     """The executed `notebook` without what its run alone needed, with the installing cell."""
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for cell in notebook.cells:
-        cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = {"tags": tags} if tags else {}
+        cell.metadata |= HIDDEN if FOLDED & {*tags} else {}
         if cell.cell_type == "code":
             cell.outputs = [without_widget(output) for output in cell.outputs]
     notebook.cells = installing(notebook.cells)

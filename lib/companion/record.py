@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from numbers import Integral
 from pathlib import Path
 
 from lib import files, provenance
-from lib.companion import pictures
+from lib.companion import pictures, plots
 from lib.companion.claims import Claim
 
 SCALES = ("demo", "desk")
@@ -133,6 +135,16 @@ def finite(value: float, tolerance: float) -> Number:
     return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
+def _within(table: Mapping, name: str, value: float) -> float:
+    for pattern, tolerance in table.items():
+        if fnmatchcase(name, pattern):
+            if isinstance(tolerance, str):
+                size = abs(value) if math.isfinite(value) else 1.0
+                return float(tolerance.removesuffix(" %")) / 100 * size
+            return tolerance
+    raise ValueError(f"notebooks/records.toml has no tolerance for {name}")
+
+
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(f"slug {slug!r}: use lower-case letters, digits and underscores only")
@@ -148,29 +160,6 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
             raise ValueError(
                 f"data {dict(row)}: needs a name and a source out of {', '.join(SOURCES)}"
             )
-
-
-_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)"
-
-
-def _contradictions(record: Mapping) -> list[str]:
-    """Where the caption of a record names other n, T, d, k or seeds than its setting, in words."""
-    caption, wrong = record["caption"], []
-    settings = {**record["parameters"], **record.get("setting", {})}
-    for name in sorted(settings.keys() & {*"nTdk"}):
-        used = settings[name]
-        stated = re.findall(rf"(?<![\w\\]){name}\s*=\s*{_NUMBER}", caption)
-        values = used if isinstance(used, list | tuple) else [used]
-        if stated and not {float(x.replace(",", "")) for x in stated} & {*map(float, values)}:
-            wrong.append(f"the caption has {name} = {', '.join(stated)}, the setting {used}")
-    seeds, count = list(record["seeds"]), len(record["seeds"])
-    listed = re.findall(r"\bseeds? (\d+|\[[\d, ]+\])", caption)
-    numbers = re.findall(r"(\d+) (?:paired |fresh )*seeds", caption)
-    if numbers and str(count) not in numbers:
-        wrong.append(f"the caption has {' and '.join(numbers)} seeds, the record {count}")
-    if listed and not numbers and str(seeds) not in [f"[{text.strip('[]')}]" for text in listed]:
-        wrong.append(f"the caption has seed {', '.join(listed)}, the record {count} of them")
-    return wrong
 
 
 # A run, from its start to its saved figures.
@@ -208,6 +197,7 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
             changes=edited(notebook, text, values),
         )
 
+    plots.set_style()
     return Run(notebook, paper, **state(), state=state)
 
 
@@ -245,6 +235,34 @@ class Run:
             return custom_folder(self.notebook, self.changes) / "figures" / self.scale
         return files.folder("figures") / self.scale
 
+    def keep(
+        self, figure, slug: str, caption: str, claims=(), numbers=None, data=None, **more
+    ) -> Path:
+        """`save` with what notebooks/records.toml says of the figure `slug` of this page.
+
+        That is its number in the paper, its data, and `within`: for names of `numbers`, * and ?
+        allowed, the first that fits, the tolerance, or as "2 %" its share of the value. A row of
+        data there is synthetic with all seeds, `rows` a parameter, unless it says otherwise; `data`
+        takes the place of these rows. ValueError where the file lacks the figure or a tolerance.
+        """
+        facts = files.read_table(files.folder("notebooks") / "records.toml")
+        facts = facts.get(self.notebook, {}).get(slug)
+        if facts is None:
+            raise ValueError(f"notebooks/records.toml has no [{self.notebook}.{slug}]")
+        usual = {"source": "synthetic", "revision": f"seeds 0-{len(self.seeds) - 1}"}
+        rows = [usual | row for row in facts["data"]] if data is None else data
+        for row in rows:
+            row["rows"] = self.parameters.get(row.get("rows"), row.get("rows"))
+            row["revision"] = row.get("revision", "").format(**self.parameters)
+        rows = [{key: each for key, each in row.items() if each not in ("", None)} for row in rows]
+        told, numbers = facts.get("within", {}), dict(numbers or {})
+        for name, value in numbers.items():
+            if not isinstance(value, Number):
+                tolerance = _within(told, name, value)
+                whole = isinstance(value, Integral)
+                numbers[name] = Number(value, tolerance) if whole else finite(value, tolerance)
+        return self.save(figure, slug, facts["figure"], caption, claims, numbers, rows, **more)
+
     def save(
         self,
         figure,
@@ -265,9 +283,8 @@ class Run:
         `number` is the figure's number in the paper ("Figure 2"); `data` rows need name and source;
         `statements` are those of the paper that the claims of a ledger name (`ledger.statements`);
         `setting` has what this figure was made with where the notebook's parameters say otherwise,
-        "seeds" as their list or number among it. Prints where caption and setting disagree. Raises
-        ValueError for a bad slug, a number that is not finite, a data row without name or source,
-        or a parameter that is gone.
+        "seeds" as their list or number among it. Raises ValueError for a bad slug, a number that is
+        not finite, a data row without name or source, or a parameter that is gone.
         """
         numbers = dict(numbers or {})
         _check(slug, numbers, data)
@@ -306,9 +323,6 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if wrong := _contradictions(record):
-            advice = "name what is this figure's own in save(setting=...)"
-            print(f"{slug}: {'; '.join(wrong)}; {advice}")
         path = run.folder / f"{slug}.json"
         text = files.dumps(record).encode()
         if run.changes:

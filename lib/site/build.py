@@ -88,6 +88,7 @@ def _pages(site: _Site) -> list[str]:
     best = figures.largest(shown)
     notes = [pages.note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
     notebooks = pages.notebooks(shown)
+    site.templates.globals["order"] = [page for page in notebooks if page.scale == "demo"]
     for figure in shown:
         _figure(site, figure, shown, notebooks)
     for page in notebooks:

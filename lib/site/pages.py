@@ -106,10 +106,11 @@ def _title(markdown: str, path: Path) -> str:
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
     """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
 
-    Its pictures are described as those of the figures `shown` that it made.
+    In the order of reading, that of notebooks/order.toml. The pictures of a page are described as
+    those of the figures `shown` that it made.
     """
     pages = []
-    for source in sorted(files.folder("notebooks").glob("*.py")):
+    for source in sorted(files.folder("notebooks").glob("[0-9]*.py")):
         for scale in record.SCALES:
             path = files.folder("runs") / scale / f"{source.stem}.ipynb"
             made = [f for f in shown if (f.notebook, f.scale) == (source.stem, scale)]
@@ -117,7 +118,9 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
                 pages.append(_notebook(path, scale, made, _unfinished(path, source)))
             elif scale == "demo":
                 pages.append(_notebook(source.with_suffix(".ipynb"), scale, made, []))
-    return pages
+    told = files.read_table(files.folder("notebooks") / "order.toml")
+    order = [name for part in ("main", "side", "appendix") for name in told.get(part, ())]
+    return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
 def _unfinished(path: Path, source: Path) -> list[str]:
@@ -204,7 +207,7 @@ def _finished(body: str) -> str:
 
 
 def _lead(link: bs4.Tag) -> None:
-    """Lead a link to a notebook or a note to its page, one to another file nowhere."""
+    """Lead a link to a notebook, a note or a figure to its page, one to another file nowhere."""
     if re.match(r"https?:|#|mailto:", link["href"]):
         return
     target, folder = Path(link["href"].partition("#")[0]), files.folder("notebooks")
@@ -212,5 +215,7 @@ def _lead(link: bs4.Tag) -> None:
         link["href"] = f"../notes/{target.stem}.html"
     elif target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():
         link["href"] = f"../notebooks/{target.stem}-demo.html"
+    elif target.parts[:2] == ("..", "figures") and (folder / target.with_suffix(".json")).exists():
+        link["href"] = f"../figures/{target.stem}-{target.parent.name}.html"
     else:
         link.unwrap()

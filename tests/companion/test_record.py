@@ -348,24 +348,30 @@ def test_compare_uses_the_committed_tolerance_and_names_what_is_gone():
     assert [words.split()[0] for words in record.compare(numbers(), old)] == ["slope", "lost"]
 
 
-@pytest.mark.parametrize(
-    ("caption", "setting", "wrong"),
-    [
-        ("our setting, n=4, d=400, 3 seeds", {}, "n = 4"),
-        ("our setting, n=4, d=400, 3 seeds", {"n": 4}, None),
-        ("our setting, n=6; long: n=20", {}, None),
-        ("40 seeds", {}, "40 seeds"),
-        ("40 seeds", {"seeds": 40}, None),
-        ("tokens, seeds [1, 3, 5]", {}, "seed [1, 3, 5]"),
-        ("tokens, seeds [1, 3, 5]", {"seeds": [1, 3, 5]}, None),
-        ("seed 0 on the left", {"seeds": [0]}, None),
-        ("bands of 2 of 3 seeds; seed 0 dotted", {}, None),
-    ],
-)
-def test_a_caption_that_its_setting_contradicts_is_said(caption, setting, wrong, capsys):
+def test_a_setting_of_a_figures_own_is_stored_beside_the_parameters():
     run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
-    stored = read(run.save(line(), "one", "Figure 2", caption, setting=setting))
-    assert stored["parameters"] == {"n": 6}
-    assert stored.get("setting", {}).get("n") == setting.get("n")
-    words = capsys.readouterr().out
-    assert wrong in words if wrong else not words
+    stored = read(run.save(line(), "one", "Figure 2", "n=4", setting={"n": 4, "seeds": [1, 3]}))
+    assert stored["parameters"] == {"n": 6} and stored["setting"] == {"n": 4}
+    assert stored["seeds"] == [1, 3]
+
+
+TOLD = """["01_x".one]
+figure = "Figure 2"
+data = [{ name = "tokens", rows = "n" }]
+within = { "share_*" = "10 %", count = 0 }
+"""
+
+
+def test_keep_adds_what_the_table_of_records_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path))
+    (tmp_path / "records.toml").write_text(TOLD)
+    run = record.Run(notebook="01_x", paper="A", scale="demo", parameters={"n": 6}, seeds=range(3))
+    stored = read(run.keep(line(), "one", "about", numbers={"share_a": -2.0, "count": 7}))
+    row = {"name": "tokens", "source": "synthetic", "revision": "seeds 0-2", "rows": 6}
+    assert stored["figure"] == "Figure 2" and stored["data"] == [row]
+    assert stored["numbers"]["share_a"] == {"value": -2.0, "tolerance": 0.2}
+    assert stored["numbers"]["count"] == {"value": 7, "tolerance": 0}
+    with pytest.raises(ValueError, match="no tolerance for other"):
+        run.keep(line(), "one", "about", numbers={"other": 1.0})
+    with pytest.raises(ValueError, match="has no .01_x.two."):
+        run.keep(line(), "two", "about")

@@ -343,13 +343,6 @@ def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are():
     assert "kept" in record.SOURCES
 
 
-def test_a_smoke_run_says_in_its_picture_that_it_is_no_result():
-    world = race({"SGD": 0.03, "Adam": 0.05}, seeds=2)
-    (panel,) = kept_curves.smoke_figure(world).axes
-    assert panel.get_title() == "A smoke run, no result: DEMO DATA (invented)"
-    assert "nothing of the paper's claims" in kept_curves.smoke_caption("Figure 6", world)
-
-
 def test_numbers_of_a_record_are_recomputed_exactly():
     world = race({"SGD": 0.03, "Adam": 0.05})
     assert speed.numbers(world) == speed.numbers(world)

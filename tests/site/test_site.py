@@ -127,7 +127,7 @@ def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
         assert "1.000004" in shown_card.text
     rows = made["ledger.html"].select("tbody tr")
     assert [row["data-verdict"] for row in rows] == ["NO", "NO", "yes", "undecided"]
-    (statement,) = made["ledger.html"].select("details")
+    (statement,) = made["ledger.html"].select("details.statement")
     assert not statement.has_attr("open") and "2 of 4 do not hold" in statement.summary.text
     exported = json.loads((place / "site" / "claims.json").read_text("utf-8"))
     assert [row["verdict"] for row in exported] == ["NO", "NO", "yes", "undecided"]
@@ -196,7 +196,7 @@ def test_a_run_that_went_wrong_is_not_shown_as_done(place, damage, words):
     made, troubles = built(place)
     (line,) = [
         item
-        for item in made["index.html"].select("li")
+        for item in made["index.html"].select("main li")
         if item.find("a", href="notebooks/01_x-demo.html")
     ]
     for text in (made["notebooks/01_x-demo.html"].main.text, line.text, troubles):
@@ -248,11 +248,11 @@ def test_code_stands_open_but_parameters_and_pictures_are_described(place):
     ):
         notebook(path, image, source=source)
         page = built(place)[0]["notebooks/01_x-demo.html"]
-        assert page.img["alt"] == alt and page.details.has_attr("open")
+        assert page.img["alt"] == alt and page.article.details.has_attr("open")
     stored = nbformat.read(path, as_version=4)
     stored.cells[1].metadata["tags"] = ["parameters"]
     write(path, nbformat.writes(stored))
-    assert not built(place)[0]["notebooks/01_x-demo.html"].details.has_attr("open")
+    assert not built(place)[0]["notebooks/01_x-demo.html"].article.details.has_attr("open")
 
 
 def test_links_lead_to_pages_and_notes_and_others_are_undone(place):
@@ -278,7 +278,7 @@ def test_a_record_with_statements_is_a_ledger(place):
         }
 
     changed(save(holds=False), ledger)
-    lemma, remark = built(place)[0]["ledger.html"].select("details")
+    lemma, remark = built(place)[0]["ledger.html"].select("details.statement")
     failed, powerless = lemma.select("tbody tr")
     assert lemma.p.text.startswith("says ") and lemma.p.math and "< 1" in lemma.p.text
     assert "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text

@@ -89,7 +89,7 @@ def test_every_figure_and_notebook_has_its_entry_at_its_largest_scale_and_a_titl
     titles = {entry.title for entry in ENTRIES}
     assert len(ENTRIES) == len(largest) == len(titles) and all(titles)
     named = [notebook.name for notebook, _ in INDEX]
-    assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("*.py"))
+    assert named == sorted(path.stem for path in (files.ROOT / "notebooks").glob("[0-9]*.py"))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)

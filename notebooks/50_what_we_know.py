@@ -1,0 +1,75 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What we know
+#
+# *Page 11 of 11 · before: [42](42_where_the_law_bends.ipynb) · 5 minutes · [words](words.md).* After it you can explain to a colleague what attention learns, and what is not known.
+#
+# **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
+#
+# **Answer.** One sentence: *attention turns to the [selection](words.md) of tokens with the largest margin, and the update rule
+# says in which norm.* The table has it question by question. Its numbers are read from the committed records.
+
+# %% tags=["parameters"]
+# Set-up, no need to read.
+scale = "demo"
+
+# %% tags=["set-up"]
+# Set-up, no need to read.
+from IPython.display import Markdown
+
+from lib import files
+from lib.companion import record
+from lib.site import figures
+
+# %%
+rows = files.read_table(files.folder("notebooks") / "known.toml")["row"]
+lines = []
+for heading, some in (("One attention layer", rows[:8]), ("Networks, and another layer", rows[8:])):
+    lines += ["", f"**{heading}**", "", "| question | the papers say | measured here | page |"]
+    lines += ["|---|---|---|---|"]
+    for row in some:
+        saved = record.read(files.ROOT / "figures" / row["scale"] / f"{row['slug']}.json")
+        said, page = figures.filled(row["measured"], saved), row["page"]
+        lines += [f"| {row['question']} | {row['says']} | {said} | [{page[:2]}]({page}.ipynb) |"]
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# ## What is not known
+#
+# * **A global theorem.** Which selection does training end in from a start that is not small? The law of the margins
+#   says how a run ends *after* it has selected; what selects is open ([notebook 13](13_assumptions_broken.ipynb),
+#   [notebook 32](32_predecessors.ipynb)).
+# * **Adam's norm.** With an epsilon, on single samples, or with Newton-Schulz steps in Muon, no norm that we tested is
+#   the one that is maximised ([notebook 44](44_atlas.ipynb)).
+# * **Networks.** In a small trained transformer attention stayed unselective while the loss was small, so that the
+#   theory says nothing about it ([notebook 41](41_how_margins_settle.ipynb)). Our networks are small, and many
+#   comparisons of them stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
+# * **The paper's own sizes.** Step sizes, batches and constants of the three papers did not survive in the texts at
+#   hand. What is reproduced is reproduced at our settings.
+#
+# ## To prove
+#
+# A rule takes $t$ steps of length $\eta$ in a norm $N$, from $W_0=0$. Let $N_{mm}$ be the smallest $N(W)$ with all margins
+# at least 1. Show that the least margin of $W_t$ is at most $\eta t/N_{mm}$.
+#
+# <details><summary>Solution</summary>
+#
+# With $g = \min_m\langle A_m, W_t\rangle > 0$ the matrix $W_t/g$ has all margins at least 1, so
+# $N(W_t)/g \ge N_{mm}$. From $W_0=0$ the triangle inequality gives $N(W_t) \le \eta t$. So
+# $g \le \eta t / N_{mm}$.
+# </details>
+#
+# All claims, one by one: [what did not hold](../figures/failures.md), and the tables of statements of papers
+# [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
