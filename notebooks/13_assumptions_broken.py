@@ -63,7 +63,6 @@ import inspect
 import numpy as np
 
 from lib import attention, dynamics, svm
-from lib.attention.token_sets import token_set
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
 from papers.a import phase_diagram
