@@ -245,6 +245,10 @@ print(
 )
 
 # %% [markdown]
+# Who goes to and fro is not yet in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3), and in those
+# that we followed it is far from them: their features are nearly dependent, and they drift.
+
+# %% [markdown]
 # ## Runs that have not settled
 #
 # The law says nothing about a run whose steps are too long, that is too short, or that has not selected its tokens. Each is
@@ -335,7 +339,7 @@ print(
 print(
     f"Offsets settled at 0.98 of the predicted longest step and moved by {cycle:.2f} or more at 1.02."
 )
-print(f"Without momentum {sum(left)} of {searched:,} random supports kept a cycle at 0.9 of it.")
+print(f"Without momentum {sum(left)} of {searched:,} random supports went to and fro for long.")
 
 # %% [markdown]
 # ## Change this

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import attention, dynamics
+from lib import attention, dynamics, files
 from lib.attention import losses
 from papers.a import phase_diagram
 from papers.a.phase_diagram import two_samples_of as pair
@@ -57,6 +57,8 @@ def test_the_module_and_training_agree_on_the_counterexample():
     assert lost.reached is False
     np.testing.assert_allclose(lost.threshold, (3 - 1.26) / (9 - 3), rtol=1e-3)
     assert lost.start < lost.highest < 0.1 * lost.threshold
+    quoted = f"has $\\theta^*={lost.threshold:.2f}$ and $R_1={lost.highest:.3f}$"
+    assert quoted in (files.folder("notebooks") / "law_of_margins.md").read_text("utf-8")
     assert dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
     turned = phase_diagram.two_samples(overlap=1.0)
     assert two_samples(turned).reached
