@@ -104,8 +104,8 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ settles for steps below $2/\lambda$.
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
-# repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well, with and without momentum
-# (proved by an example below); with two pairs on $S$ and no momentum there are none (proved). That gradient descent on a loss with a
+# repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well: with momentum (measured),
+# and without, in an example below (proved). With two pairs on $S$ and no momentum there are none (proved). That gradient descent on a loss with a
 # finite minimiser may cycle below the linear threshold is known for logistic regression (Meng et al., arXiv 2406.05033). The note [law_of_margins.md](law_of_margins.md) has the proofs.
 #
 # ## The rule, in a few lines
