@@ -192,7 +192,8 @@ figure
 #
 # Most rows hold, and the failing ones stand open in the ledger with their reasons. Assumption 1 as we read it fails on
 # data in which the samples of a class share their opt token, yet the theorems' conclusions hold there: it is sufficient
-# and not necessary. On two samples of two tokens it is needed. [Notebook 13](13_assumptions_broken.ipynb) breaks both
+# and not necessary. On two samples of two tokens it is needed, and a condition on tokens alone must bound $-K_{12}$, the inner
+# product of their two features, by the smaller square: beyond it the row `assumption1.bound` finds the threshold. [Notebook 13](13_assumptions_broken.ipynb) breaks both
 # assumptions one step at a time and shows the two samples.
 #
 # ## Change this

@@ -106,8 +106,8 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ converges for steps below $2/\lambda$.
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
-# repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well, with and without momentum
-# (proved by an example below); with two pairs on $S$ and no momentum there are none (proved). That gradient descent on a loss with a
+# repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well: with momentum (measured),
+# and without, in an example below (proved). With two pairs on $S$ and no momentum there are none (proved). That gradient descent on a loss with a
 # finite minimiser may cycle below the linear threshold is known for logistic regression (Meng et al., arXiv 2406.05033). The note [law_of_margins.md](law_of_margins.md) has the proofs.
 #
 # ## The rule, in a few lines
@@ -247,6 +247,10 @@ print(
 )
 
 # %% [markdown]
+# Who goes to and fro is not yet in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3), and in those
+# that we followed it is far from them: their features are nearly dependent, and they drift.
+
+# %% [markdown]
 # ## Runs that have not converged
 #
 # The law says nothing about a run whose steps are too long, that is too short, or that has not selected its tokens. Each is
@@ -329,8 +333,8 @@ figure_real
 # ## What we saw
 #
 # The difference of two iterates of NGD was many orders of magnitude nearer to the max-margin direction than the iterate. Just
-# below the predicted longest step the offsets converged, just above it they cycled; below it a cycle needs momentum, or dependent
-# features, or data that the search did not meet.
+# below the predicted longest step the offsets converged, just above it they cycled; below it we found cycles with momentum and,
+# without it, with dependent features. Of the random independent supports a few went to and fro for long.
 
 # %% [markdown]
 # ## Change this

@@ -91,10 +91,10 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
 
-        2 (1 + momentum) ||W_mm|| / fastest; a longer one makes them cycle. With momentum a large
-        cycle can live below it as well. Infinite where there is nothing to settle. Polyak's step
-        tends to ||W_mm||/2: its offsets settle where fastest < 4. ValueError for a momentum not in
-        [0, 1).
+        2 (1 + momentum) ||W_mm|| / fastest; a longer one makes them cycle. Large cycles can live
+        below it, without momentum where tight A_m are dependent, with it elsewhere too. Infinite
+        where there is nothing to settle. Polyak's step tends to ||W_mm||/2: its offsets settle
+        where fastest < 4. ValueError for a momentum not in [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")

@@ -39,10 +39,12 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> Sentences:
     The length is the least of at least `shortest` word pieces of which there are enough rows. X (1,
     count, length, d) holds the packaged encoder's last hidden states between [CLS] and the closing
     [SEP], z (1, count, d) that of [CLS]; the head is `probe`. Raises ValueError where no length has
-    enough rows of both labels.
+    enough rows of both labels, and for an odd count.
     """
     from transformers import AutoModel
 
+    if count < 2 or count % 2:
+        raise ValueError(f"count is {count}; it needs an even number, half of it of either label")
     weights = pretrained.weights(demo=True)
     rows = bert.tokenise(weights, data, 128, whole=True)
     for length in range(shortest + 2, 129):
@@ -51,7 +53,8 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> Sentences:
         if min(int(fitting.sum()) for fitting in pair) >= count // 2:
             break
     else:
-        raise ValueError(f"{data.name}: no length has {count // 2} rows of each of two labels")
+        of = f"no length from {shortest} to 126 word pieces, where the encoder ends, has"
+        raise ValueError(f"{data.name}: {of} {count // 2} rows of each of two labels")
     rows = rows.take(torch.cat([torch.nonzero(fitting)[: count // 2, 0] for fitting in pair]))
     ids, segments = rows.inputs[..., :length].long().unbind(1)
     encoder = AutoModel.from_pretrained(weights.folder).eval()

@@ -9,8 +9,8 @@ W must move along W_mm + D/a, so that an idle pair pulls y_k/a beside the duals:
 
 as if beta_k were y_k/a_t: proved for all y_k > 0 and steps below 8/D^2 ("Duals at zero" in
 `notebooks/law_of_margins.md`). Where y_k = 0 the pair is pushed by the others faster than it asks:
-slope <A_k, D> > 1 in log a_t, an ansatz. ||W_t|| x error grows like ||D|| log a_t, so NGD's error is of order
-log t / t. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
+slope <A_k, D> > 1 in log a_t, an ansatz. ||W_t|| x error grows like ||D|| log a_t, so NGD's error
+is of order log t / t. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
 Y^1/2 Q Y^1/2, Y = diag(y), Q the Gram matrix of the idle A_k less the support's span.
 
 Of a single idle pair, y_k = ||d_k||^2, d_k in the span of the tight A_m with <A_k, d_k> = 1 and

@@ -42,8 +42,12 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
 
 def test_too_few_sentences_are_refused_by_the_name_of_their_set():
     data = texts.load("multi_nli", "train", demo=True).take(np.arange(5))
-    with pytest.raises(ValueError, match="no length has 3 rows"):
-        real_tokens.sentences(data, 6)
+    for shortest in (12, 600):
+        with pytest.raises(ValueError, match="from .* to 126 word pieces, where .* has 3 rows"):
+            real_tokens.sentences(data, 6, shortest)
+    for count in (0, 7):
+        with pytest.raises(ValueError, match=f"count is {count}; it needs an even number"):
+            real_tokens.sentences(data, count)
 
 
 def test_claims_fail_where_the_constant_is_off_or_no_run_is_left():

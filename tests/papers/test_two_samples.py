@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import attention, dynamics
+from lib import attention, dynamics, files
 from lib.attention import losses
 from papers.a import phase_diagram
 from papers.a.phase_diagram import two_samples_of as pair
@@ -57,6 +57,8 @@ def test_the_module_and_training_agree_on_the_counterexample():
     assert lost.reached is False
     np.testing.assert_allclose(lost.threshold, (3 - 1.26) / (9 - 3), rtol=1e-3)
     assert lost.start < lost.highest < 0.1 * lost.threshold
+    quoted = f"has $\\theta^*={lost.threshold:.2f}$ and $R_1={lost.highest:.3f}$"
+    assert quoted in (files.folder("notebooks") / "law_of_margins.md").read_text("utf-8")
     assert dynamics.train(data, dynamics.ngd(0.05), 2000, [2000]).margins[0, -1].min() < 0
     turned = phase_diagram.two_samples(overlap=1.0)
     assert two_samples(turned).reached
@@ -84,6 +86,29 @@ def test_on_the_lost_side_no_step_size_and_no_momentum_helps():
     lengths = np.exp(np.random.default_rng(0).normal(0, 3, 500))
     assert len(lost) >= 5
     assert (descend(lost, "exponential", lengths, momentum=0.7).min(2) <= 0).all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from(CONVEX))
+@settings(max_examples=50, deadline=None)
+def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
+    draw = np.random.default_rng(seed)
+    K = np.array([[2.0, -0.7], [-0.7, 0.5]])
+    low, gaps = draw.normal(0, 0.5, 2), np.exp(draw.normal(-1, 1, 2))
+    g = np.array([-1, 1]) * np.abs(draw.normal(0, 3, 2))
+    data, p = pair(K, low, gaps), 1 / (1 + np.exp(-g))
+    c = np.exp(losses.log_derivative(low + gaps * p, loss)) * gaps * p * (1 - p)
+    delta, theta = data.X[0, :, 1] - data.X[0, :, 0], c[0] / c[1]
+    W = np.linalg.pinv(delta) @ g[:, None] @ data.z[0, :1]  # with these margins
+    pulled = -2 * attention.gradients(data, W[None], data.u, loss)[1][0]
+    moved = delta @ pulled @ data.z[0, 0]
+    np.testing.assert_allclose(moved, K @ c, atol=1e-4 * c.max())  # K up to the scores' part
+    np.testing.assert_allclose(
+        (K @ c / c[1]).sum(), 1.3 * (theta - 0.2 / 1.3), rtol=1e-9, atol=1e-9
+    )
+    found = two_samples(data, loss)
+    np.testing.assert_allclose(found.threshold, 0.2 / 1.3, rtol=1e-3)
+    even = p[0] * (1 - p[0]) / (p[1] * (1 - p[1]))
+    assert found.start * even <= theta * (1 + 1e-9) and theta <= found.highest * even * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("world", [{}, {"off": 0.05}, {"off": -0.05}, {"turned": True}])
