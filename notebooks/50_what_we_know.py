@@ -34,15 +34,14 @@ from lib.companion import record
 from lib.site import figures
 
 # %%
-rows = files.read_table(files.folder("notebooks") / "known.toml")["row"]
+entries = [one for _, of in figures.index(files.ROOT / "figures") for one in of if one.row]
 lines = []
-for heading, some in (("One attention layer", rows[:8]), ("Networks, and another layer", rows[8:])):
-    lines += ["", f"**{heading}**", "", "| question | the papers say | measured here | page |"]
-    lines += ["|---|---|---|---|"]
-    for row in some:
-        saved = record.read(files.ROOT / "figures" / row["scale"] / f"{row['slug']}.json")
-        said, page = figures.filled(row["measured"], saved), row["page"]
-        lines += [f"| {row['question']} | {row['says']} | {said} | [{page[:2]}]({page}.ipynb) |"]
+for number, entry in enumerate(sorted(entries, key=lambda entry: entry.row)):
+    if number % 6 == 0:
+        lines += ["", "| question | the papers say | measured here | page |", "|---|---|---|---|"]
+    saved = record.read(files.ROOT / "figures" / entry.scale / f"{entry.slug}.json")
+    found, page = figures.filled(entry.finding, saved), entry.notebook.name
+    lines += [f"| {entry.asks} | {entry.says} | {found} | [{page[:2]}]({page}.ipynb) |"]
 Markdown("\n".join(lines))
 
 # %% [markdown]
