@@ -130,9 +130,8 @@ for p, history in runs_by_hand.items():
     path = history.W[0, :, :, 0] / np.linalg.norm(history.W[0, -1, :, 0])
     trained = path[-1, 1] / path[-1, 0]
     print(f"p = {p:g}: w = {w.round(3)}, slope {w[1] / w[0]:.3f}; of W_t {trained:.3f}")
-    colour = plots.COLOURS[f"p = {p:g}"]
-    axis.plot(*path.T, color=colour, label=f"p = {p:g}")
-    axis.plot(*np.outer(1.1 * w / np.linalg.norm(w), [0, 1]), "--", color=colour)
+    axis.plot(*path.T, label=f"p = {p:g}", **plots.look(f"p = {p:g}").line)
+    axis.plot(*np.outer(1.1 * w / np.linalg.norm(w), [0, 1]), **plots.PREDICTED)
 axis.set(xlabel="first entry of column 1", ylabel="second entry")
 plots.legend(figure, axis)
 figure
@@ -203,26 +202,15 @@ print(table.summary())
 #   higher than above, and the medians stay: it concerns few runs.
 
 # %%
-about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
+about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
 figure = figures.divergences(histories, same, own, about)
 figure
 
-# %%
-rows = [
-    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
-]
-means = section5.table(same)
-numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(means[p, q], 1e-6) for p, q in means}
-title = "Section 5, directional Bregman divergence"
-run.save(figure, "mirror_bregman", title, about, table, numbers, rows)
-
 # %% [markdown]
-# ## The paths
+# ## One path
 #
-# One data set, $W_0 = 0$, two entries of $W$, as in the paper. Broken lines are the directions of the three SVMs. Above a
-# panel stand, in their order, the divergences over all entries at which the path ends. Two entries of a hundred do not show which ray is nearest: for
-# $p = 3$ the path is nearer to the ray of 2 than to its own. By $D$ each path ends nearest to its own SVM. With $p = 2$
-# and $p = 3$ the selected tokens are not locally optimal here, so that the theorem is silent about these two runs.
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM. With $p = 2$ and $p = 3$ the selected
+# tokens are not locally optimal here, so that the theorem is silent about these two runs.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -239,16 +227,16 @@ for p in exponents:
 print(path_table.summary())
 
 # %%
-path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
-path_figure = figures.paths(paths, path_ends, path_about)
-path_figure
-
-# %%
-last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
-numbers = {f"divergence_{p:g}".replace(".", "_"): record.Number(last[p], 1e-7) for p in exponents}
-rows = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seed {path_seed}", "rows": n}]
-title, own = "Section 5, paths", {"seeds": [path_seed]}
-run.save(path_figure, "mirror_path", title, path_about, path_table, numbers, rows, setting=own)
+rows = [
+    {"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}
+]
+means = section5.table(same)
+numbers = {f"p{p:g}_q{q:g}".replace(".", "_"): record.Number(means[p, q], 1e-6) for p, q in means}
+for p, history in paths.items():
+    last = history.divergence(path_ends[p][p].W)[0, -1]
+    numbers[f"path_divergence_{p:g}".replace(".", "_")] = record.Number(last, 1e-7)
+title = "Section 5, directional Bregman divergence"
+run.save(figure, "mirror_bregman", title, about, [*table, *path_table], numbers, rows)
 
 # %% [markdown]
 # ## Head and attention together

@@ -103,7 +103,7 @@ def ahead(fast: History, slow: History, names: tuple[str, str], since: float) ->
 
 
 def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:
-    """Figure 3: medians over runs, bands from the smallest to the largest; Lemma 12's bound."""
+    """Figure 3: medians over runs with their spread; Lemma 12's bound."""
     figure, axes = plots.panels(2, 3)
     for name, history in histories.items():
         for axis, (title, values) in zip(axes, _panels(history).items(), strict=True):
