@@ -111,7 +111,7 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
         for out, end, arrow in ((bar.low < low, low, "<"), (bar.high > high, high, ">")):
             if out:
                 ax.plot(end, row, arrow, color=like.colour, markersize=5, clip_on=False)
-        ax.plot(bar.value, row, markersize=5.5, **like.mark)
+        ax.plot(bar.value, row, markersize=4.5, **like.mark)
         above = np.full(len(bar.points), row - 0.3)
         ax.plot(bar.points, above, ".", markersize=4, color=like.colour, alpha=0.6)
         for end in bar.asked:

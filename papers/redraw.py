@@ -2,7 +2,8 @@
 
 `python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
 and prints each study's verdicts in words, and where all are drawn, every verdict's p value beside
-the others', and draws them all as verdicts.png, which is kept as figures/verdicts.png. A study without kept curves is named and left out.
+the others', and draws them all as verdicts.png, of which figures/verdicts.png is a copy. A study
+without kept curves is named and left out.
 """
 
 import argparse
@@ -131,8 +132,8 @@ def forest(judged: Iterable[Claim]) -> Figure:
     pieces.forest(ratios, sides[True], (0.3, 2.0), 1.0)
     ratios.set_xticks([0.4, 0.6, 1, 1.6], ["0.4", "0.6", "1", "1.6"])
     ratios.minorticks_off()
-    pieces.forest(differences, sides[False], (-21, 34))
-    differences.set(xlabel="difference in hundredths; asked for: above 0")
+    pieces.forest(differences, sides[False], (-19, 33))
+    differences.set(xlabel="difference x 100 (asked: above 0)")
     for axis in (ratios, differences):
         axis.tick_params(labelsize=6.5)
     line = "Papers A and C on real data, our reduced setting; 5 or 6 paired seeds; bars: 95 %"
