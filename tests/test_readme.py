@@ -84,8 +84,11 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     assert plots.LOOKS["mine"] == plots.SPARE[0]
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short_and_shows_results():
     assert len(page("README.md").splitlines()) <= 120
+    shown = re.findall(r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md"))
+    assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
+    assert all((ROOT / picture).exists() for picture, _ in shown)
 
 
 def test_the_picture_of_the_layers_is_the_contract():
