@@ -165,17 +165,19 @@ def losses(ax, curves: Curves, rows: int = 1, shown: Callable[[str], str] = str)
     ax.set(title="Training loss", xlabel="Step")
 
 
-def rates_panel(ax, curves: Curves, last: Callable[[Curve], float]) -> None:
+def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
     """`last` of every trial that did not diverge, over its rate; a ring marks the rate chosen."""
-    ring = {"mfc": "none", "mec": plots.BLACK, "ms": 8, "clip_on": False}
+    figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
         look = plots.look(rule)
         ax.plot(ends.keys(), ends.values(), marker=look.marker, ms=3, label=rule, **look.line)
         if (chosen := curves.rates().get(rule)) in ends:
-            ax.plot(chosen, ends[chosen], "o", **ring)
-    ax.set(xlabel="Rate", xscale="log")
+            ax.plot(chosen, ends[chosen], "o", mfc="none", mec=plots.BLACK, ms=8)
+    ax.set(title=f"{name} of each rate tried", xlabel="Rate", xscale="log")
     ax.xaxis.set_minor_formatter("")
+    plots.legend(figure, ax)
+    return figure
 
 
 def _named(data: dict) -> str:

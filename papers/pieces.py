@@ -1,4 +1,4 @@
-"""Pieces that several figures share: cells, strips of points, forests of intervals, names at ends.
+"""Pieces that several figures share: cells, strips of points, forests of intervals, ticks.
 
 How a thing looks is in `lib.companion.plots`.
 """
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lib.companion import plots
 from lib.companion.plots import look
@@ -129,16 +130,30 @@ def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: floa
     ax.spines["left"].set_visible(False)
 
 
-def end_labels(ax, gap: float = 9.0) -> None:
-    """Write the name of each line at its right end, `gap` points apart at least, for a legend."""
-    ax.figure.draw_without_rendering()  # for the places of the ends
-    lines = [line for line in ax.lines if not line.get_label().startswith("_")]
-    ends = [line.get_xydata()[np.isfinite(line.get_ydata())][-1] for line in lines]
-    height = [ax.transData.transform(end)[1] * 72 / ax.figure.dpi for end in ends]
-    floor = -np.inf
-    for k in np.argsort(height):
-        floor = max(height[k], floor + gap)
-        place = dict(textcoords="offset points", va="center", fontsize="small")
-        colour = lines[k].get_color()
-        text = lines[k].get_label()
-        ax.annotate(text, ends[k], (5, floor - height[k]), color=colour, **place)
+def plain_ticks(axis) -> None:
+    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
+
+    To be called when the data are drawn.
+    """
+    low, high = sorted(axis.get_view_interval())
+    if high > 1e3 * low:
+        return  # powers of ten say it better
+    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def toward_one(ax, smallest: float) -> None:
+    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
+
+    The values rise upwards.
+    """
+    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
+    ax.set(yscale="log", ylim=(1, smallest))
+    ax.set_yticks(
+        [10.0**-k for k in nines],
+        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
+        minor=False,
+    )
+    ax.minorticks_off()

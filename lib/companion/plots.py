@@ -13,7 +13,6 @@ import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lib import files
 
@@ -148,35 +147,6 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
     """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log axes."""
     x = np.array(span)
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
-
-
-def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
-
-    To be called when the data are drawn.
-    """
-    low, high = sorted(axis.get_view_interval())
-    if high > 1e3 * low:
-        return  # powers of ten say it better
-    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def toward_one(ax, smallest: float) -> None:
-    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
-
-    The values rise upwards.
-    """
-    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
-    ax.set(yscale="log", ylim=(1, smallest))
-    ax.set_yticks(
-        [10.0**-k for k in nines],
-        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
-        minor=False,
-    )
-    ax.minorticks_off()
 
 
 def legend(figure: Figure, ax) -> None:

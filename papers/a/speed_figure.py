@@ -7,8 +7,9 @@ from lib.companion import plots
 from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
+from papers import pieces
 from papers.a import speed
-from papers.kept_curves import edges, headed, losses, outcome, rates_panel, setting, together
+from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
@@ -36,8 +37,8 @@ def draw(curves: Curves, name: str) -> Figure:
         axes[0].text(0.01, target, f"{target:g}", transform=edge, va="bottom", size=7)
     axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
-    plots.plain_ticks(axes[0].yaxis)
-    plots.plain_ticks(axes[3].yaxis)
+    pieces.plain_ticks(axes[0].yaxis)
+    pieces.plain_ticks(axes[3].yaxis)
     plots.legend(figure, axes[0])
     return figure
 
@@ -45,13 +46,11 @@ def draw(curves: Curves, name: str) -> Figure:
 def rates(curves: Curves) -> Figure:
     """Last loss of every trial over its rate; what diverged leaves the panel at its top."""
     window = curves.configuration["window"]
-    figure, (ax,) = plots.panels(1, 1, height=2.0)
-    rates_panel(ax, curves, lambda trial: float(trial.smooth(window)[-1]))
-    ax.set(title="Last loss of each rate tried", xlabel="Rate (SPS: cap)", yscale="log")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, min(high, HIGHEST_LOSS))
-    plots.plain_ticks(ax.yaxis)
-    plots.legend(figure, ax)
+    figure = rates_figure(curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss")
+    (ax,) = figure.axes
+    ax.set(xlabel="Rate (SPS: cap)", yscale="log")
+    ax.set_ylim(None, min(ax.get_ylim()[1], HIGHEST_LOSS))
+    pieces.plain_ticks(ax.yaxis)
     return figure
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from lib.companion import plots
 from lib.dynamics.history import History
@@ -224,7 +223,7 @@ def joint(trained: Mapping[str, JointRuns]) -> Figure:
     pieces.diagonal(diagonal)
     error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
     diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
-    _short_decades(error.xaxis)
+    pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
     diagonal.legend(**SMALL, loc="upper left")
     return figure
@@ -322,17 +321,8 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
         if log == "log":
             axis.set_xticks(values, [f"{v:g}" for v in values])
             axis.minorticks_off()
-            _short_decades(axis.yaxis)
+            pieces.plain_ticks(axis.yaxis)
     return figure
-
-
-def _short_decades(axis):
-    """On a logarithmic axis of less than two decades: ticks at 1, 2 and 5 times powers of ten."""
-    low, high = axis.get_view_interval()
-    if high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def bent(
@@ -352,7 +342,7 @@ def bent(
             label = None if started else f"p = {p:g}"
             error.plot(run.norm, run.error, label=label, **style)
     error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
-    _short_decades(error.xaxis)
+    pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
@@ -361,7 +351,7 @@ def bent(
     outside.set(xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
     pieces.diagonal(outside)
     outside.set(title="Left outside the span")
-    _short_decades(outside.yaxis)
+    pieces.plain_ticks(outside.yaxis)
     outside.legend(**SMALL)
     _moves(moves, steps)
     return figure

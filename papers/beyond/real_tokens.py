@@ -18,6 +18,7 @@ from lib.data.texts import TextSet
 from lib.dynamics import GradientRule, train
 from lib.networks import bert, pretrained
 from lib.svm import token_svm
+from papers import pieces
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
 from papers.beyond.tolerances import SATURATED, above
@@ -178,7 +179,7 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -
     upper.axhline(1, label="predicted from the duals", **plots.PREDICTED)
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
-    plots.plain_ticks(upper.yaxis)
+    pieces.plain_ticks(upper.yaxis)
     upper.legend(fontsize="x-small", loc="upper left")
     sentences, reading = shown
     lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")  # x: characters

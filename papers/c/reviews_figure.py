@@ -35,11 +35,8 @@ def training_panels(axes, curves: Curves, rows: int) -> None:
 
 def rates(curves: Curves) -> Figure:
     """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
-    figure, (ax,) = plots.panels(1, 1, height=2.0)
-    kept_curves.rates_panel(ax, curves, lambda run: 100 * float(reviews.late(run)))
-    ax.set(title="Held-out accuracy of each rate tried (%)")
-    plots.legend(figure, ax)
-    return figure
+    late = lambda run: 100 * float(reviews.late(run))
+    return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
 def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:

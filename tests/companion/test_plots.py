@@ -120,13 +120,3 @@ def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
     words = [text.get_text() for text in axis.texts]
     assert words == ["reproduced", "undecided (3)", "undecided"]
     assert [line.get_marker() for line in axis.lines].count(">") == 1
-
-
-def test_names_at_the_ends_of_lines_do_not_overlap():
-    figure, (axis,) = plots.panels(1, 1)
-    for height, name in enumerate(("NGD", "GD", "Polyak")):
-        axis.plot([0, 1], [0, 1 + height / 100], label=name)
-    pieces.end_labels(axis)
-    figure.draw_without_rendering()
-    boxes = sorted(text.get_window_extent().y0 for text in axis.texts)
-    assert len(boxes) == 3 and min(np.diff(boxes)) > 8
