@@ -51,8 +51,9 @@ def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.
             values = scale * np.array([found.estimate, found.low, found.high])
             label = name if k == 0 else "matched"
             bars.append(pieces.Bar(label, *values, points=scale * found.values))
-    reach = 1.1 * max(max(abs(bar.low), abs(bar.high), *np.abs(bar.points)) for bar in bars)
-    pieces.forest(ax, bars, (-reach, reach))
+    shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
+    room = 0.1 * (max(shown) - min(shown))
+    pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
 
 
 def accuracy_figure(curves: Curves) -> Figure:
