@@ -165,4 +165,4 @@ def caption(figure: Figure, text: str) -> None:
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search("bands?:|thin", text):
         text += f"; lines: medians, {', '.join(spreads)}"
-    figure.supxlabel(textwrap.fill(text, 118), fontsize="x-small", color=GREY)
+    figure.supxlabel(textwrap.fill(text, 140), fontsize="x-small", color=GREY)
