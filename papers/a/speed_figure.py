@@ -88,8 +88,8 @@ def _ratios(ax, curves: Curves, name: str) -> None:
             ends = np.clip([found.low, found.high], 1e-3, 1e3)  # an open end leaves the panel
             ax.plot([x + 0.01, x + 0.01], ends, color=look.colour, linewidth=2.4)
             if target == targets[-1]:
-                words = dict(size=7, rotation=90, ha="center", va="top", color=look.colour)
-                ax.text(x, ends[0] / 1.1, f"{found.estimate:.2f}", **words)
+                words = dict(size=7, rotation=90, ha="center", va="top", clip_on=True)
+                ax.text(x, ends[0] / 1.1, f"{found.estimate:.2f}", color=look.colour, **words)
     for rule, word in speed.CLAIMED[name].items():
         for end in SAME if word is no_gain else ():
             ax.axhline(end, linewidth=0.9, **plots.look(rule).line)

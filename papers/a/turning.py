@@ -53,9 +53,9 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     times = moments(frames)
     with mpl.rc_context():
         plots.set_style()
-        figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110, layout="none")
-        panels = figure.subplots(1, 2)
-        figure.subplots_adjust(left=0.02, right=0.98, top=0.78, bottom=0.03, wspace=0.06)
+        mpl.rcParams["figure.constrained_layout.use"] = False  # or the panels move between frames
+        figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110)
+        panels = [figure.add_axes((left, 0.02, 0.47, 0.76)) for left in (0.02, 0.51)]
         writer = PillowWriter(fps=len(times) / SECONDS)
         writer.setup(figure, str(gif))
         for t, W in zip(times, path(times), strict=True):
@@ -86,6 +86,8 @@ def _frame(figure, panels, tokens, W, W_mm, t):
     figure.suptitle(
         f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$\n"
         "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; red: the best token; numbers: softmax weights",
+        x=0.5,
+        y=0.985,
         fontsize=10,
     )
 
