@@ -241,13 +241,13 @@ table
 
 # %%
 def draw(axis, i):
-    axis.scatter(*X[i].T, color="grey", s=14, zorder=3, label="token")
-    axis.scatter(*X[i, opt[i]], color="black", s=50, marker="*", zorder=4, label="opt token")
+    axis.scatter(*X[i].T, color=plots.GREY, s=14, zorder=3, label="token")
+    axis.scatter(*X[i, opt[i]], color=plots.BLACK, s=50, marker="*", zorder=4, label="opt token")
     goal = 8 * W_mm @ z[i]
     axis.plot([0, goal[0]], [0, goal[1]], "k--", lw=1, label="direction of $W_{mm} z_i$")
     walked = path[:700] @ z[i]  # (700, 2)
-    axis.plot(*walked.T, color=plots.COLOURS["NGD"], label="$W_t z_i$")
-    axis.plot(*walked[0], "o", color=plots.COLOURS["NGD"], markersize=4)
+    axis.plot(*walked.T, color=plots.look("NGD").colour, label="$W_t z_i$")
+    axis.plot(*walked[0], "o", color=plots.look("NGD").colour, markersize=4)
     axis.set(title=f"example {i + 1}", xlim=(-4.5, 2.5), ylim=(-4.5, 2.5), aspect="equal")
     axis.set(xlabel="first coordinate", ylabel="second coordinate")
 
@@ -256,7 +256,7 @@ figure, axes = plots.panels(1, 3)
 draw(axes[0], 0)
 draw(axes[1], 1)
 axes[0].legend(fontsize=6)
-axes[2].loglog(np.arange(1, steps + 1), error, color=plots.COLOURS["NGD"])
+axes[2].loglog(np.arange(1, steps + 1), error, color=plots.look("NGD").colour)
 axes[2].set(xlabel="iteration", ylabel="distance of the directions")
 figure
 

@@ -296,7 +296,7 @@ tables["antipodal"]
 # %% [markdown]
 # ## Figures
 #
-# Lines are medians over seeds. Bands run from the smallest to the largest seed.
+# Lines are medians over seeds; the caption says what the bands hold.
 #
 # * **Loss gap** and **missing weight** are powers of ten, down to $10^{-30}$. Look at how Polyak without
 #   a cap and NGD with momentum fall first, and how GD hardly moves. The dotted line is the level at which

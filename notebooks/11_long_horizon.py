@@ -64,11 +64,12 @@ import numpy as np
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from lib.companion import claims, record, statements
+from lib.companion import claims, plots, record, statements
 from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import fixed_head_figures
 from papers.a.statements import STATEMENTS
+from papers.beyond import margin_law, margin_law_figures, margin_law_steps
 
 run = record.start("11_long_horizon", "A", globals())
 
@@ -229,16 +230,35 @@ table
 # ## Figure
 #
 # * **Direction error.** Look at the grey curve: plain arithmetic leaves the exact curve soon after a
-#   thousand steps. The dotted line is Theorem 1's bound.
+#   thousand steps. The dashed line is Theorem 1's bound.
 # * **Missing weight**, as in Figure 2 but with the sign turned, for a logarithmic axis. Look at where the
 #   curves cross the dotted line: beyond it float64 has no number for the weight.
-# * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dotted line is
+# * **Exponent by decade.** Look at the last decades: NGD, NGD-mom and Polyak lie on $-1$. The dashed line is
 #   $-1/2$. GD stays near 0.
 
 # %%
-about = f"Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
+about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
 figure = fixed_head_figures.draw_horizon(histories, plain_error, about)
 figure
+
+# %% [markdown]
+# How far is the bound from what happens? The dotted line has no constant that was fitted: $C$ follows from the duals of
+# the SVM, as [notebook 40](40_law_of_margins.ipynb) shows. Look at where the measured line joins it.
+
+# %%
+law = margin_law.margin_law(problem.tokens, target)
+off = np.abs(margin_law_steps.ratio_to_law(histories["NGD"], "W_mm", law)[:, -1] - 1).max()
+law_table = claims.Table(
+    [
+        claims.at_most(
+            "law.end", "NGD: error x ||W_t|| over C, less 1, at the end", "ours", off, 1e-3
+        )
+    ]
+)
+about_law = f"Beyond Theorem 1 of paper A: n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
+figure_law = margin_law_figures.bound_and_law(histories["NGD"], law)
+plots.caption(figure_law, about_law)
+figure_law
 
 # %% [markdown]
 # ## What we saw
@@ -310,3 +330,5 @@ print(f"signal 0.5: {last_decade(update_rules['NGD'], weak, solution.W)}")
 # Set-up, no need to read.
 numbers = fixed_head_figures.horizon_numbers(histories["NGD"], last)
 run.keep(figure, "fastrates_horizon", about, table, numbers)
+of_law = {"law_off": off, "ngd_exponent": numbers["ngd_exponent"]}
+run.keep(figure_law, "fastrates_bound", about_law, law_table, of_law)

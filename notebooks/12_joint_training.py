@@ -215,7 +215,7 @@ reference
 # %% [markdown]
 # ## Figure
 #
-# Lines are medians over seeds. Bands run from the smallest to the largest seed.
+# Lines are medians over seeds; the caption says what the bands hold.
 #
 # * **Norms.** Look at "NGD, decay": it stays below the dotted $3\eta t^{1/3}$ and comes nearer to it. Look at
 #   $\|W_t\|$ of NGD-joint and Polyak without a cap: it grows like $\log t$, not like $t$. One normalisation for both

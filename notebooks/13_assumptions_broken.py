@@ -65,6 +65,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.companion import claims, plots, record, statements
 from lib.dynamics import rules
+from papers import pieces
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
 
@@ -216,7 +217,8 @@ table
 figure, panels = plots.panels(2, 3, height=2.5)
 for row, (label, diagram) in enumerate(diagrams.items()):
     for panel, rule in zip(panels[3 * row : 3 * row + 3], update_rules, strict=True):
-        image = plots.percentages(panel, diagram[rule], (dimensions, ratios)[row], spreads)
+        image = pieces.cells(panel, diagram[rule], (dimensions, ratios)[row], spreads)
+        panel.invert_yaxis()
         panel.set(title=rule, xlabel=label)
     panels[3 * row].set_ylabel("spread of other scores")
 text = "fraction of seeds that reach $W_{mm}$"

@@ -135,7 +135,7 @@ verdict["multi_nli"]
 def picture(name):
     """The figure of a study and its caption."""
     about = speed_figure.caption(kept[name], figures[name], verdict[name])
-    drawn = speed_figure.draw(kept[name], figures[name], "entropy")
+    drawn = speed_figure.draw(kept[name], figures[name])
     return kept_curves.captioned(drawn, about), about
 
 
@@ -147,9 +147,6 @@ shown["multi_nli"][0]
 # * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
 #   the target; the bar is the 95 % interval. The line at 1 is SGD: a bar wholly below it is faster. Steps count from
 #   the first full window of 50, and Adam's 55 to 64 on comments lie just above it.
-# * **Last loss of each rate tried** (comments; the rates of the study above were chosen before). A ring marks the rate that
-#   was chosen, by the steps to the last target: it need not have the lowest loss. A line that leaves the panel has diverged.
-# * **Attention.** The last panel is the entropy of attention, an observation of ours. The paper makes no claim about it.
 #
 # The same for comments. A comment is short, and its label hangs on few words rather than on a relation of two
 # sentences. Look at whether the order of the rules is the same.
@@ -159,6 +156,13 @@ verdict["civil_comments"]
 
 # %%
 shown["civil_comments"][0]
+
+# %% [markdown]
+# The rates tried on comments (those of sentence pairs were chosen before). A ring marks the rate chosen, by the steps to
+# the last target: it need not have the lowest loss. A line that leaves the panel has diverged.
+
+# %%
+kept["civil_comments"] and speed_figure.rates(kept["civil_comments"])
 
 # %% [markdown]
 # ## What we saw

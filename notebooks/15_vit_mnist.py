@@ -85,15 +85,19 @@ verdict
 # %% [markdown]
 # * **Training loss.** Dotted lines are the target losses.
 # * **Steps to the target / SGD's steps.** Look at where the bars lie. A dot is a seed, hollow where a run missed
-#   the target; the bar is the 95 % interval. The line at 1 is SGD: a bar wholly above it is slower. The dashed lines
-#   are Adam's alone: a bar between them gains nothing.
-# * **Last loss of each rate tried.** Look at the rings: they mark the rates that were chosen, inside each grid, by
-#   the steps to the last target. A ring need not have the lowest loss.
+#   the target; the bar is the 95 % interval, the number its mean. The line at 1 is SGD: a bar wholly above it is slower. The two
+#   other lines are Adam's alone: a bar between them gains nothing.
 
 # %%
 about = speed_figure.caption(kept, "fig6", verdict)
 figure = kept_curves.captioned(speed_figure.draw(kept, "fig6"), about)
 figure
+
+# %% [markdown]
+# Look at the rings: they mark the rates that were chosen, inside each grid, by the steps to the last target.
+
+# %%
+kept and speed_figure.rates(kept)
 
 # %% [markdown]
 # ## What we saw

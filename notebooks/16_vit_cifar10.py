@@ -115,15 +115,20 @@ verdict
 # %% [markdown]
 # * **Steps to the target / SGD's steps.** A dot is a seed, hollow where a run missed the target; the bar is the 95 %
 #   interval. The line at 1 is SGD: a bar wholly above it is slower.
-# * **Last loss of each rate tried.** A ring marks the rate that was chosen, by the steps to the last target. Adam's
-#   need not have the lowest loss.
-# * **Growth of a layer's norm.** A dot is a layer. Look at which dots lie above the dotted line: they grew
+# * **Layers over steps.** A thin line is a layer, the bold one their median: the paper's picture.
+# * **Growth of a layer at the end.** A mark is a layer. Look at which marks lie above the dotted line: they grew
 #   more than a random walk of the same steps.
 
 # %%
 about = speed_figure.caption(kept, "fig7", verdict)
 figure = kept_curves.captioned(speed_figure.draw(kept, "fig7"), about)
 figure
+
+# %% [markdown]
+# A ring marks the rate that was chosen, by the steps to the last target. Adam's need not have the lowest loss.
+
+# %%
+kept and speed_figure.rates(kept)
 
 # %% [markdown]
 # ## What we saw

@@ -175,13 +175,12 @@ table
 print(table.summary())
 
 # %% [markdown]
-# **Look at** the coloured lines: statements with a row that fails. The column *catches* names falsehoods that the rows of
-# a statement catch.
+# **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 
 # %%
 figure = ledger.draw(table, STATEMENTS)
 about = (
-    "all statements of paper A: rows that fail and hold, and what they catch; our settings;"
+    "Paper A, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings;"
     f" synthetic, ≥ {seeds} seeds, float64"
 )
 plots.caption(figure, about)

@@ -215,14 +215,13 @@ claims.Table([*claims_1, *claims_2, *ablated])
 #
 # **Look at** the blue curve of Figure 1,
 # right: it *rises*. The spectral start is nearer to the optimum than descent on minibatches can stay. In the left panel
-# the blue curve lies on the dashed optimum. In Figure 2 both rules start at the same random point, and SGD stalls.
+# the blue curve lies on the dotted optimum. In Figure 2 both rules start at the same random point, and SGD stalls.
 
 
 # %%
 def setting(number):
     of_data = f"d={d}, k={k}, n={n:,}, minibatch {batch}, step size {step_size:g}"
-    seen = f"synthetic, float64; lines: medians, bands: range of {seeds} seeds"
-    return f"{number}; our setting, {of_data};\n{seen}"
+    return f"Paper B, {number}; our setting, {of_data}; synthetic, float64, {seeds} seeds"
 
 
 pictures = {}
@@ -242,7 +241,7 @@ pictures["precond_fig2"]
 #
 # **Look at** the panels from left to right.
 #
-# * **Left.** The four curves, Algorithm 1 dashed on top, lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
+# * **Left.** The four curves, Algorithm 1 on top, lie on each other: all rise from the spectral start to one plateau. The plateau is minibatch
 #   noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
 # * **Middle.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
 #   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by

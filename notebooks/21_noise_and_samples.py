@@ -223,7 +223,7 @@ exponents = dict(
 )
 about_law = (
     f"Theorem 2; our setting, d={small_d}, k={small_k}, {draws} draws an iteration; synthetic, float64;\n"
-    f"lines: medians, bands: range of {seeds} seeds (start: {repeats} data sets), ±: one standard error"
+    f"{seeds} seeds (start: {repeats} data sets), ±: one standard error"
 )
 of_start = (start_sizes, distances)
 figure = figures.scaling(sizes, floors, of_start, bias, exponents)

@@ -140,16 +140,16 @@ ill
 
 # %%
 figure_ill, (axis,) = plots.panels(1, 1, height=2.6)
-names = {"none": "no preconditioner", "left": "Algorithm 1", "left_right": "two-sided (ours)"}
-for (name, label), colour in zip(names.items(), ("GD", "NGD", "NGD, decay"), strict=True):
-    label = f"{label}: condition$^{{{growth[name].mean():.2f}}}$"
-    plots.band(axis, np.array(conditions), iterations[name].T, label, plots.COLOURS[colour])
+names = {"none": "no preconditioner", "left": "Algorithm 1", "left_right": "two-sided"}
+for name, like in names.items():
+    label = f"{like}{' (ours)' * (name == 'left_right')}: condition$^{{{growth[name].mean():.2f}}}$"
+    plots.band(axis, np.array(conditions), iterations[name].T, label, like)
 axis.set(xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$")
 axis.set(ylabel=r"iterations to cut the error by $10^6$")
 plots.legend(figure_ill, axis)
 about_ill = (
-    f"iterations near the minima at the step 1/lambda_max, by the rates; our setting, d={mild.d}, k={mild.k};\n"
-    f"synthetic, float64; lines: medians, bands: range of {seeds} draws"
+    f"iterations near the minima at the step 1/lambda_max, by the rates; our setting, d={mild.d}, k={mild.k};"
+    f" synthetic, float64, {seeds} seeds"
 )
 plots.caption(figure_ill, about_ill)
 figure_ill
@@ -180,15 +180,14 @@ print(table.summary())
 # %%
 figure = ledger.draw(table, STATEMENTS)
 about = (
-    "all statements of paper B: rows that fail and hold, and what they catch; our settings;"
+    "Paper B, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings;"
     " synthetic, float64"
 )
 plots.caption(figure, about)
 figure
 
 # %% [markdown]
-# **Look at** the coloured lines, if there are any: statements with a row that fails. The column *catches* names
-# falsehoods that the rows of a statement catch.
+# **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 #
 # ## What we saw
 #

@@ -136,9 +136,8 @@ for p, history in runs_by_hand.items():
     path = history.W[0, :, :, 0] / np.linalg.norm(history.W[0, -1, :, 0])
     trained = path[-1, 1] / path[-1, 0]
     print(f"p = {p:g}: w = {w.round(3)}, slope {w[1] / w[0]:.3f}; of W_t {trained:.3f}")
-    colour = plots.COLOURS[f"p = {p:g}"]
-    axis.plot(*path.T, color=colour, label=f"p = {p:g}")
-    axis.plot(*np.outer(1.1 * w / np.linalg.norm(w), [0, 1]), "--", color=colour)
+    axis.plot(*path.T, label=f"p = {p:g}", **plots.look(f"p = {p:g}").line)
+    axis.plot(*np.outer(1.1 * w / np.linalg.norm(w), [0, 1]), **plots.PREDICTED)
 axis.set(xlabel="first entry of column 1", ylabel="second entry")
 plots.legend(figure, axis)
 figure
@@ -206,17 +205,15 @@ print("locally optimal tokens:", *(f"p = {p:g}: {settled[p]} of {seeds};" for p 
 #   higher than above, and the medians stay: it concerns few runs.
 
 # %%
-about = f"paper C's setting, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, circles: means"
+about = f"Paper C, Section 5, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means"
 figure = figures.divergences(histories, same, own, about)
 figure
 
 # %% [markdown]
-# ## The paths
+# ## One path
 #
-# One data set, $W_0 = 0$, two entries of $W$, as in the paper. Broken lines are the directions of the three SVMs. Above a
-# panel stand, in their order, the divergences over all entries at which the path ends. Two entries of a hundred do not show which ray is nearest: for
-# $p = 3$ the path is nearer to the ray of 2 than to its own. By $D$ each path ends nearest to its own SVM. With $p = 2$
-# and $p = 3$ the selected tokens are not locally optimal here, so that the theorem is silent about these two runs.
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM. With $p = 2$ and $p = 3$ the selected
+# tokens are not locally optimal here, so that the theorem is silent about these two runs.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -232,9 +229,6 @@ for p in exponents:
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
 
 # %%
-path_about = f"paper C's setting, our seed {path_seed}: n={n}, T={T}, d={d}, $W_0 = 0$, up to {max(iterations):,} iterations; synthetic, float64"
-path_figure = figures.paths(paths, path_ends, path_about)
-path_figure
 
 # %% [markdown]
 # ## Head and attention together
@@ -347,10 +341,9 @@ def named(name, values):
 
 
 means = {f"p{p:g}_q{q:g}".replace(".", "_"): mean for (p, q), mean in section5.table(same).items()}
-run.keep(figure, "mirror_bregman", about, table, means)
 last = {p: paths[p].divergence(path_ends[p][p].W)[0, -1] for p in exponents}
-of, path = {"seeds": [path_seed]}, (path_figure, "mirror_path", path_about, path_table)
-run.keep(*path, named("divergence", last), setting=of)
+means |= named("path_divergence", last)
+run.keep(figure, "mirror_bregman", about, [*table, *path_table], means)
 last = {p: joint[p].divergence(joint_ends[p][p].W)[0, -1] for p in joint}
 of_head = {p: joint[p].head_divergence(heads[p].value)[0, -1] for p in joint}
 of, both = {"n": 2, "T": 3, "d": 2, "seeds": []}, named("divergence", last) | named("head", of_head)

@@ -114,9 +114,15 @@ def picture(draw, number, marks, judged):
 
 
 DOTS = "dots: seeds, bars: 95 % intervals"
-MARKS = f"lines: median and range of the seeds, right: judged, {DOTS}, crosses: the paper's"
+MARKS = f"lines: medians, thin: runs, right: judged, {DOTS}, stars: the paper's"
 accuracy = picture(reviews_figure.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
+
+# %% [markdown]
+# A ring marks the rate that was chosen, by held-out accuracy.
+
+# %%
+reviews_figure.rates(kept)
 
 # %% [markdown]
 # ## How large the weights are
@@ -132,13 +138,13 @@ accuracy[0]
 #
 # * **Histograms.** Grey is the start, the dotted line the paper's 0.06. Look at both ends of V under $\ell_{1.1}$: more
 #   small entries and more large ones.
-# * **Hoyer.** A dot is a seed, a bar the 95 % interval; filled at the end, hollow at the same training accuracy.
+# * **Hoyer.** A dot is a seed, a bar the 95 % interval: at the end, and below that at the same training accuracy (matched).
 
 # %%
 verdicts[1]
 
 # %%
-MARKS = f"all seeds together, right: judged, {DOTS}, hollow: at matched accuracy"
+MARKS = f"all seeds together, right: judged, {DOTS}"
 sparsity = picture(reviews_figure.sparsity_figure, "weight histograms", MARKS, verdicts[1])
 sparsity[0]
 
@@ -154,9 +160,12 @@ sparsity[0]
 verdicts[2]
 
 # %%
-MARKS = f"right: judged, {DOTS}; maps: seed {kept.seeds()[0]}"
+MARKS = f"right: judged, {DOTS}"
 attention = picture(reviews_figure.attention_figure, "attention maps", MARKS, verdicts[2])
 attention[0]
+
+# %%
+reviews_figure.maps(kept)
 
 # %% [markdown]
 # ## What we saw

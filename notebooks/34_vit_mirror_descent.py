@@ -90,16 +90,21 @@ verdict = vision.table(kept)
 verdict
 
 # %% [markdown]
-# * **Training loss, test accuracy.** Look at how far apart the two rules end. Bands are the range over seeds. The dots
+# * **Training loss, test accuracy.** Look at how far apart the two rules end. A thin line is a seed. The marks
 #   are the steps to the best accuracy that both reach, a pair for each seed.
-# * **Held-out accuracy.** A ring marks the rate that was chosen. Look at whether it lies inside its grid.
 # * **Hoyer index.** A line is a seed; the loss falls from left to right. Look at one training loss: which line is higher?
 
 # %%
-MARKS = "lines: median and range of the seeds; dots: the best accuracy that both reach, by seed"
+MARKS = "lines: medians, thin: runs; marks: the best accuracy that both reach, by seed"
 about = reviews_figure.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews_figure.vision_figure(kept), about)
 figure
+
+# %% [markdown]
+# A ring marks the rate that was chosen. Look at whether it lies inside its grid.
+
+# %%
+reviews_figure.rates(kept)
 
 # %% [markdown]
 # ## What we saw

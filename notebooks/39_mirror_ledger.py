@@ -172,13 +172,12 @@ table
 print(table.summary())
 
 # %% [markdown]
-# **Look at** the coloured lines, if there are any: statements with a row that fails. The column *catches* names
-# falsehoods that the rows of a statement catch.
+# **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 
 # %%
 figure = ledger.draw(table, STATEMENTS)
 about = (
-    "all statements of paper C's appendix: rows that fail and hold, and what they catch; our"
+    "Paper C, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our"
     f" settings; synthetic, ≤ {seeds} seeds, float64"
 )
 plots.caption(figure, about)

@@ -1,7 +1,6 @@
 """What papers A and C share where they judge and draw the kept curves of a study."""
 
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -162,20 +161,23 @@ def losses(ax, curves: Curves, rows: int = 1, shown: Callable[[str], str] = str)
     for rule in curves.configuration["rates"]:
         smooth = together([run.smooth(window)[window::10] for run in curves.runs(rule)]) / rows
         x = np.arange(smooth.shape[1]) * 10 + window
-        plots.band(ax, x, smooth, shown(rule), plots.COLOURS[rule])
+        plots.band(ax, x, smooth, shown(rule), rule)
     ax.set(title="Training loss", xlabel="Step")
 
 
-def rates_panel(ax, curves: Curves, last: Callable[[Curve], float]) -> None:
+def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
     """`last` of every trial that did not diverge, over its rate; a ring marks the rate chosen."""
-    ring = {"mfc": "none", "mec": "0.2", "ms": 8, "clip_on": False}
+    figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {trial.rate: last(trial) for trial in curves.trials(rule) if not trial.diverged}
-        ax.plot(ends.keys(), ends.values(), ".-", color=plots.COLOURS[rule])
+        look = plots.look(rule)
+        ax.plot(ends.keys(), ends.values(), marker=look.marker, ms=3, label=rule, **look.line)
         if (chosen := curves.rates().get(rule)) in ends:
-            ax.plot(chosen, ends[chosen], "o", **ring)
-    ax.set(xlabel="Rate", xscale="log")
+            ax.plot(chosen, ends[chosen], "o", mfc="none", mec=plots.BLACK, ms=8)
+    ax.set(title=f"{name} of each rate tried", xlabel="Rate", xscale="log")
     ax.xaxis.set_minor_formatter("")
+    plots.legend(figure, ax)
+    return figure
 
 
 def _named(data: dict) -> str:
@@ -209,7 +211,7 @@ def headed(number: str, curves: Curves, what: str, rest: str) -> str:
 
 def captioned(figure: Figure, caption: str) -> Figure:
     """The figure with the first sentence of its caption below it."""
-    plots.caption(figure, textwrap.fill(caption.partition(". ")[0], 118))
+    plots.caption(figure, caption.partition(". ")[0])
     return figure
 
 

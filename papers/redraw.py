@@ -2,23 +2,26 @@
 
 `python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to runs/redrawn/
 and prints each study's verdicts in words, and where all are drawn, every verdict's p value beside
-the others'. A study without kept curves is named and left out.
+the others', and draws them all as verdicts.png, of which figures/verdicts.png is a copy. A study
+without kept curves is named and left out.
 """
 
 import argparse
+import re
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from lib import files
 from lib.companion import plots
 from lib.companion.claims import Claim, Table
 from lib.training.curves import Curves
-from papers import kept_curves, verdicts
+from papers import kept_curves, pieces, verdicts
 from papers.a import speed, speed_figure
 from papers.c import reviews, reviews_figure, vision
 from papers.kept_curves import REMEASURED
@@ -32,17 +35,17 @@ class Picture(NamedTuple):
     draw: Callable[[Curves], Figure]
 
 
-def _faster(name, observed=""):
+def _faster(name):
     return Picture(
         f"fastrates_{name}",
         lambda curves: speed.table(curves, name),
-        lambda curves: speed_figure.draw(curves, name, observed),
+        lambda curves: speed_figure.draw(curves, name),
     )
 
 
 PICTURES = {
-    "multi_nli_again": [_faster("fig1", "entropy")],
-    "civil_comments": [_faster("fig4", "entropy")],
+    "multi_nli_again": [_faster("fig1")],
+    "civil_comments": [_faster("fig4")],
     "mnist": [_faster("fig6")],
     "cifar10": [_faster("fig7")],
     "vit": [Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
@@ -76,12 +79,70 @@ def family() -> dict[str, tuple[Claim, float]]:
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
+def in_order(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
+    """The claims of `family`, by study and in each as they are judged."""
+    order = list(DATA)
+    return sorted(
+        (claim for claim, _ in judged.values()),
+        key=lambda c: (order.index(c.id.split(".")[0]), c.id),
+    )
+
+
 def family_table(claims: dict[str, tuple[Claim, float]]) -> str:
     """`family` as a table: p, p within the family, claim and verdict."""
     lines = [f"{'p':>8} {'Holm':>8}  {len(claims) + len(GIVEN_UP)} claims of the studies"]
     for name, (claim, p) in claims.items():
         lines.append(f"{claim.p:8.2g} {p:8.2g}  {name}: {claim.verdict}")
     return "\n".join(lines)
+
+
+DATA = {
+    "fig1": "MultiNLI",
+    "fig4": "CivilComments",
+    "fig6": "MNIST",
+    "fig7": "CIFAR-10",
+    "imdb": "IMDb accuracy",
+    "sparsity": "IMDb Hoyer",
+    "attention": "IMDb tokens used",
+    "vit": "CIFAR-10",
+}
+
+
+def forest(judged: Iterable[Claim]) -> Figure:
+    """Every judged claim with its interval and verdict: ratios of steps left, differences right.
+
+    A claim that has no interval is a row with its verdict alone.
+    """
+    sides = {False: [], True: []}
+    for claim in judged:
+        ratio = " over " in claim.statement
+        words = re.split(r":| \(", claim.statement)[0].replace("every layer grows under", "growth,")
+        data, scale = DATA[claim.id.partition(".")[0]], 1.0 if ratio else 100.0
+        if sides[ratio] and sides[ratio][-1].label.partition(":")[0] != data:
+            sides[ratio].append(None)
+        interval = claim.interval or (np.nan, np.nan)
+        values = [scale * value for value in (claim.measured, *interval)]
+        asked = verdicts.SAME if "within" in claim.bound else ()
+        label = f"{data}: {_symbols(words)}"
+        sides[ratio].append(pieces.Bar(label, *values, claim.verdict, asked))
+    figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))
+    figure.set_layout_engine("constrained")
+    ratios, differences = figure.subplots(1, 2)
+    ratios.set(xscale="log", xlabel="steps over those of the other rule")
+    pieces.forest(ratios, sides[True], (0.3, 2.0), 1.0)
+    ratios.set_xticks([0.4, 0.6, 1, 1.6], ["0.4", "0.6", "1", "1.6"])
+    ratios.minorticks_off()
+    pieces.forest(differences, sides[False], (-19, 33))
+    differences.set(xlabel="difference x 100 (asked: above 0)")
+    for axis in (ratios, differences):
+        axis.tick_params(labelsize=6.5)
+    line = "Papers A and C on real data, our reduced setting; 5 or 6 paired seeds; bars: 95 %"
+    plots.caption(figure, f"{line}; brackets: between them no gain")
+    return figure
+
+
+def _symbols(words: str) -> str:
+    return re.sub(r"\bl([\d.]*\d)", r"$\\ell_{\1}$", words)
 
 
 def redraw(study: str, out: Path) -> list[str]:
@@ -115,7 +176,9 @@ def main(words: list[str] | None = None) -> int:
             missing = True
             print(f"{study}: not redrawn: {error}", flush=True)
     if not (asked.study or missing):
-        print(family_table(family()))
+        judged = family()
+        print(family_table(judged))
+        forest(in_order(judged)).savefig(asked.out / "verdicts.png")
     print(f"{time.perf_counter() - began:.1f} s; pictures in {asked.out}")
     return int(missing)
 

@@ -78,14 +78,17 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     names = {"shorter": lambda study: dataclasses.replace(study, horizon=20)}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(rules.RULES, "mine", None)  # taken out again afterwards
-    monkeypatch.setattr(plots, "COLOURS", plots.Colours(plots.COLOURS))
+    monkeypatch.setattr(plots, "LOOKS", dict(plots.LOOKS))
     exec(compile(shorter, "README.md", "exec"), names)
     assert (tmp_path / "mine.png").stat().st_size > 10_000
-    assert plots.COLOURS["mine"] == plots.SPARE[0]
+    assert plots.LOOKS["mine"] == plots.SPARE[0]
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short_and_shows_results():
     assert len(page("README.md").splitlines()) <= 120
+    shown = re.findall(r'<img src="([^"]+)" width="800" alt="([^"]+)">', page("README.md"))
+    assert len(shown) >= 3 and all(len(alt) > 40 for _, alt in shown)
+    assert all((ROOT / picture).exists() for picture, _ in shown)
 
 
 def test_the_picture_of_the_layers_is_the_contract():

@@ -9,7 +9,9 @@ from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from lib.companion import plots
 from lib.companion.claims import KINDS, Claim, counts, failing, html_table, legend, number, shown
@@ -196,25 +198,26 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
     return numbers
 
 
-def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Figure:
-    """The ledger as one table: per statement its rows by verdict and the smallest world caught."""
+def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement], wide: int = 12) -> Figure:
+    """A square for each statement: filled where all its rows hold, hatched where one fails.
+
+    An empty one is not checked. In it stand the statement and how many rows hold or fail.
+    """
     ledger = list(ledger)
-    figure, (axis,) = plots.panels(1, 1, height=0.17 * (len(paper) + 2))
-    axis.axis("off")
-    lines = [("statement", "fail", "hold", "catches")]
-    for name, statement in paper.items():
+    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.2)
+    for place, name in enumerate(paper):
         group = [row for row in ledger if row.number == name]
         failed = sum(not row.holds for row in group)
-        worlds = list(dict.fromkeys(world for row in group for world in row.catches or ()))
-        caught = ", ".join(worlds[:3]) if group else "not checked"
-        topic = f"{name}: {statement.topic}"
-        lines.append((topic, failed or "", len(group) - failed or "", caught))
-    for place, line in enumerate(lines):
-        colour = plots.COLOURS["Polyak"] if place and line[1] else "0.15"
-        weight = "normal" if place else "bold"
-        for x, text in zip((0, 0.5, 0.55, 0.6), line, strict=True):
-            axis.text(x, -place, text, fontsize=7, va="center", color=colour, weight=weight)
-    axis.set(xlim=(0, 1), ylim=(-len(lines) + 0.5, 0.5))
+        like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
+        fill = dict(facecolor=like.colour if group and not failed else "none", alpha=0.3)
+        corner = np.array((place % wide, -(place // wide)))
+        square = dict(width=0.92, height=0.9, edgecolor=like.colour)
+        axis.add_patch(Rectangle(corner, **square, **fill, hatch="///" if failed else ""))
+        count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
+        words = f"{name.replace(' ', chr(10), 1)}\n{count if group else 'not checked'}"
+        axis.text(*(corner + (0.46, 0.44)), words, ha="center", va="center", fontsize=6.5)
+    axis.set(xlim=(0, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
+    axis.axis("off")
     return figure
 
 

@@ -1,51 +1,82 @@
 """Style and the few figure pieces that notebooks share; no results are computed here.
 
-Widths are inches.
+How a rule, norm, exponent or verdict looks stands in looks.toml. Widths are inches.
 """
+
+import re
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from lib import files
 
 WIDTH = 7.0  # inches, a page's text width
-
-# One colour per update rule or exponent, the same in every figure (Okabe-Ito: told apart by
-# colour-blind readers and in grey).
-SPARE = ("#8C510A", "#5E3C99", "#999999", "#F0E442")
+FEW = 6  # runs: so many are drawn one by one, more as a band
+MANY = 20  # runs: from here on a band holds the middle 90 %, below all
 
 
-class Colours(dict):
-    """Colour by rule; a rule without one gets the next spare colour, and keeps it."""
+class Look(NamedTuple):
+    """How one thing looks in every figure: `line` and `mark` are matplotlib's options for it."""
 
-    def __missing__(self, rule: str) -> str:
-        free = [colour for colour in SPARE if colour not in self.values()]
-        return self.setdefault(rule, (free or SPARE)[0])
+    colour: str
+    dash: str | tuple
+    marker: str
+
+    @property
+    def line(self) -> dict:
+        """Colour and dash."""
+        return {"color": self.colour, "linestyle": self.dash}
+
+    @property
+    def mark(self) -> dict:
+        """Colour and marker, without a line."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-COLOURS = Colours(
-    {
-        "GD": "#000000",
-        "SGD": "#000000",
-        "NGD": "#0072B2",
-        "SNGD": "#0072B2",
-        "NGD-mom": "#56B4E9",
-        "NGD-joint": "#009E73",
-        "NGD, decay": "#CC79A7",
-        "Polyak": "#D55E00",
-        "Polyak, no cap": "#E69F00",
-        "SPS": "#D55E00",
-        "Adam": "#009E73",
-        "p = 1.75": "#D55E00",
-        "p = 2": "#000000",
-        "p = 3": "#0072B2",
-        "l1.1": "#CC79A7",
-        "l2": "#000000",
-        "l3": "#0072B2",
+def _read(path: Path) -> tuple[dict, dict]:
+    """The inks {name: colour} and the looks {table: {name: Look}} of a file."""
+    tables = files.read_table(path)
+    inks, dashes = tables.pop("inks"), tables.pop("dashes")
+    dash = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in dashes.items()}
+    looks = {
+        table: {name: Look(inks[ink], dash[line], mark) for name, (ink, line, mark) in row.items()}
+        for table, row in tables.items()
     }
-)
+    return inks, looks
+
+
+INKS, TABLES = _read(Path(__file__).with_name("looks.toml"))
+SERIES = [*TABLES["series"].values()]  # for what is no rule, norm or verdict
+SPARE = [*TABLES["spare"].values()]
+LOOKS = {
+    name: look
+    for table, row in TABLES.items()
+    if table not in ("series", "spare")
+    for name, look in row.items()
+}
+BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
+PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
+BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
+LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a threshold
+
+
+def look(name: str) -> Look:
+    """The look of a rule, norm, exponent, verdict or role.
+
+    A name without one gets the next spare look, keeps it, and says so.
+    """
+    if name not in LOOKS:
+        free = [each for each in SPARE if each not in LOOKS.values()]
+        LOOKS[name] = (free or SPARE)[0]
+        shared = "" if free else ", as other names have"
+        print(f"{name} has no look in looks.toml: drawn in {LOOKS[name].colour}{shared}")
+    return LOOKS[name]
 
 
 def set_style() -> None:
@@ -89,89 +120,49 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
 
-def band(ax, x, runs, label: str, colour: str | None = None, share: float = 1.0, **line) -> None:
-    """Draw the median over runs, and a band that holds the middle `share` of them.
+def band(
+    ax, x, runs, label: str, like: str | Look = "", share: float | None = None, **line
+) -> None:
+    """Draw the median over runs in the look of `like`, else of `label`, and how the runs spread.
 
-    By default the band goes from smallest to largest. `x` (points,), `runs` (runs, points). Without
-    a colour the `label` is a rule, and has that rule's.
+    Up to `FEW` runs are thin lines. More are a band that holds all of them, from `MANY` on the
+    middle 90 %, or the `share` asked for; `caption` names it. `x` (points,), `runs` (runs, points).
     """
     runs = np.atleast_2d(runs)
-    colour = colour or COLOURS[label]
-    (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, color=colour, **line)
-    if len(runs) > 1:
-        edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
-        ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
+    style = (like if isinstance(like, Look) else look(like or label)).line
+    (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, **style | line)
+    spreads = vars(ax.figure).setdefault("spreads", {})
+    if len(runs) <= FEW and share is None:
+        if len(runs) > 1:
+            ax.plot(x, runs.T, color=drawn.get_color(), linewidth=0.5, alpha=0.5)
+            spreads["thin lines: runs"] = None
+        return
+    share = share or (0.9 if len(runs) >= MANY else 1.0)
+    edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
+    ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
+    spreads["bands: " + (f"middle {share:.0%}" if share < 1 else "range").replace("%", " %")] = None
 
 
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
-    """Draw `height` (x / span[0])^exponent over span: a slope to compare with, on log-log axes."""
+    """Draw `height` (x / span[0])^exponent over span: a theorem's power, on log-log axes."""
     x = np.array(span)
-    ax.plot(x, height * (x / x[0]) ** exponent, ":", color="0.3", label=label)
-
-
-def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
-
-    To be called when the data are drawn.
-    """
-    low, high = sorted(axis.get_view_interval())
-    if high > 1e3 * low:
-        return  # powers of ten say it better
-    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def toward_one(ax, smallest: float) -> None:
-    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
-
-    The values rise upwards.
-    """
-    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
-    ax.set(yscale="log", ylim=(1, smallest))
-    ax.set_yticks(
-        [10.0**-k for k in nines],
-        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
-        minor=False,
-    )
-    ax.minorticks_off()
-
-
-def percentages(ax, fractions: np.ndarray, columns, rows):
-    """Draw `fractions` (rows, columns) in [0, 1] as coloured cells with their percentages.
-
-    The first row stands at the bottom. NaN is a blank cell marked "none". Returns the image, for a
-    colour bar.
-    """
-    image = ax.imshow(fractions, origin="lower", aspect="auto", vmin=0, vmax=1, cmap="cividis")
-    for (row, column), fraction in np.ndenumerate(fractions):
-        text, colour = (
-            ("none", "black")
-            if np.isnan(fraction)
-            else (f"{100 * fraction:.0f}", "white" if fraction < 0.5 else "black")
-        )
-        ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
-    ax.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-    ax.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
-    ax.tick_params(length=0)
-    ax.grid(False)
-    return image
+    ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
 
 
 def legend(figure: Figure, ax) -> None:
-    """One legend above all panels, for the lines of `ax`."""
+    """One legend above all panels, for the lines of `ax`, in as many rows as it needs."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside upper center",
-        ncols=len(labels),
-        fontsize="small",
-        columnspacing=1.2,
-    )
+    rows = -(-sum(len(label) + 8 for label in labels) // 105)
+    place = dict(loc="outside upper center", fontsize="small", columnspacing=1.2, handlelength=2.6)
+    figure.legend(handles, labels, ncols=-(-len(labels) // rows), **place)
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Write setting, data and scale below a figure, so that every copy of the picture has them."""
-    figure.supxlabel(text, fontsize="x-small", color="0.35")
+    """Write setting, data and scale below a figure, so that every copy of the picture has them.
+
+    What the bands of the figure hold is added where the text says nothing of bands.
+    """
+    spreads = vars(figure).get("spreads", {})
+    if spreads and not re.search("bands?:|thin", text):
+        text += f"; lines: medians, {', '.join(spreads)}"
+    figure.supxlabel(textwrap.fill(text, 140), fontsize="x-small", color=GREY)

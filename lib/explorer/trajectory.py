@@ -29,7 +29,7 @@ RULES: dict[str, Callable[[float], GradientRule]] = {
     "NGD-mom": lambda step_size: rules.ngd(step_size, momentum=0.9),
     "Polyak": lambda step_size: rules.polyak(),
 }
-COLOURS = plots.COLOURS | {"Polyak": plots.COLOURS["Polyak, no cap"]}  # here it has no cap
+UNCAPPED = {"Polyak": "Polyak, no cap"}  # here it has none
 DPI = 80  # of the picture as shown
 
 
@@ -137,7 +137,8 @@ class Board:
             for line in list(panel.lines):
                 line.remove()
             width = 1.4 if y.ndim == 1 else 0.8
-            panel.plot(x, y, color=COLOURS[trajectory.setting.rule], linewidth=width)
+            rule = trajectory.setting.rule
+            panel.plot(x, y, linewidth=width, color=plots.look(UNCAPPED.get(rule, rule)).colour)
             panel.relim()
             panel.autoscale_view()
         longest = np.abs(trajectory.path).max()  # both axes of the path end at one value

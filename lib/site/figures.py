@@ -5,6 +5,7 @@ there quote a record as {name:format}; braces without a colon belong to a formul
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,8 +36,30 @@ SOURCES = {  # of data, as a reader would say it
 EMPTY = {key: "" for key in ("paper", "figure", "caption", "notebook")}
 EMPTY |= {key: {} for key in ("parameters", "setting", "numbers", "statements", "provenance")}
 EMPTY |= {key: [] for key in ("seeds", "data", "claims")}
+SIGNS = {
+    "ell": "ℓ",
+    "lambda": "λ",
+    "sigma": "σ",
+    "psi": "ψ",
+    "top": "ᵀ",
+    "infty": "∞",
+    "le": "≤",
+    "ge": "≥",
+    "sum": "Σ",
+    "to": "→",
+    "|": "‖",
+}
+SIGNS |= dict.fromkeys(("lVert", "rVert", "Vert"), "‖")
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa mu nu xi pi rho"
+SIGNS |= {name: unicodedata.lookup(f"GREEK SMALL LETTER {name}") for name in GREEK.split()}
 DATA = " DATA_DIR=..."
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
+
+
+def plain(text: str) -> str:
+    """Text without Markdown and TeX, Greek letters in Unicode: "$\\eta_t$" becomes "η_t"."""
+    text = re.sub(r"\\([A-Za-z]+)\s?", lambda name: SIGNS.get(name[1], name[1]), text)
+    return re.sub(r"[$*{}\\]", "", text)
 
 
 @dataclass(frozen=True)
@@ -183,8 +206,9 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The picture in words: its title and its caption."""
-        return f"{self.title}. {self.record['caption'] or 'No description in the record.'}"
+        """The picture in words: its title, what one sees in it without TeX, and its caption."""
+        seen = f" {plain(self.sentence)}" if self.entry else ""
+        return f"{self.title}.{seen} {plain(self.record['caption'] or 'No description.')}"
 
     @property
     def picture(self) -> bool:

@@ -14,6 +14,7 @@ from lib.companion.claims import Claim, at_least, at_most
 from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
+from papers import pieces
 from papers.a.joint_training import head_margin, loss_ratio
 
 # One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
@@ -103,7 +104,7 @@ def ahead(fast: History, slow: History, names: tuple[str, str], since: float) ->
 
 
 def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:
-    """Figure 3: medians over runs, bands from the smallest to the largest; Lemma 12's bound."""
+    """Figure 3: medians over runs with their spread; Lemma 12's bound."""
     figure, axes = plots.panels(2, 3)
     for name, history in histories.items():
         for axis, (title, values) in zip(axes, _panels(history).items(), strict=True):
@@ -115,7 +116,7 @@ def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Fi
         axis.set(yscale="log", ylim=(0.1, 1e4))
         plots.power_law(axis, (10, steps), 1 / 3, at_ten, r"$3\eta t^{1/3}$ (Lemma 12)")
     for axis in axes[4:]:
-        plots.toward_one(axis, 1e-8)
+        pieces.toward_one(axis, 1e-8)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.legend(figure, axes[1])

@@ -45,25 +45,24 @@ def _slope(histories: Mapping[str, History]) -> float:
 
 
 def draw(histories: Mapping[str, History], caption: str, crowd: History | None = None) -> Figure:
-    """Figure 2 or 5: medians over runs, bands from the smallest to the largest.
+    """Figure 2 or 5: medians over runs with their spread.
 
     With a `crowd`, many draws of NGD, its weights of opt tokens take the place of the alignment.
     """
     figure, axes = plots.panels(2, 3)
     for rule, history in histories.items():
-        line = "--" if "no cap" in rule else "-"
         for axis, (title, values, options) in zip(axes, _panels(history), strict=True):
-            plots.band(axis, history.iterations, values, rule, linestyle=line)
+            plots.band(axis, history.iterations, values, rule)
             axis.set(title=title, xscale="log", xlim=(1, history.iterations[-1]), **options)
-    axes[0].axhline(np.log10(THRESHOLD), linestyle=":", color="0.3")
-    axes[0].text(1.2, np.log10(THRESHOLD) - 0.5, f"${THRESHOLD}$", color="0.3", va="top")
+    axes[0].axhline(np.log10(THRESHOLD), **plots.LEVEL)
+    axes[0].text(1.2, np.log10(THRESHOLD) - 0.5, f"${THRESHOLD}$", color=plots.GREY, va="top")
     if crowd is not None:
         _smallest_weights(axes[3], crowd)
     steps, slope = histories["NGD"].iterations[-1], _slope(histories)
     for axis in axes[3:]:
         axis.set_xlabel("iteration $t$")
     plots.power_law(axes[4], (steps / 10, steps), -0.5, 0.3, "Theorem 1: $t^{-1/2}$")
-    style = {"transform": axes[4].transAxes, "color": plots.COLOURS["NGD"]}
+    style = {"transform": axes[4].transAxes, "color": plots.look("NGD").colour}
     axes[4].text(0.04, 0.06, f"NGD measured: $t^{{{slope:.2f}}}$", **style)
     plots.legend(figure, axes[4])
     plots.caption(figure, caption)
@@ -75,12 +74,12 @@ def _smallest_weights(axis, crowd):
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
     axis.clear()
-    axis.plot(crowd.iterations, smallest.T, color="0.7", linewidth=0.5)
+    axis.plot(crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5)
     worst = smallest[smallest.min(1).argmin()]
-    axis.plot(crowd.iterations, worst, color=plots.COLOURS["NGD"])
+    axis.plot(crowd.iterations, worst, **plots.look("NGD").line)
     title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$, {len(smallest)} draws"
     axis.set(title=title, xscale="log", xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
-    axis.axhline(1.0, linestyle=":", color="0.3")
+    axis.axhline(1.0, **plots.LEVEL)
 
 
 def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) -> dict:
@@ -146,13 +145,13 @@ def draw_horizon(
         plots.band(error, t, history.direction_error["W_mm"][:, 1:], name)
         plots.band(weight, t, -history.log_miss.max(-1)[:, 1:] / np.log(10), name)
         plots.band(rate, middle, slopes[name], name, marker="o", markersize=3)
-    ordinary = {"color": "0.6", "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
+    ordinary = {"color": plots.GREY, "linewidth": 0.8, "label": "NGD, plain float64", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     plots.power_law(error, (10, steps), -0.5, 1.5, "Theorem 1: $t^{-1/2}$")
-    weight.axhline(SMALLEST_FLOAT, linestyle=":", color="0.3")
-    note = {"fontsize": "x-small", "color": "0.3", "va": "bottom"}
+    weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
+    note = {"fontsize": "x-small", "color": plots.GREY, "va": "bottom"}
     weight.text(1.2, 1.4 * SMALLEST_FLOAT, "above: no float64", **note)
-    rate.axhline(-0.5, linestyle=":", color="0.3")
+    rate.axhline(-0.5, **plots.BOUND)
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Direction error", yscale="log", **time)
     weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)

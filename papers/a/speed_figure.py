@@ -7,62 +7,65 @@ from lib.companion import plots
 from lib.companion.claims import Table
 from lib.training.curves import Curves
 from lib.training.rules import STEP_SIZED
+from papers import pieces
 from papers.a import speed
-from papers.kept_curves import edges, headed, losses, outcome, rates_panel, setting, together
+from papers.kept_curves import edges, headed, losses, outcome, rates_figure, setting, together
 from papers.verdicts import SAME, no_gain
 
 HIGHEST_LOSS = 5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
 
 
-def draw(curves: Curves, name: str, observed: str = "") -> Figure:
-    """Six panels: loss, steps ratio at every target, test accuracy, step size, rates tried, a last.
+def draw(curves: Curves, name: str) -> Figure:
+    """Loss, steps ratio at every target, test accuracy, step size; where kept, how layers grow.
 
-    `name` is that of the figure ("fig1", ...). Where no rate was tried, the fifth shows the
-    accuracy at the end. The last one shows weight growth, the metric `observed` over steps, or the
-    accuracy at the end.
-    Lines are medians over the seeds, up to where the first of them ends.
+    `name` is that of the figure ("fig1", ...). Lines are medians over the seeds, up to where the
+    first of them ends.
     """
-    figure, axes = plots.panels(2, 3, height=2.3)
-    rules = list(curves.configuration["rates"])
+    walked = bool(curves.configuration["walk"])
+    figure, axes = plots.panels(2, 3 if walked else 2, height=2.3)
     losses(axes[0], curves)
-    for rule in rules:
+    for rule in curves.configuration["rates"]:
         _lines(axes, curves, rule)
     _ratios(axes[1], curves, name)
-    if any(map(curves.trials, rules)):
-        _rates(axes[4], curves)
-    else:
-        _accuracies(axes[4], curves)
-    if curves.configuration["walk"]:
+    if walked:
+        _norms(axes[4], curves)
         _growth(axes[5], curves)
-    elif observed:
-        _observed(axes[5], curves, observed)
-    else:
-        _accuracies(axes[5], curves)
     axes[0].set(yscale="log")
     edge = axes[0].get_yaxis_transform()  # x as a share of the panel, y in units of the loss
     for target in speed.targets(curves):
-        axes[0].axhline(target, linestyle=":", color="0.4", linewidth=0.8)
-        axes[0].text(1, target, f"{target:g}", transform=edge, ha="right", va="bottom", size=6)
+        axes[0].axhline(target, **plots.LEVEL)
+        axes[0].text(0.01, target, f"{target:g}", transform=edge, va="bottom", size=7)
     axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
-    plots.plain_ticks(axes[0].yaxis)
-    plots.plain_ticks(axes[3].yaxis)
+    pieces.plain_ticks(axes[0].yaxis)
+    pieces.plain_ticks(axes[3].yaxis)
     plots.legend(figure, axes[0])
     return figure
 
 
+def rates(curves: Curves) -> Figure:
+    """Last loss of every trial over its rate; what diverged leaves the panel at its top."""
+    window = curves.configuration["window"]
+    figure = rates_figure(curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss")
+    (ax,) = figure.axes
+    ax.set(xlabel="Rate (SPS: cap)", yscale="log")
+    ax.set_ylim(None, min(ax.get_ylim()[1], HIGHEST_LOSS))
+    pieces.plain_ticks(ax.yaxis)
+    return figure
+
+
 def _lines(axes, curves: Curves, rule: str) -> None:
-    window, colour = curves.configuration["window"], plots.COLOURS[rule]
+    window = curves.configuration["window"]
     runs = curves.runs(rule)
-    accuracy = together([100 * run.metrics["test_accuracy"] for run in runs])
-    plots.band(axes[2], runs[0].evaluated_at[: accuracy.shape[1]], accuracy, rule, colour)
+    accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # not guessing
+    plots.band(axes[2], runs[0].evaluated_at[1 : accuracy.shape[1] + 1], accuracy, rule)
     if rule in STEP_SIZED:
         kernel = np.ones(window) / window
         means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
         lines = together([row[::10] for row in means])
-        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule, colour)
+        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
     elif rule == "SGD":
-        axes[3].axhline(runs[0].rate, color=colour, label=rule)
+        axes[3].axhline(runs[0].rate, label=rule, **plots.look(rule).line)
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
@@ -74,21 +77,23 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
-            colour, x = plots.COLOURS[rule], place + 0.22 * (k - (len(others) - 1) / 2)
+            look, x = plots.look(rule), place + 0.22 * (k - (len(others) - 1) / 2)
             found = speed.ratio(curves, rule, target)
             bounded = np.isinf(speed.steps(curves, rule, target))
             bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
             shown += [value for value in found.values if np.isfinite(value)]
             for value, censored in zip(found.values, bounded, strict=True):
-                face = "none" if censored else colour
-                dot = {"markersize": 3, "markeredgecolor": colour, "markerfacecolor": face}
-                ax.plot(x - 0.05, value, "o", **dot)
+                face = "none" if censored else look.colour
+                ax.plot(x - 0.05, value, ms=2.5, markerfacecolor=face, **look.mark)
             ends = np.clip([found.low, found.high], 1e-3, 1e3)  # an open end leaves the panel
-            ax.plot([x + 0.03, x + 0.03], ends, color=colour, linewidth=1.6)
+            ax.plot([x + 0.01, x + 0.01], ends, color=look.colour, linewidth=2.4)
+            if target == targets[-1]:
+                words = dict(size=7, rotation=90, ha="center", va="top", clip_on=True)
+                ax.text(x, ends[0] / 1.1, f"{found.estimate:.2f}", color=look.colour, **words)
     for rule, word in speed.CLAIMED[name].items():
         for end in SAME if word is no_gain else ():
-            ax.axhline(end, linestyle="--", color=plots.COLOURS[rule], linewidth=0.8)
-    ax.axhline(1, color=plots.COLOURS[speed.REFERENCE], linewidth=0.8)
+            ax.axhline(end, linewidth=0.9, **plots.look(rule).line)
+    ax.axhline(1, linewidth=0.8, **plots.look(speed.REFERENCE).line)
     room = 1.3 * max(2.0, *shown, *(1 / value for value in shown if value > 0))
     ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
     ax.set(yscale="log", ylim=(1 / room, room))
@@ -98,14 +103,20 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     ax.yaxis.set_minor_formatter("")
 
 
-def _rates(ax, curves: Curves) -> None:
-    """Last loss of every trial over its rate."""
-    window = curves.configuration["window"]
-    rates_panel(ax, curves, lambda trial: float(trial.smooth(window)[-1]))
-    ax.set(title="Last loss of each rate tried", xlabel="Rate (SPS: cap)", yscale="log")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, min(high, HIGHEST_LOSS))
-    plots.plain_ticks(ax.yaxis)
+def _norms(ax, curves: Curves) -> None:
+    """Growth of every weight matrix over steps, a thin line a layer, in bold their median.
+
+    Medians over the seeds; the paper's panel.
+    """
+    for rule in curves.configuration["rates"]:
+        runs, look = curves.runs(rule), plots.look(rule)
+        norms = [[run.weight_norms[name] for run in runs] for name in speed.layers(curves)]
+        layers = [together([row / row[0] - 1 for row in rows]) for rows in norms]
+        grown = np.median(layers, axis=1)[:, 1:]  # (layers, records after the start)
+        x = runs[0].evaluated_at[1 : grown.shape[1] + 1]
+        ax.plot(x, grown.T, color=look.colour, linewidth=0.4, alpha=0.5)
+        ax.plot(x, np.median(grown, axis=0), linewidth=2, **look.line)
+    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step", yscale="log", ylim=(0.01, None))
 
 
 def _growth(ax, curves: Curves) -> None:
@@ -115,34 +126,16 @@ def _growth(ax, curves: Curves) -> None:
         grown, walk = speed.growth(curves, rule), speed.random_walk(curves, rule)
         x = [np.median(walk[name]) for name in grown]
         y = [np.median(values) for values in grown.values()]
-        ax.plot(x, y, ".", color=plots.COLOURS[rule], markersize=4)
+        ax.plot(x, y, markersize=3, **plots.look(rule).mark)
         edges += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(edges) / 1.5, max(edges) * 1.5])
-    ax.plot(ends, ends, ":", color="0.3")
-    ax.set(title="Growth of a layer's norm", xlabel="Growth of a random walk", xscale="log")
+    ax.plot(ends, ends, **plots.LEVEL)
+    ax.set(title="Growth of a layer at the end", xlabel="Growth of a random walk", xscale="log")
     if shrunk:
         ax.set_yscale("symlog", linthresh=0.01)
     else:
         ax.set(yscale="log", ylim=ends)
-
-
-def _observed(ax, curves: Curves, name: str) -> None:
-    """Mean of the metrics `name`.0, `name`.1, ... over steps."""
-    for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        parts = [key for key in runs[0].metrics if key.startswith(f"{name}.")]
-        rows = together([np.mean([run.metrics[key] for key in parts], axis=0) for run in runs])
-        plots.band(ax, runs[0].evaluated_at[: rows.shape[1]], rows, rule, plots.COLOURS[rule])
-    ax.set(title=f"Attention {name} / log T", xlabel="Step")
-
-
-def _accuracies(ax, curves: Curves) -> None:
-    for place, rule in enumerate(curves.configuration["rates"]):
-        values = 100 * speed.test_accuracy(curves, rule)
-        ax.plot([place] * len(values), values, ".", color=plots.COLOURS[rule])
-    rules = list(curves.configuration["rates"])
-    ax.set(title="Test accuracy, all rows (%)", xticks=range(len(rules)), xticklabels=rules)
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:
@@ -150,16 +143,15 @@ def caption(curves: Curves, name: str, table: Table) -> str:
     study = curves.configuration
     at_edge = ", ".join(f"{rule} {rate:g}" for rule, rate in edges(curves).items())
     chosen = f"at the edge of the rates tried: {at_edge}" if at_edge else "inside the rates tried"
-    ring = " Ring: the rate chosen, by its steps to the last target."
     if not any(map(curves.trials, study["rates"])):
-        chosen, ring = "chosen by an earlier study", ""
+        chosen = "chosen by an earlier study"
     claimed = speed.CLAIMED[name].items()
     equal = [rule for rule, word in claimed if word is no_gain]
-    brackets = f" Between the dashed lines {' and '.join(equal)} gains nothing." if equal else ""
+    brackets = f" Between {' and '.join(equal)}'s lines it gains nothing." if equal else ""
     rest = (
         f"{setting(curves)} ({chosen}). Hollow dots: the run missed the target.{brackets} A line"
         f" ends with the first of its runs (stop: {study['stop']}). Adam has no one step size."
-        f"{ring}{outcome(curves, table)}"
+        f"{outcome(curves, table)}"
     )
-    marks = "lines: median and range of the seeds, dots: seeds, bars: 95 % intervals"
+    marks = "lines: medians, thin: runs, dots: seeds, bars: 95 % intervals"
     return headed(f"Paper A, Figure {name.removeprefix('fig')}", curves, marks, rest)

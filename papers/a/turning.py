@@ -16,7 +16,8 @@ from lib.companion import plots
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 STEP = 0.05
-FRAMES, SECONDS = 72, 8.0
+STEPS = 3000
+FRAMES, SECONDS = 50, 5.0
 LIMITS = (-2.6, 2.6)
 
 
@@ -33,29 +34,37 @@ def directions(W: np.ndarray) -> np.ndarray:
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
 
+def moments(frames: int) -> np.ndarray:
+    """At most `frames` iterations from 0 to STEPS; between two the arrows turn by equal angles."""
+    times = np.arange(STEPS + 1)
+    turn = np.linalg.norm(np.diff(directions(path(times)), axis=0), axis=-1).sum(-1)
+    turned = np.concatenate([[0], np.cumsum(turn)])
+    return np.unique(np.searchsorted(turned, np.linspace(0, turned[-1], frames)).clip(0, STEPS))
+
+
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the moving picture and, beside it, its last frame.
 
-    Per example: the tokens, as large as their softmax weights, the arrow W_t z_i, and the dashed
-    ray of W_mm z_i, to which it turns. Frames are spaced by log t.
+    Per example: the tokens, as large as their softmax weights, which stand beside them; the arrow
+    W_t z_i; and the dashed ray of W_mm z_i, to which it turns.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
-    times = np.unique(np.geomspace(1, 3000, frames).astype(int)) - 1
+    times = moments(frames)
     with mpl.rc_context():
-        mpl.rcdefaults()  # whatever style the caller has set: frames and poster have one size
-        figure = Figure(figsize=(7, 3.6), dpi=110)
-        panels = figure.subplots(1, 2)
-        figure.subplots_adjust(left=0.02, right=0.98, top=0.8, bottom=0.04, wspace=0.06)
+        plots.set_style()
+        mpl.rcParams["figure.constrained_layout.use"] = False  # or the panels move between frames
+        figure = Figure(figsize=(plots.WIDTH, 3.8), dpi=110)
+        panels = [figure.add_axes((left, 0.02, 0.47, 0.76)) for left in (0.02, 0.51)]
         writer = PillowWriter(fps=len(times) / SECONDS)
         writer.setup(figure, str(gif))
         for t, W in zip(times, path(times), strict=True):
             _frame(figure, panels, tokens, W, W_mm, t)
             writer.grab_frame()
-        for _ in range(round(2 * writer.fps)):  # two seconds to look at the end
+        for _ in range(round(writer.fps)):  # a second to look at the end
             writer.grab_frame()
         writer.finish()
-        figure.savefig(poster)
+        figure.savefig(poster, dpi=110)
 
 
 def _frame(figure, panels, tokens, W, W_mm, t):
@@ -63,20 +72,23 @@ def _frame(figure, panels, tokens, W, W_mm, t):
     towards, arrows = directions(W_mm), directions(W)
     for i, panel in enumerate(panels):
         panel.clear()
-        panel.set(xlim=LIMITS, ylim=LIMITS, aspect="equal", xticks=[], yticks=[])
-        panel.set_title(f"example {i + 1}: {weights[i, tokens.opt[0, i]]:.0%} on the best token")
-        panel.plot(*np.outer([0, 3.6], towards[i]).T, "--", color="0.45", linewidth=1.2)
+        panel.set(xlim=LIMITS, ylim=LIMITS, aspect="equal", title=f"example {i + 1}")
+        panel.axis("off")
+        panel.plot(*np.outer([0, 3.6], towards[i]).T, **plots.BOUND)
         for k, place in enumerate(tokens.X[0, i]):
-            best = k == tokens.opt[0, i]
-            colour = plots.COLOURS["Polyak"] if best else "0.55"
+            colour = plots.INKS["vermilion"] if k == tokens.opt[0, i] else plots.GREY
             panel.scatter(*place, s=30 + 900 * weights[i, k], color=colour, alpha=0.85, zorder=3)
-        tip = {"arrowstyle": "-|>", "color": plots.COLOURS["NGD"], "linewidth": 2.5}
+            words = f"{weights[i, k]:.0%}".replace("%", " %")
+            panel.annotate(words, place, (20, 14), textcoords="offset points", color=colour)
+        tip = {"arrowstyle": "-|>", "color": plots.look("NGD").colour, "linewidth": 2.5}
         panel.annotate("", 2.2 * arrows[i], (0, 0), arrowprops=tip, zorder=4)
     error = np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
     figure.suptitle(
-        f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$"
-        "   (arrow: $W_t z_i$, dashed: $W_{mm} z_i$)",
-        fontsize=9.5,
+        f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$\n"
+        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; red: the best token; numbers: softmax weights",
+        x=0.5,
+        y=0.985,
+        fontsize=10,
     )
 
 

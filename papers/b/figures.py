@@ -10,19 +10,11 @@ import seaborn
 from matplotlib.figure import Figure
 
 from lib.companion import plots
+from papers import pieces
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-OPTIMISERS = {
-    "Algorithm 1": BLUE,
-    "two-sided": PINK,
-    "SGD": "black",
-    "Adam": GREEN,
-    "Muon": ORANGE,
-    "SOAP": "#56B4E9",
-    "Shampoo": "#E69F00",
-}
+OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
 Excess = Mapping[str, np.ndarray]
 
 
@@ -38,12 +30,20 @@ def against_sgd(
 ) -> Figure:
     """Loss and excess of the rule `ours` beside SGD's from a random start; L* = `optimum`."""
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
-    lines = ((ours, label, BLUE, 3), ("random", "SGD, random start", "black", 1.4))
-    for name, text, colour, width in lines:  # a wide line shows on both sides of the optimum's
-        plots.band(loss, recorded, optimum * (1 + excess[name]), text, colour, linewidth=width)
-        plots.band(relative, recorded, excess[name], text, colour)
-    dashed = {"linestyle": "--", "color": "black", "linewidth": 0.8, "zorder": 3}
-    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", **dashed)
+    lines = ((ours, label, "Algorithm 1", 3), ("random", "SGD, random start", "SGD", 1.4))
+    for name, text, like, width in lines:  # a wide line shows on both sides of the optimum's
+        plots.band(loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width)
+        plots.band(relative, recorded, excess[name], text, like)
+        last = np.median(excess[name][:, -1])
+        relative.annotate(
+            f"{last:.2%}".replace("%", " %"),
+            (recorded[-1], last),
+            (-4, 5),
+            textcoords="offset points",
+            ha="right",
+            color=plots.look(like).colour,
+        )
+    loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
     _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
@@ -60,29 +60,25 @@ def ablation(
     """
     steps = recorded[-1]
     figure, axes = plots.panels(1, 3, height=2.7)
-    parts = (
-        ("", "neither", "black", "-"),
-        (", P", "P only", ORANGE, "-"),
-        (", R", "R only", GREEN, "-"),
-        (", P, R", "P and R", BLUE, "--"),
-    )
+    parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
     for axis, start in zip(axes, ("spectral", "random"), strict=False):
-        for part, text, colour, line in parts:
-            plots.band(axis, recorded, excess[start + part], text, colour, linestyle=line)
+        for part, text in parts.items():
+            plots.band(axis, recorded, excess[start + part], text)
         _time_axis(axis, f"{start.capitalize()} start: $(L - L^*)/L^*$", steps)
     numbers = conditions.mean(1)
-    for name, colour in (("R only", GREEN), ("P and R", BLUE), ("two-sided P and R", PINK)):
-        values = np.minimum(times[name], steps).T
-        plots.band(axes[2], numbers, values, name, colour, marker="o", markersize=3)
-    axes[2].axhline(steps, linestyle=":", color="0.4")
+    for name in ("R only", "P and R", "two-sided P and R"):
+        values, mark = np.minimum(times[name], steps).T, plots.look(name).marker
+        plots.band(axes[2], numbers, values, name, marker=mark, markersize=4)
+    axes[2].axhline(steps, **plots.LEVEL)
     axes[2].set(title="Iterations to 15 % above $L^*$", xscale="log", ylim=(0, 1.15 * steps))
     axes[2].set_xlabel("condition number of $\\Sigma$")
     axes[2].minorticks_off()
     axes[2].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
     axes[0].set_ylim(1e-4, 1e-1)
-    unreached = {"fontsize": "small", "color": "0.4"}
+    unreached = {"fontsize": "small", "color": plots.GREY}
     axes[2].text(numbers.min(), 1.04 * steps, "on the line: not reached", **unreached)
-    axes[1].plot([], [], color=PINK, label="two-sided P and R (ours)")
+    ours = plots.look("two-sided P and R").line
+    axes[1].plot([], [], label="two-sided P and R (ours)", **ours)
     plots.legend(figure, axes[1])
     return figure
 
@@ -102,34 +98,36 @@ def scaling(
     """
     figure, (path, bottom, powers) = plots.panels(1, 3, height=2.6)
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
-        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", colour)
-    path.plot(floors.iterations, floors.exact, color="black", label="$n=\\infty$")
+        like = plots.Look(colour, "-", "o")
+        plots.band(path, floors.iterations, floors.excess[j], f"$n={sizes[j]}$", like)
+    path.plot(floors.iterations, floors.exact, color=plots.BLACK, label="$n=\\infty$")
     theory = floors.exact[0] * floors.factor**floors.iterations
-    line = {"color": ORANGE, "linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
-    path.plot(floors.iterations, theory, ":", **line)
+    line = plots.PREDICTED | {"linewidth": 2.5, "label": r"$(1-\eta\lambda_{min})^{2t}$"}
+    path.plot(floors.iterations, theory, **line)
     path.set(title="Excess loss, oracle gradient", yscale="log", xlabel="iteration $t$")
     path.set_ylim(floors.floor.min() / 30, None)
-    plots.band(bottom, sizes, floors.floor.T, "floor", BLUE, marker="o", markersize=3)
+    floor, distance, slope = plots.SERIES[:3]
+    plots.band(bottom, sizes, floors.floor.T, "floor", floor, marker="o", markersize=3)
     first = np.median(floors.floor[0])
     for power, height, n in ((-1, first, sizes[-1]), (-2, first / 4, sizes[1])):
         plots.power_law(bottom, (sizes[0], sizes[-1]), power, height, f"$n^{{{power}}}$")
         below = height * (n / sizes[0]) ** power / 2  # of a line that falls: room to the left
-        bottom.text(n, below, f"$n^{{{power}}}$", color="0.3", ha="right", va="top")
-    plots.band(powers, *start, "start", GREEN, marker="o", markersize=3)
-    plots.band(powers, sizes, bias, "bias", PINK, marker="o", markersize=3)
+        bottom.text(n, below, f"$n^{{{power}}}$", color=plots.GREY, ha="right", va="top")
+    plots.band(powers, *start, "start", distance, marker="s", markersize=3)
+    plots.band(powers, sizes, bias, "bias", slope, marker="^", markersize=3)
     titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
     powers.set_ylim(bias.min() / 6, 8 * start[1].max())
     plots.legend(figure, path)
-    for axis, name, words, place, colour in (
-        (bottom, "floor", "measured", (0.05, 0.06), BLUE),
-        (powers, "start", "distance of start", (0.05, 0.92), GREEN),
-        (powers, "bias", "gradient bias", (0.05, 0.06), PINK),
+    for axis, name, words, place, look in (
+        (bottom, "floor", "measured", (0.05, 0.06), floor),
+        (powers, "start", "distance of start", (0.05, 0.92), distance),
+        (powers, "bias", "gradient bias", (0.05, 0.06), slope),
     ):
         value, error = exponents[name]
         text = f"{words}: $n^{{{value:.2f} \\pm {error:.1g}}}$"
-        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=colour)
+        axis.text(*place, text, transform=axis.transAxes, fontsize="small", color=look.colour)
     return figure
 
 
@@ -141,20 +139,20 @@ def optimisers(
     A rule that is not in `step_sizes` has the step `step_size`.
     """
     steps = recorded[-1]
-    figure, (path, reached) = plots.panels(1, 2, height=2.9)
-    for row, (name, colour) in enumerate(OPTIMISERS.items()):
-        values = excess[name]
-        needed = np.minimum(first_below(recorded, values, 0.1), 1.2 * steps)
-        plots.band(path, recorded, values, name, colour)
-        rows = np.full(len(needed), row)
-        reached.plot(needed, rows, "o", color=colour, markersize=4, alpha=0.7)
+    figure, (path, reached) = plots.panels(1, 2, height=3.1)
+    needed = {name: first_below(recorded, excess[name], 0.1) for name in OPTIMISERS}
+    order = sorted(OPTIMISERS, key=lambda name: np.median(needed[name]))
+    for name in order:
+        plots.band(path, recorded, excess[name], name, share=0.5)
     _time_axis(path, "From the random start: $(L - L^*)/L^*$", steps)
     path.set_ylim(2e-3, 3e4)
-    reached.axvline(steps, linestyle=":", color="0.4")
-    reached.set(title="Iterations to within 10 % of $L^*$", xlim=(0, 1.3 * steps))
-    reached.set_xlabel("iteration $t$ (beyond the line: not reached)")
-    labels = [f"{name}, {step_sizes.get(name, step_size):g}" for name in OPTIMISERS]
-    reached.set_yticks(range(len(OPTIMISERS)), labels)
-    reached.invert_yaxis()
+    rows = {
+        f"{name}, step {step_sizes.get(name, step_size):g}": np.array(needed[name], float)
+        for name in order
+    }
+    ends = max(1, 0.6 * min(values.min() for values in rows.values())), 1.2 * steps
+    within = {name: np.where(row > steps, np.inf, row) for name, row in rows.items()}
+    pieces.strip(reached, within, ends, [plots.look(name) for name in order])
+    reached.set(title="Iterations to within 10 % of $L^*$", xlabel="iteration $t$ (>: not reached)")
     plots.legend(figure, path)
     return figure

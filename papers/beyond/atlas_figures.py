@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from lib.companion import plots
+from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.atlas_claims import REACHED
 from papers.beyond.atlas_rules import Row
@@ -14,7 +14,6 @@ from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
-INK = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#888888"]  # by norm
 LOWEST = 0.5  # of the map's colours
 
 
@@ -22,27 +21,22 @@ def ratio_map(
     height: float,
     ratios: Sequence[np.ndarray],
     boxes: Sequence[tuple[int, str]],
+    names: tuple[Sequence[str], Sequence[str]],
     starred: float = np.inf,
     size: float = 7,
 ):
     """A map of median ratios, a row per rule, a column per norm: its figure, axis and image.
 
     ratios: (runs, norms) of each rule; boxes: the norm that is outlined in each row, and its line
-    style; * where every run reaches `starred`; size of the letters.
+    style; names of norms and rules; * where every run reaches `starred`; size of the letters.
     """
     figure, (axis,) = plots.panels(1, 1, height=height)
     values = np.array([np.median(last, 0) for last in ratios])
-    image = axis.imshow(values, aspect="auto", vmin=LOWEST, vmax=1, cmap="cividis")
-    for (i, k), value in np.ndenumerate(values):
-        star = " *" if np.min(ratios[i][:, k]) >= starred else ""
-        text = "none" if np.isnan(value) else f"{value:.3f}{star}"
-        colour = "white" if value < 0.5 * (1 + LOWEST) else "black"
-        axis.text(k, i, text, ha="center", va="center", fontsize=size, color=colour)
-    for i, (k, style) in enumerate(boxes):
-        line = dict(fill=False, lw=1.8, ec="#D55E00", ls=style)
-        axis.add_patch(Rectangle((k - 0.48, i - 0.46), 0.96, 0.92, **line))
-    axis.tick_params(length=0)
-    axis.grid(False)
+    stars = np.array([np.min(last, 0) >= starred for last in ratios])
+    text = {at: f"{x:.3f}{' *' * stars[at]}" for at, x in np.ndenumerate(values)}
+    image = pieces.cells(axis, values, *names, text, LOWEST, size)
+    for row, (k, style) in enumerate(boxes):
+        pieces.outline(axis, row, k, style)
     return figure, axis, image
 
 
@@ -50,9 +44,9 @@ def chart(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
     """The map: median ratio of every rule (rows) in every norm (columns), predictions outlined."""
     boxes = [(column(row.highest), "-" if row.reached else ":") for row in rows.values()]
     height, ratios = 0.62 + 0.235 * len(rows), [reached[name].last for name in rows]
-    figure, axis, image = ratio_map(height, ratios, boxes, REACHED, 6.5)
-    axis.set_xticks(range(len(NORMS)), [LABELS[name] for name in NORMS])
-    axis.set_yticks(range(len(rows)), [_written(name) for name in rows], fontsize="x-small")
+    names = [LABELS[name] for name in NORMS], [_written(name) for name in rows]
+    figure, axis, image = ratio_map(height, ratios, boxes, names, REACHED, 6.5)
+    axis.tick_params(axis="y", labelsize="x-small")
     axis.set(title="Margin over the largest possible, median of the runs (*: 0.99 in every run)")
     axis.set(xlabel="norm", ylabel="optimiser")
     figure.colorbar(image, ax=axis, shrink=0.6, label="margin / largest margin in the norm")
@@ -75,8 +69,8 @@ def convergence(panels: Mapping[str, Mapping[str, Ratios]], norms: Mapping[str, 
         for name, ratios in reached.items():
             k, later = column(norms[name]), ratios.iterations >= 10
             left = np.maximum(1 - ratios.value[:, later, k], 1e-9)
-            plots.band(axis, ratios.iterations[later], left, LABELS[norms[name]], INK[k])
-        axis.axhline(1 - REACHED, color="0.3", linestyle=":")
+            plots.band(axis, ratios.iterations[later], left, LABELS[norms[name]], norms[name])
+        axis.axhline(1 - REACHED, **plots.LEVEL)
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title, ylim=(1e-6, 1.2))
     axes[0].set(ylabel="1 - ratio in the rule's own norm")
     plots.legend(figure, axes[0])
@@ -97,13 +91,13 @@ def memory(
 
     def band(axis, x, runs, norm, label, **line):
         last = np.array([ratios.last[:, column(norm)] for ratios in runs]).T
-        plots.band(axis, x, last, label, INK[column(norm)], ms=3, **line)
+        plots.band(axis, x, last, label, norm, ms=3, **line)
 
     forgotten = [1 - beta for beta in memories]
     for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], epsilons, by_epsilon)):
         for norm in ("l_inf", "l_3", "Frobenius"):
             band(axis, x, runs, norm, LABELS[norm], marker="o")
-        axis.axhline(REACHED, color="0.3", linestyle=":")
+        axis.axhline(REACHED, **plots.LEVEL)
     for (name, runs), marker in zip(by_batch.items(), "os^D", strict=False):
         band(axes[2], list(runs), runs.values(), norms[name], name, marker=marker)
     axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
@@ -122,14 +116,13 @@ def used(
 ) -> Figure:
     """Shortfall under decay over the law's; share of other tokens; own norms beside the seven."""
     figure, axes = plots.panels(1, 3, height=2.9)
-    lines = dict(zip(DECAYED, INK, strict=False))
-    for name, ink in lines.items():
+    for name, look in zip(DECAYED, plots.SERIES):
         runs = [ends[f"{name}, {m}"] for m in ALLOWED[2:]]
         ratio = np.array([one.missing / one.law for one in runs]).T
-        plots.band(axes[0], ALLOWED[2:], ratio, name, ink, marker="o", ms=3)
+        plots.band(axes[0], ALLOWED[2:], ratio, name, look, marker=look.marker, ms=3)
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
-        axes[1].plot(ALLOWED[:-1], other, color=ink, marker="o", ms=3)
-    axes[0].axhline(1, color="0.3", linestyle=":")
+        axes[1].plot(ALLOWED[:-1], other, **look.line, marker=look.marker, ms=3)
+    axes[0].axhline(1, **plots.LEVEL)
     title = "1 - ratio over the law's"
     axes[0].set(
         xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="ratio"
@@ -138,8 +131,8 @@ def used(
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
     for place, (name, value) in enumerate(own.items()):
         best = found[name].last.max(1)
-        axes[2].plot(np.full(len(best), place - 0.12), best, "o", color="0.6", ms=3)
-        axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=INK[5], ms=3)
+        axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
+        axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
     axes[2].set(title="own norm (blue), best of seven", ylabel="margin / largest margin")

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from lib.companion import plots
 from lib.dynamics.history import History
-from lib.dynamics.rules import POLYAK
+from papers import pieces
 from papers.beyond import constant_map, head_law
 from papers.beyond.constant_map import Point
 from papers.beyond.global_map import GlobalMap, half_at_once
@@ -22,32 +21,16 @@ from papers.beyond.outside_span import Left
 from papers.beyond.tolerances import BOUNDS, QUIET
 from papers.beyond.zero_duals import ZeroDualsRun
 
-MARKERS = "osD^v"
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
-PREDICTED = "0.1"  # no rule's colour
-BENDS = "os^"
-INK = ["#0072B2", "#CC79A7", "#E69F00", "#009E73", "#D55E00", "#56B4E9"]
+NGD = plots.look("NGD")
+ONE = plots.SERIES[0]
 SMALL = dict(fontsize="x-small")
-
-
-def _diagonal(axis, ends, **scales):
-    """The line on which measured and predicted are equal, over the `ends`."""
-    axis.plot(ends, ends, color="0.3", linewidth=0.8, zorder=0)
-    axis.set(**scales)
 
 
 def _by_setting(comparisons):
     """{setting name: its comparisons}, in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
     return {name: [c for c in comparisons if c.setting.name == name] for name in names}
-
-
-def _of_rule(group):
-    """The colour of a setting: that of its rule."""
-    rule = group[0].setting.rule
-    if rule.kind == POLYAK:
-        return plots.COLOURS["Polyak, no cap"]
-    return plots.COLOURS["NGD-mom" if rule.momentum else "NGD"]
 
 
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
@@ -58,19 +41,34 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
     ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
-    plane.plot(*near.T, color=plots.COLOURS["NGD"], label="$W_t$, NGD")
-    plane.plot(*ends.T, "--", color=PREDICTED, label="ray of $W_{mm}$")
-    plane.plot(*(ends + rest).T, ":", color=PREDICTED, label=r"ray $+\ \rho_\perp$, predicted")
+    plane.plot(*near.T, label="$W_t$, NGD", **NGD.line)
+    plane.plot(*ends.T, label="ray of $W_{mm}$", **plots.BOUND)
+    plane.plot(*(ends + rest).T, label=r"ray $+\ \rho_\perp$, predicted", **plots.PREDICTED)
     plane.set(xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal")
     plane.set(xlim=(-0.3, 11), ylim=(-0.7, 7.3))
     plane.legend(**SMALL, loc="lower right")
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
-    distance.plot(np.arange(1, len(path)), away[1:], color=plots.COLOURS["NGD"])
-    distance.axhline(np.linalg.norm(rest), linestyle=":", color=PREDICTED)
+    distance.plot(np.arange(1, len(path)), away[1:], **NGD.line)
+    distance.axhline(np.linalg.norm(rest), **plots.PREDICTED)
     distance.text(1.2, 1.03 * np.linalg.norm(rest), "$C$, from the duals", fontsize="small")
     distance.set(xscale="log", ylim=(0, 1.6), xlabel="iteration $t$")
     distance.set(title="Distance of $W_t$ from the ray")
+    return figure
+
+
+def bound_and_law(history: History, law: MarginLaw) -> Figure:
+    """Direction error of NGD over t beside Theorem 1's power and C/||W_t||, which has no fit."""
+    figure, (axis,) = plots.panels(1, 1, height=3.2)
+    t, steps = history.iterations[1:], history.iterations[-1]
+    error, size = history.direction_error["W_mm"][:, 1:], history.norm[:, 1:]
+    plots.power_law(axis, (1, steps), -0.5, 2.0, "Theorem 1: a multiple of $t^{-1/2}$")
+    plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
+    predicted = np.median(law.constant[:, None] / size, axis=0)
+    axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
+    axis.set(xscale="log", yscale="log", xlabel="iteration $t$", xlim=(1, steps))
+    axis.set(ylim=(np.median(error[:, -1]) / 2, 4), title="Direction error of normalised GD")
+    axis.legend(loc="lower left", handlelength=3)
     return figure
 
 
@@ -81,19 +79,19 @@ def offsets(
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order = np.argsort(-predicted)
     place = np.arange(len(order))
-    bar = dict(width=0.72, color=plots.COLOURS["NGD"], alpha=0.45, label="measured, NGD")
+    bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
     bars.bar(place, measured[order], **bar)
-    bars.plot(place, predicted[order], "_", color=PREDICTED, ms=9, mew=2, label="predicted")
-    bars.axhline(0, color="0.3", linewidth=0.8)
+    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label="predicted")
+    bars.axhline(0, **plots.LEVEL)
     bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
     bars.set(xlabel="pairs on the support, by offset")
     bars.legend(loc="upper right")
-    for (name, group), marker in zip(_by_setting(comparisons).items(), MARKERS):
+    for (name, group), like in zip(_by_setting(comparisons).items(), plots.SERIES):
         read, solved = np.concatenate([dual_shares(c) for c in group], 1)
-        style = dict(ms=3, mfc="none", mew=0.7, color=_of_rule(group), label=name)
-        duals.plot(solved, read, marker, **style)
+        duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
     label = r"share $\beta_m/\sum\beta$ from the solver"
-    _diagonal(duals, np.array(duals.get_xlim()), xscale="log", yscale="log", xlabel=label)
+    duals.set(xscale="log", yscale="log", xlabel=label)
+    pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
     duals.legend(**SMALL, loc="upper left", handletextpad=0.3)
     return figure
@@ -105,32 +103,25 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
     Filled marks: runs in which that is all of ||W_t|| x error.
     """
     figure, (line, off) = plots.panels(1, 2, height=3.1)
+    distances, alone, looks = {}, {}, []
     groups = _by_setting(comparisons)
-    for row, ((name, group), marker) in enumerate(zip(groups.items(), MARKERS)):
+    for (name, group), like in zip(groups.items(), plots.SERIES):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
-        style = dict(marker=marker, linestyle="", ms=4.5, mfc="none", mew=0.9)
-        style["color"] = _of_rule(group)
-        line.plot([], [], label=name, **style)
-        distance = np.abs(measured / predicted - 1).clip(FLOOR)
-        height = row + np.linspace(-0.28, 0.28, len(group))
-        alone = np.array([c.duals_alone for c in group])
-        for runs, fill in ((alone, style["color"]), (~alone, "none")):
-            style["mfc"] = fill
-            line.plot(predicted[runs], measured[runs], **style)
-            off.plot(distance[runs], height[runs], **style)
-    ends = np.array(line.get_xlim()) * (0.8, 1.25)
-    _diagonal(line, ends, xscale="log", yscale="log", xlabel="$C$ from the duals")
+        row = name.replace(", ", ",\n", 1)
+        distances[row] = np.abs(measured / predicted - 1)
+        alone[row] = np.array([c.duals_alone for c in group])
+        looks.append(like)
+        points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
+        line.plot([], [], label=name, **points)
+        for runs, face in ((alone[row], like.colour), (~alone[row], "none")):
+            line.plot(predicted[runs], measured[runs], markerfacecolor=face, **points)
+    line.set(xscale="log", yscale="log", xlabel="$C$ from the duals")
+    pieces.diagonal(line)
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
     line.legend(**SMALL, loc="upper left", handletextpad=0.3)
-    off.set(xscale="log", xlim=(FLOOR / 3, 1e-4), title="How far off each run is")
-    off.set(xlabel=f"relative error of $C$, or {FLOOR:.0e} where it is less")
-    off.set(yticks=range(len(groups)), yticklabels=[n.replace(", ", ",\n", 1) for n in groups])
-    off.set(ylim=(len(groups) - 0.5, -0.5))
-    off.tick_params(axis="y", length=0, labelsize="x-small")
-    bound = BOUNDS["law.residual"]
-    off.axvline(bound, color="0.3", linestyle=":")
-    off.text(0.7 * bound, len(groups) - 0.6, "asked for", ha="right", color="0.3", **SMALL)
+    pieces.strip(off, distances, (FLOOR, 1e-4), looks, BOUNDS["law.residual"], alone)
+    off.set(title="How far off each run is; dashed: asked for", xlabel="relative error of $C$")
     return figure
 
 
@@ -149,17 +140,16 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
         error.plot(size, history.direction_error["W_mm"][0, 1:], label=label, **style)
         left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **style)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
-    error.plot(sizes, law.constant[0] / sizes, ":", color="0.2", linewidth=2.2, zorder=0)
+    error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     early = sizes[6], law.constant[0] / sizes[6]
     error.annotate(r"$C/\|W_t\|$", early, xytext=(6, 4), textcoords="offset points")
     error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 2200, 100)
-    left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), ":", color="0.2", linewidth=2.2)
+    left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
     left.text(0.42, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
     left.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 2400), xlabel="margin level $a_t$")
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
-    handles, labels = error.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize="small")
+    plots.legend(figure, error)
     return figure
 
 
@@ -167,8 +157,8 @@ def _colour(name):
     """The rule's colour in every figure of this project."""
     for rule in ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"):
         if name.startswith(rule):
-            return plots.COLOURS[rule]
-    return "0.4"
+            return plots.look(rule).colour
+    return plots.GREY
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -180,8 +170,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     for axis, (history, errors, _), rule in zip(axes, (fast, slow), ("NGD", "GD"), strict=True):
         t = history.iterations[1:]
         plain = history.direction_error["W_mm"][:, 1:]
-        plots.band(axis, t, plain, "$W_{2t}$", plots.COLOURS[rule])
-        plots.band(axis, t, errors, "$W_{2t}-W_t$", plots.COLOURS[rule], linestyle="--")
+        plots.band(axis, t, plain, "$W_{2t}$", rule)
+        plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
         axis.set(xscale="log", yscale="log", xlabel="iteration $2t$")
         axis.legend(loc="lower left")
     axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
@@ -192,7 +182,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     guide = np.log(t) * t**-rate
     guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
     middle = len(t) // 2
-    axes[1].plot(t, guide, ":", color="0.3")
+    axes[1].plot(t, guide, **plots.PREDICTED)
     label = rf"$t^{{-{rate:.2f}}}\log t$"
     axes[1].text(t[middle], 2.4 * guide[middle], label, fontsize="small")
     return figure
@@ -203,15 +193,15 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
         rule = "NGD-mom" if tried.momentum else "NGD"
-        for moved, marker in zip(tried.moved, MARKERS):
-            style = dict(marker=marker, mfc="none", mew=1, linewidth=0.6)
-            axis.plot(tried.multiples, moved.clip(1e-13), color=plots.COLOURS[rule], **style)
-        axis.axvline(1, color="0.3", linestyle=":")
-        axis.axhspan(1e-14, QUIET, color="0.92", zorder=0)
+        for moved, like in zip(tried.moved, plots.SERIES):
+            style = dict(marker=like.marker, mfc="none", mew=1, linewidth=0.6)
+            axis.plot(tried.multiples, moved.clip(1e-13), color=plots.look(rule).colour, **style)
+        axis.axvline(1, **plots.PREDICTED)
+        axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
         axis.set(title=f"What an offset still moves, momentum {tried.momentum:g}")
-    axes[0].text(0.52, 2e-8, "settled", fontsize="small", color="0.35")
-    axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color="0.35")
+    axes[0].text(0.52, 2e-8, "settled", fontsize="small", color=plots.GREY)
+    axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color=plots.GREY)
     return figure
 
 
@@ -221,19 +211,19 @@ def joint(trained: Mapping[str, JointRuns]) -> Figure:
     figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
     first = next(iter(trained.values()))
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
-    error.plot(first.iterations, bound, "--", color="0.5", lw=1, label=r"$1/\log t$, Theorem 3")
-    for (name, runs), colour, marker in zip(trained.items(), INK, BENDS):
-        plots.band(error, runs.iterations, runs.error, name, colour)
+    error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
+    for (name, runs), like in zip(trained.items(), plots.SERIES):
+        plots.band(error, runs.iterations, runs.error, name, like)
         size = [path_length(runs.rule, int(t)) for t in runs.iterations]
-        error.plot(runs.iterations, np.median(runs.law.W_law.constant) / size, ":", color=PREDICTED)
+        predicted = np.median(runs.law.W_law.constant) / size
+        error.plot(runs.iterations, predicted, **plots.PREDICTED)
         level = runs.law.at_level(runs.level).constant
         measured = runs.norm[:, -1] * runs.error[:, -1]
-        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
-        diagonal.plot(level, measured, **style)
-    _diagonal(diagonal, np.array(diagonal.get_xlim()))
+        diagonal.plot(level, measured, ms=5, mfc="none", label=name, **like.mark)
+    pieces.diagonal(diagonal)
     error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
     diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
-    _short_decades(error.xaxis)
+    pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
     diagonal.legend(**SMALL, loc="upper left")
     return figure
@@ -242,15 +232,17 @@ def joint(trained: Mapping[str, JointRuns]) -> Figure:
 def reached(shares: GlobalMap, history: History) -> Figure:
     """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
     figure, (chart, path) = plots.panels(1, 2, height=3.1)
-    plots.percentages(chart, shares.shares, shares.alphas, shares.dimensions)
+    pieces.cells(chart, shares.shares, shares.alphas, shares.dimensions)
+    chart.invert_yaxis()
     rows = np.arange(len(shares.dimensions))
     predicted = np.array([half_at_once(d, shares.n) for d in shares.dimensions])
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
-    for style, colour, width in (("-", "white", 4), (":", PREDICTED, 2.2)):  # on any cell
+    on_any_cell = ("-", plots.PAPER, 4), (":", plots.BLACK, 2.2)
+    for style, colour, width in on_any_cell:
         chart.plot(wanted, rows, style, color=colour, lw=width)
     value, low, high = _place([shares.threshold(row) for row in rows], shares.alphas).T
-    for colour, width in (("white", 4), (INK[4], 1.6)):
+    for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):
         style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
         chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
     for row in rows[wanted > len(shares.alphas) - 0.5]:  # beyond the last column
@@ -260,10 +252,11 @@ def reached(shares: GlobalMap, history: History) -> Figure:
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
     t = np.maximum(history.iterations, 0.7)
-    path.plot(t, history.score_gaps[0, :, 0, 0], color=INK[0], label="$u_t$")
-    path.plot(t, history.margins[0, :, 0, 0], color=INK[4], ls="--", label="$W_t$")
-    path.plot(t, np.exp(history.log_gap[0]), color="black", label="loss")
-    path.axhline(0.5, color="0.3", linestyle=":")
+    one, two, three = plots.SERIES[:3]
+    path.plot(t, history.score_gaps[0, :, 0, 0], label="$u_t$", **one.line)
+    path.plot(t, history.margins[0, :, 0, 0], label="$W_t$", **two.line)
+    path.plot(t, np.exp(history.log_gap[0]), label="loss", **three.line)
+    path.axhline(0.5, **plots.LEVEL)
     path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
     path.legend(**SMALL, loc="lower left")
     return figure
@@ -281,15 +274,16 @@ def heads(common: HeadRuns, each: HeadRuns) -> Figure:
     figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
     ones = np.ones_like(common.norm)
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
-    for (name, runs, wanted), colour, marker in zip(cases, INK, "ox"):
+    for (name, runs, wanted), like in zip(cases, plots.SERIES):
         measured = head_law.ratios(runs.norm)[:, runs.kept]
         predicted = head_law.ratios(wanted)[:, runs.kept]
-        style = dict(marker=marker, linestyle="", ms=5, mfc="none", color=colour, label=name)
+        style = dict(ms=5, mfc="none", label=name, **like.mark)
         ratio.plot(predicted.ravel(), measured.ravel(), **style)
         size = (runs.norm * runs.error)[:, runs.kept]
         constant.plot(runs.law.constant[:, runs.kept].ravel(), size.ravel(), **style)
     for axis in (ratio, constant):
-        _diagonal(axis, np.array(axis.get_xlim()), xlabel="predicted from duals")
+        axis.set(xlabel="predicted from duals")
+        pieces.diagonal(axis)
     ratio.set(title=r"$\|W_h\|/\|W_1\|$, measured")
     constant.set(title=r"$\|W_h\|\times$ error of head $h$, measured")
     ratio.legend(title="normalisation", **SMALL)
@@ -304,15 +298,22 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
     figure, grid = plots.panels(rows + 1, 3, height=2.3)
     for axis in grid[len(names) :]:
         axis.remove()
-    _deviations(figure.add_subplot(grid[0].get_gridspec()[rows, :]), points, names)
+    off = {name: [] for name in names}
+    for point in constant_map.kept(points):
+        off[point.axis].append(abs(constant_map.relative(point)))
+    deviations = figure.add_subplot(grid[0].get_gridspec()[rows, :])
+    values = {name: np.array(row) for name, row in off.items()}
+    pieces.strip(deviations, values, (FLOOR, 0.1), bound=BOUNDS["map.constant"])
+    deviations.set(title="How far off each run is; dashed: what was asked for")
+    deviations.set(xlabel="relative error of the direction error")
     for axis, name in zip(grid, names, strict=False):
         good = [p for p in constant_map.kept(points) if p.axis == name]
         values = sorted({p.value for p in good})
         at, runs = [p.value for p in good], [p.comparison for p in good]
-        axis.plot(at, [c.law.constant[0] for c in runs], "_", color=PREDICTED, ms=9)
-        axis.plot(at, [c.measured.residual for c in runs], "o", ms=3, mfc="none", color=INK[0])
+        axis.plot(at, [c.law.constant[0] for c in runs], "_", color=plots.BLACK, ms=9)
+        axis.plot(at, [c.measured.residual for c in runs], ms=3, mfc="none", **ONE.mark)
         for crossing in switches.get(name, ()):
-            axis.axvline(crossing, color=INK[4], linestyle=":", lw=0.7)
+            axis.axvline(crossing, **plots.LEVEL)
         if name in switches:
             axis.text(0.42, 0.06, "switch", transform=axis.transAxes, **SMALL)
         log = "linear" if 0 in values else "log"
@@ -320,31 +321,8 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
         if log == "log":
             axis.set_xticks(values, [f"{v:g}" for v in values])
             axis.minorticks_off()
-            _short_decades(axis.yaxis)
+            pieces.plain_ticks(axis.yaxis)
     return figure
-
-
-def _deviations(axis, points, names):
-    """|error over its prediction - 1| of every kept run, a row for each axis of the map."""
-    for row, name in enumerate(names):
-        off = [constant_map.relative(p) for p in constant_map.kept(points) if p.axis == name]
-        off, height = np.abs(off), row + np.linspace(-0.3, 0.3, len(off))
-        axis.plot(off.clip(FLOOR), height, "o", ms=2, mfc="none", color=INK[0])
-    axis.axvline(BOUNDS["map.constant"], color="0.3", linestyle=":")
-    axis.set(xscale="log", xlim=(FLOOR / 3, 0.1))
-    axis.set(xlabel=f"relative error of the direction error, or {FLOOR:.0e} where it is less")
-    axis.set_yticks(range(len(names)), names, **SMALL)
-    axis.invert_yaxis()
-    axis.set(title="How far off each run is; dotted: what was asked for")
-
-
-def _short_decades(axis):
-    """On a logarithmic axis of less than two decades: ticks at 1, 2 and 5 times powers of ten."""
-    low, high = axis.get_view_interval()
-    if high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def bent(
@@ -357,23 +335,23 @@ def bent(
     """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
     exponents = list(dict.fromkeys(r.law.p for r in runs))
-    for p, colour in zip(exponents, INK):
+    for p in exponents:
         for started in (False, True):
             run = next(r for r in runs if (r.law.p, r.started) == (p, started))
-            style = dict(color=colour, linestyle="--" if started else "-")
+            style = dict(color=plots.look(f"p = {p:g}").colour, linestyle="--" if started else "-")
             label = None if started else f"p = {p:g}"
             error.plot(run.norm, run.error, label=label, **style)
     error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
-    _short_decades(error.xaxis)
+    pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
-    outside.plot(flow, measured, "o", ms=4, mfc="none", color=INK[0], label="the flow")
-    outside.plot(first, measured, "x", ms=4, color=INK[4], label="first order")
-    ends = np.array([measured.min(), measured.max()])
-    _diagonal(outside, ends, xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
+    outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
+    outside.set(xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    pieces.diagonal(outside)
     outside.set(title="Left outside the span")
-    _short_decades(outside.yaxis)
+    pieces.plain_ticks(outside.yaxis)
     outside.legend(**SMALL)
     _moves(moves, steps)
     return figure
@@ -383,25 +361,25 @@ def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
     for run in zero:
         label = "one idle pair" if run is zero[0] else None
-        axis.plot(run.level, run.offsets, "o", ms=3, mfc="none", color=INK[0], label=label)
-        axis.plot(run.level, np.log(run.level) + run.law.constants, ":", color=PREDICTED)
+        axis.plot(run.level, run.offsets, ms=3, mfc="none", label=label, **ONE.mark)
+        axis.plot(run.level, np.log(run.level) + run.law.constants, **plots.PREDICTED)
     counts = dict.fromkeys(len(r.law.pairs) for r in zeros)
-    for count, colour, marker in zip(counts, INK[2:], "s^"):
+    for count, like in zip(counts, plots.SERIES[1:3]):
         run = next(r for r in zeros if len(r.law.pairs) == count)
-        style = dict(marker=marker, linestyle="", ms=3, mfc="none", color=colour)
+        style = dict(ms=3, mfc="none", **like.mark)
         axis.plot(run.level, run.offsets, **style)
         axis.plot([], [], label=f"{count} in one run", **style)
         wanted = np.log(run.level)[:, None] + run.law.constants
-        axis.plot(run.level, wanted, ":", color=PREDICTED)
+        axis.plot(run.level, wanted, **plots.PREDICTED)
     axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
     axis.legend(**SMALL)
 
 
 def _moves(axis, steps):
     """Last move of an offset with steps like t^(p-2), by their length, and with constant steps."""
-    for p, colour, marker in zip(dict.fromkeys(s.law.p for s in steps), INK, BENDS):
+    for p in dict.fromkeys(s.law.p for s in steps):
         moved = np.array([[*s.moved, s.constant] for s in steps if s.law.p == p]).T
-        style = dict(marker=marker, linestyle="", ms=4, mfc="none", color=colour)
+        style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
         axis.plot(moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [*(f"{share:g}" for share in SHARES), "constant"]

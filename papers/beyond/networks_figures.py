@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from lib.companion import plots
+from papers import pieces
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_figures import LABELS, ratio_map
 from papers.beyond.factor_norms import NORMS
@@ -15,14 +15,7 @@ from papers.beyond.network_margins import MarginReading
 from papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
 from papers.verdicts import mean_interval
 
-INK = {rule: plots.COLOURS[rule] for rule in ("NGD", "Adam")}
-INK |= {"Signum": "#E69F00", "Muon": "#CC79A7"}
-MARKS = {"NGD": "o", "Signum": "^", "Muon": "s", "Adam": "x"}
-WAYS = {
-    "from zero": ("#0072B2", "o"),
-    "near ties": ("#E69F00", "s"),
-    "wrong start": ("#000000", "^"),
-}
+WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign") for name in NORMS]
 
 
@@ -36,11 +29,9 @@ def factor_map(
         for what, runs, norm in (("$(K,Q)$", both, row.norm), ("$W$", alone, row.alone_norm))
     ]
     names, ratios, boxes = zip(*lines, strict=True)
-    figure, axis, image = ratio_map(0.9 + 0.27 * len(lines), ratios, boxes)
-    axis.set_xticks(range(len(NORMS)), NAMES)
-    axis.set_yticks(range(len(names)), names, fontsize="small")
+    figure, axis, image = ratio_map(0.9 + 0.27 * len(lines), ratios, boxes, (NAMES, names))
     for edge in range(2, len(lines), 2):
-        axis.axhline(edge - 0.5, color="white", lw=2)
+        axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")
     figure.colorbar(image, ax=axis, shrink=0.6)
     return figure
@@ -58,9 +49,9 @@ def selections(
     steepest = [name for name in rules if name != ADAM]
     names = [name.replace("steepest, ", "") for name in rules]
     names = [LABELS.get(name, name) for name in names]
-    for shift, (way, (colour, mark)) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
+    for shift, (way, like) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         y = np.arange(len(rules)) + shift
-        line = dict(color=colour, marker=mark, ls="", ms=5, label=way)
+        line = dict(ms=5, label=way, **like.mark)
         axes[0].plot([optimal[way][name].mean() for name in rules], y, **line)
         counts = [won(_asked_by(rule, disputes[way]), rules) for rule in rules]
         counts.append(won(disputes[way], steepest))
@@ -70,7 +61,7 @@ def selections(
     for axis, written in zip(axes, (names, [*names, "steepest, all"]), strict=True):
         axis.set_yticks(range(len(written)), written)
         axis.invert_yaxis()
-    axes[1].axvline(0.5, color="0.3", ls=":")
+    axes[1].axvline(0.5, **plots.LEVEL)
     axes[0].set(xlabel="share of samples that select the opt token", xlim=(None, 1.02))
     axes[1].set(xlabel="disputes won by the rule's own norm")
     axes[1].set_xlim(-0.02, 1.02)
@@ -95,19 +86,17 @@ def ranking(readings: Mapping[str, Sequence[MarginReading]]) -> Figure:
         }
         mean = np.array([interval.values.mean() for interval in ahead.values()])
         low, high = np.array([(interval.low, interval.high) for interval in ahead.values()]).T
-        style = dict(color=INK[rule], marker=MARKS[rule], ls="", ms=5, capsize=2)
+        style = dict(ms=5, capsize=2, **plots.look(rule).mark)
         x = np.array(list(ahead)) + 0.16 * (k - 1.5)
         axes[0].errorbar(x, mean, [mean - low, high - mean], label=f"less {rule}", **style)
-    axes[0].axhline(0, color="0.3", ls=":")
+    axes[0].axhline(0, **plots.LEVEL)
     axes[0].set(ylabel="log ratio, mean of seeds, 95 %")
     named = [f"{rule},\n{NAMES[NORMS.index(norm)]}" for norm, rule in FIRST.items()]
     axes[0].set_xticks(range(len(FIRST)), named)
-    plots.percentages(axes[1], shares, range(len(NORMS)), range(len(rules)))
-    axes[1].set_xticks(range(len(NORMS)), NAMES, rotation=45)
-    axes[1].set_yticks(range(len(rules)), rules)
+    pieces.cells(axes[1], shares, NAMES, rules)
+    axes[1].tick_params(axis="x", rotation=45)
     for norm, rule in FIRST.items():
-        corner = NORMS.index(norm) - 0.47, rules.index(rule) - 0.45
-        axes[1].add_patch(Rectangle(corner, 0.94, 0.9, fill=False, lw=1.8, ec="#D55E00"))
+        pieces.outline(axes[1], rules.index(rule), NORMS.index(norm))
     axes[1].set(title="heads whose ratio is the largest, %")
     axes[0].set(title="who was predicted first, less each rival")
     plots.legend(figure, axes[0])

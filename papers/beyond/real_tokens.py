@@ -18,6 +18,7 @@ from lib.data.texts import TextSet
 from lib.dynamics import GradientRule, train
 from lib.networks import bert, pretrained
 from lib.svm import token_svm
+from papers import pieces
 from papers.beyond import margins as measure
 from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
 from papers.beyond.tolerances import SATURATED, above
@@ -173,15 +174,15 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -
     """
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
-    for (name, runs), colour in zip(readings.items(), ("NGD", "Polyak"), strict=False):
+    for (name, runs), like in zip(readings.items(), plots.SERIES, strict=False):
         for k, one in enumerate(run for run in runs if not run.refusal):
             ratio = one.residual[1:] / one.law.constant
             label = name if k == 0 else None
-            upper.plot(one.iterations[1:], ratio, color=plots.COLOURS[colour], label=label, lw=1)
-    upper.axhline(1, color="0.1", linestyle=":", label="predicted from the duals")
+            upper.plot(one.iterations[1:], ratio, label=label, lw=1, **like.line)
+    upper.axhline(1, label="predicted from the duals", **plots.PREDICTED)
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
     upper.set(ylabel="residual of $W_t$ over $C$", title="The constant of the law, sentences read")
-    plots.plain_ticks(upper.yaxis)
+    pieces.plain_ticks(upper.yaxis)
     upper.legend(fontsize="x-small", loc="upper left")
     sentences, reading = shown
     lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
@@ -195,8 +196,8 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -
         for word, weight in zip(sentences.words[which], reading.weights[k, which], strict=True):
             if word.startswith("##"):  # goes on the word before it
                 word, left = word[2:], left - 0.8
-            box = dict(facecolor=plots.COLOURS["NGD"], alpha=float(weight), lw=0, pad=1.0)
-            colour = "white" if weight > 0.6 else "black"
+            box = dict(facecolor=plots.look("NGD").colour, alpha=float(weight), lw=0, pad=1.0)
+            colour = plots.PAPER if weight > 0.6 else plots.BLACK
             lower.text(left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain)
             left += len(word) + 1.2
     return figure

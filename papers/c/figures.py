@@ -11,12 +11,10 @@ from lib.mirror.descent import MirrorHistory, selected_tokens
 from lib.svm.max_margin import MaxMargin
 from papers.c import rates, section5
 
-DASHES = ((4, 2), (4, 2, 1, 2), (1, 1))  # of the SVMs' rays, in the order of the exponents
 
-
-def _colour(p: float) -> str:
-    """The colour of an exponent, the same in every figure."""
-    return plots.COLOURS[f"p = {p:g}"]
+def _look(p: float) -> plots.Look:
+    """The look of an exponent."""
+    return plots.look(f"p = {p:g}")
 
 
 def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
@@ -31,9 +29,9 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
             for q in histories:
                 values, end = table[p, q][:, 1:], history.iterations[-1]
                 label = f"SVM with p = {q:g}"
-                plots.band(axis, history.iterations[1:], values, label, _colour(q), 0.8)
+                plots.band(axis, history.iterations[1:], values, label, _look(q), 0.8)
                 mean = values[:, -1].mean()
-                axis.plot(end, mean, "o", color=_colour(q), markersize=3.5)
+                axis.plot(end, mean, markersize=3.5, **_look(q).mark)
                 if table is same:
                     axis.text(1.25 * end, mean, f"{mean:.4f}", fontsize=6.5, va="center")
             axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), title=f"trained with p = {p:g}")
@@ -41,34 +39,6 @@ def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: s
         row[0].set_ylabel(f"divergence $D$\n{reading}")
     for axis in axes[len(histories) :]:
         axis.set_xlabel("iteration $t$")
-    plots.legend(figure, axes[0])
-    plots.caption(figure, caption)
-    return figure
-
-
-def paths(
-    histories: Mapping[float, MirrorHistory],
-    ends: Mapping[float, Mapping[float, MaxMargin]],
-    caption: str,
-) -> Figure:
-    """Two entries of W along the path from zero; broken rays: the directions of the SVMs.
-
-    Above a panel stand the last divergences from the SVMs over all entries, in the order of the
-    legend: two entries do not show which of them is nearest.
-    """
-    figure, axes = plots.panels(1, len(histories), height=2.6)
-    at = (0, 2), (1, 3)  # the entries W_12 and W_34
-    for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        path, last = history.W[0][:, at[0], at[1]], []  # (k, 2)
-        axis.plot(*path.T, ".-", color=_colour(p), markersize=3)
-        for q, dashes in zip(histories, DASHES, strict=True):
-            ray = ends[p][q].W[0][at]
-            ray = 1.1 * np.hypot(*path[-1]) / np.hypot(*ray) * ray
-            line = {"dashes": dashes, "color": _colour(q), "label": f"SVM, p = {q:g}"}
-            axis.plot([0, ray[0]], [0, ray[1]], **line)
-            last.append(f"{history.divergence(ends[p][q].W)[0, -1]:.4f}")
-        axis.set(title=f"trained with p = {p:g}\n$D$: {', '.join(last)}", xlabel="$W_{12}$")
-    axes[0].set_ylabel("$W_{34}$")
     plots.legend(figure, axes[0])
     plots.caption(figure, caption)
     return figure
@@ -90,8 +60,8 @@ def joint(
         target, head = ends[p][p], heads[p]
         tips = (target.W[0, 0] / target.norm, head.value[0] / head.norm)
         for axis, path, tip in zip(axes[:2], (W, v), tips, strict=True):
-            axis.plot(*path.T, color=_colour(p), label=f"p = {p:g}")
-            axis.plot(*tip, "o", color=_colour(p), markerfacecolor="none")
+            axis.plot(*path.T, label=f"p = {p:g}", **_look(p).line)
+            axis.plot(*tip, markerfacecolor="none", **_look(p).mark)
         chosen = selected_tokens(tokens, history.W[:, -1])
         weight = section5.selected_weight(tokens, history.W[:, : first + 1], chosen)
         probability = section5.logistic_probability(tokens, history)[:, : first + 1]
@@ -102,7 +72,7 @@ def joint(
             (axes[3], late, [D[0, late] for D in distances]),
         ):
             for curve, dash in zip(curves, ("-", ":"), strict=True):
-                axis.plot(history.iterations[when], curve, dash, color=_colour(p))
+                axis.plot(history.iterations[when], curve, dash, color=_look(p).colour)
     title = "{} over its last norm; o: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
     axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
@@ -127,11 +97,11 @@ def lemma29(
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
         size, values = history.norm[:, 1:], divergences[p][:, 1:]
-        axis.plot(size.T, values.T, color=_colour(p) or "0.5", alpha=0.4, linewidth=0.8)
+        axis.plot(size.T, values.T, color=_look(p).colour, alpha=0.4, linewidth=0.8)
         a, b, text = rates.theory(p)
         r = np.geomspace(size.min(), size.max(), 50)
         bound = r**a * np.log(r) ** b
-        axis.plot(r, bound * np.median(values[:, 0]) / bound[0], "--", color="0.3", label=text)
+        axis.plot(r, bound * np.median(values[:, 0]) / bound[0], label=text, **plots.BOUND)
         slope = np.median(rates.slopes(history, divergences[p]))
         axis.set(xscale="log", yscale="log", title=f"p = {p:g}: $r^{{{slope:.2f}}}$")
         axis.set_xlabel(r"$r = \|W\|_{p,p}$")
@@ -150,9 +120,9 @@ def basins(
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):
         for p in dict.fromkeys(p for p, _ in kept):
-            axis.plot(
-                widths, kept[p, m], "o-", color=_colour(p), label=f"p = {p:g}", markersize=3.5
-            )
+            look = _look(p)
+            points = dict(marker=look.marker, markersize=3.5, label=f"p = {p:g}")
+            axis.plot(widths, kept[p, m], **points, **look.line)
         axis.set(xscale="log", ylim=(0, 1.05), xlabel="divergence $D$ of the start")
         axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
     axes[0].set_ylabel("share that ends at\nthe cone's selection")
@@ -177,17 +147,18 @@ def parents(
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs
     curves = [key for key in alignments if isinstance(key, tuple)]
-    for key, rule in zip(curves, ("NGD", "GD", "Polyak", "Adam"), strict=True):
+    for key, like in zip(curves, plots.SERIES, strict=False):
         label = f"{key[0]}: {key[1].capitalize()}"
-        plots.band(axes[0], recorded, alignments[key], label, plots.COLOURS[rule])
+        plots.band(axes[0], recorded, alignments[key], label, like)
     axes[0].set(xscale="log", title="alignment with the two SVMs", ylim=(-0.1, 1.05))
     axes[0].set_xlabel("iteration $t$")
     dimensions, shapes = by_dimension
-    for (size, length), rank in shapes.items():
+    for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"
-        axes[1].plot(dimensions, rank, "o-", markersize=3.5, label=label)
+        points = dict(marker=like.marker, markersize=3.5, label=label)
+        axes[1].plot(dimensions, rank, **points, **like.line)
     axes[1].set(title="rank of the nuclear-norm SVM, mean", xlabel="dimension $d$")
     axes[1].set_ylim(0, None)
     aligned = [v[1][np.isfinite(v[1])] for v in several.values()]
@@ -198,10 +169,10 @@ def parents(
     for p, ends in by_p.items():
         optimal = ends["optimal"]
         label = f"p = {p:g}; descent: {optimal.sum()} of {len(optimal)} there"
-        plots.band(axes[3], multiples, ends["path"], label, _colour(p))
+        plots.band(axes[3], multiples, ends["path"], label, _look(p))
         for mark, runs in (("o", optimal), ("x", ~optimal)):
             at = ends["multiple"][runs], ends["descent"][runs]
-            axes[3].plot(*at, mark, color=_colour(p), markersize=4)
+            axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
     lines = "$D$ to the opt tokens' SVM: line, regularisation path;"
     axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")

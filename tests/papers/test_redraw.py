@@ -1,5 +1,6 @@
 """Figures and verdicts of the real-data studies, drawn again from their kept curves."""
 
+import io
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from lib import files
+from lib.companion import pictures
 from lib.site import figures
 from papers import kept_curves, redraw
 from papers.a import speed
@@ -63,6 +65,17 @@ def test_what_the_pages_say_of_the_family(family):
     lost = {n for n, (c, p) in first.items() if c.verdict == "reproduced" and p > 0.05}
     assert lost == {"fig4.sngd", "fig4.sps"}
     assert first["fig7.sngd"][1] < 0.05 and first["fig7.sngd"][0].verdict == "not reproduced"
+
+
+def test_the_picture_of_the_readme_has_every_verdict(family):
+    claims = redraw.in_order(family)
+    figure = redraw.forest(claims)
+    words = [text.get_text() for axis in figure.axes for text in axis.texts]
+    assert sorted(words) == sorted(claim.verdict for claim in claims)
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    kept = (files.ROOT / "figures" / "verdicts.png").read_bytes()
+    assert pictures.same(png.getvalue(), kept), "python -m papers.redraw draws it again"
 
 
 PAGES = {

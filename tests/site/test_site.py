@@ -100,7 +100,7 @@ def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
     assert "Ends at 0.1." in shown_card.text  # the record's 0.125 as the sentence asks
     for words in ("1 of 1 claims hold", "scale: demo", "data: synthetic"):
         assert words in shown_card.text
-    assert shown_card.img["alt"] == page.img["alt"] == "Figure 1, paper A. A <line>."
+    assert shown_card.img["alt"] == page.img["alt"] == "Figure 1, paper A. Ends at 0.1. A <line>."
     assert (place / "site" / shown_card.img["src"]).exists()
     assert "a < b & c" in page.text and "0.125 ± 0.01" in page.text
     assert "make figures ARGS=01" in page.text and page.find(
@@ -243,7 +243,7 @@ def test_code_stands_open_but_parameters_and_pictures_are_described(place):
     save()
     path, image = place / "notebooks" / "01_x.ipynb", shown(image_png=PNG)
     for source, alt in (
-        ('run.save(figure, "good")\nfigure', "Figure 1, paper A. A <line>."),
+        ('run.save(figure, "good")\nfigure', "Figure 1, paper A. Ends at 0.1. A <line>."),
         ("figure", "Picture drawn by the cell that begins: figure"),
     ):
         notebook(path, image, source=source)

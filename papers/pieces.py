@@ -1,0 +1,159 @@
+"""Pieces that several figures share: cells, strips of points, forests of intervals, ticks.
+
+How a thing looks is in `lib.companion.plots`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from lib.companion import plots
+from lib.companion.plots import look
+
+
+def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0, size=7):
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
+
+    text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
+    The first row stands at the top. Returns the image, for a colour bar.
+    """
+    image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
+    for at, value in np.ndenumerate(values):
+        word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
+        colour = plots.PAPER if value < (low + 1) / 2 else plots.BLACK
+        ax.text(*at[::-1], word, ha="center", va="center", fontsize=size, color=colour)
+    ax.set_xticks(range(len(columns)), map(_plain, columns))
+    ax.set_yticks(range(len(rows)), map(_plain, rows))
+    ax.tick_params(length=0)
+    ax.grid(False)
+    return image
+
+
+def _plain(label) -> str:
+    return label if isinstance(label, str) else f"{label:g}"
+
+
+def outline(ax, row: int, column: int, dash: str = "-") -> None:
+    """Outline a cell of `cells` as the one that was predicted."""
+    line = dict(fill=False, linewidth=2.2, linestyle=dash, edgecolor=plots.INKS["vermilion"])
+    ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
+
+
+def diagonal(ax) -> None:
+    """Where measured and predicted are equal, over the range of the axis of x."""
+    ends = ax.get_xlim()
+    ax.plot(ends, ends, zorder=0, **plots.PREDICTED)
+    ax.set_xlim(ends)
+
+
+def strip(ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, filled=None) -> None:
+    """Points on a logarithmic axis between two `ends`, a row for each name, top to bottom.
+
+    What lies beyond an end is an arrow there with its number, or with how many there are. `looks`
+    is one for each row, `bound` a line at what was asked for, `filled` (points,) bools by row.
+    """
+    for row, (name, values) in enumerate(rows.items()):
+        like = (looks or plots.SERIES[:1] * len(rows))[row]
+        height = row + np.linspace(-0.28, 0.28, len(values))
+        full = filled[name] if filled else np.zeros(len(values), bool)
+        inside = (values >= ends[0]) & (values <= ends[1])
+        for some, face in ((full, like.colour), (~full, "none")):
+            some = some & inside
+            points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
+            ax.plot(values[some], height[some], **like.mark, **points)
+        beyond = ("<", ends[0], values < ends[0]), (">", ends[1], values > ends[1])
+        for arrow, end, out in beyond:
+            if out.any():
+                ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
+                one = out.sum() == 1 and np.isfinite(values[out][0])
+                words = f"{values[out][0]:.2g}" if one else f"{out.sum()} of {len(values)}"
+                right = arrow == ">"
+                where = dict(ha="right" if right else "left", va="center", fontsize="x-small")
+                place = (-6 if right else 6, 0)
+                ax.annotate(words, (end, row), place, textcoords="offset points", **where)
+    if bound is not None:
+        ax.axvline(bound, **plots.BOUND)
+    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5))
+    ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
+    ax.tick_params(axis="y", length=0)
+
+
+class Bar(NamedTuple):
+    """A row of a forest: a value with its interval, how it was judged, and the range asked for.
+
+    `points` are single values, drawn above the bar; a value that is NaN leaves its row empty.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    verdict: str = "measured"
+    asked: Sequence[float] = ()
+    points: Sequence[float] = ()
+
+
+def forest(ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0) -> None:
+    """Intervals one below the other, the verdict in words at their right; None is a gap.
+
+    `zero` is the value of no difference, `ends` are those of the axis: an interval that goes on
+    beyond one has an arrow there, and a value beyond it is written.
+    """
+    bars = list(bars)
+    for row, bar in enumerate(bars):
+        if bar is None:
+            continue
+        like = look(bar.verdict)
+        low, high = np.clip([bar.low, bar.high], *ends)
+        ax.plot([low, high], [row, row], color=like.colour, linewidth=2.6, solid_capstyle="butt")
+        for out, end, arrow in ((bar.low < low, low, "<"), (bar.high > high, high, ">")):
+            if out:
+                ax.plot(end, row, arrow, color=like.colour, markersize=5, clip_on=False)
+        ax.plot(bar.value, row, markersize=4.5, **like.mark)
+        above = np.full(len(bar.points), row - 0.3)
+        ax.plot(bar.points, above, ".", markersize=4, color=like.colour, alpha=0.6)
+        for end in bar.asked:
+            ax.plot([end, end], [row - 0.35, row + 0.35], color=plots.BLACK, linewidth=1)
+        beyond = f" ({bar.value:.2g})" if bar.value < ends[0] or bar.value > ends[1] else ""
+        word = bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
+        right = dict(transform=ax.get_yaxis_transform(), va="center", fontsize="x-small")
+        ax.text(1.02, row, word + beyond, color=like.colour, **right)
+    ax.axvline(zero, **plots.LEVEL)
+    named = {row: bar.label for row, bar in enumerate(bars) if bar}
+    ax.set_yticks([*named], named.values(), fontsize="small")
+    ax.set(ylim=(len(bars) - 0.5, -0.7), xlim=ends)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
+
+
+def plain_ticks(axis) -> None:
+    """Label a logarithmic `axis` (`ax.xaxis`, `ax.yaxis`) by plain numbers, few over many decades.
+
+    To be called when the data are drawn.
+    """
+    low, high = sorted(axis.get_view_interval())
+    if high > 1e3 * low:
+        return  # powers of ten say it better
+    subs = (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def toward_one(ax, smallest: float) -> None:
+    """Label `ax`, on which 1 - value is drawn, by the values 0.9, 0.99, ..., 1 - `smallest`.
+
+    The values rise upwards.
+    """
+    nines = range(1, 1 - int(np.floor(np.log10(smallest))))
+    ax.set(yscale="log", ylim=(1, smallest))
+    ax.set_yticks(
+        [10.0**-k for k in nines],
+        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
+        minor=False,
+    )
+    ax.minorticks_off()
