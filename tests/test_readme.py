@@ -84,10 +84,6 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     assert plots.COLOURS["mine"] == plots.SPARE[0]
 
 
-def test_the_readme_is_short():
-    assert len(page("README.md").splitlines()) <= 120
-
-
 def test_the_picture_of_the_layers_is_the_contract():
     (layers,) = [c["layers"] for c in LAYERS if c["type"] == "layers"]
     stated = [[name.removeprefix("lib.") for name in layer.split(" | ")] for layer in layers]

@@ -36,7 +36,7 @@ def _span(node, text):
 
 
 def _places(node, text, inside=False, above=None):
-    """(start, end, new text) of every mutant of `node` and below, by offsets into `text` in bytes."""
+    """(start, end, new text) of every mutant of `node` and below, in offsets of bytes."""
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign):
         return
     if inside and isinstance(node, ast.BinOp | ast.Compare):

@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 
 from lib import attention, svm
 from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
@@ -138,28 +137,6 @@ def _mp_gradient(data, W):
             x, z = mpmath.matrix(data.X[0, i, t].tolist()), mpmath.matrix(data.z[0, i].tolist())
             G += c * x * z.T
     return G
-
-
-def transformed(data, R, S):
-    """Tokens and head by R, queries by S, both orthogonal."""
-    return TokenSet(X=data.X @ R.T, y=data.y, z=data.z @ S.T, u=data.u @ R.T, opt=data.opt)
-
-
-@pytest.mark.parametrize(
-    "norm, steps, turns", [("frobenius", 200, True), ("spectral", 200, True), (np.inf, 100, False)]
-)
-def test_what_turns_with_tokens_queries_and_columns(norm, steps, turns):
-    """Frobenius and spectral rules see no rotation; sign descent permutations and signs alone."""
-    random = np.random.default_rng(0)
-    rotations = [np.linalg.qr(random.standard_normal((k, k)))[0] for k in (6, 6, 3)]
-    flips = np.eye(6)[random.permutation(6)] * np.array([1, -1, 1, 1, -1, 1.0])
-    K, Q = factored.small_start(DATA, SEEDS, 3, size=0.3)
-    rule = {"a": o.steepest(norm, 0.05, 0.5)}
-    plain = factored.train(DATA, rule, K, Q, [steps])["a"].W
-    for (R, S, C), alike in ((rotations, turns), ((flips, flips, np.eye(3)), True)):
-        data = transformed(DATA, R, S)
-        turned = factored.train(data, rule, R @ K @ C, S @ Q @ C, [steps])["a"].W
-        assert np.allclose(turned, R @ plain @ S.T, rtol=0, atol=1e-7) == alike
 
 
 def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():

@@ -188,19 +188,6 @@ def test_claims_hold_and_can_fail(name):
     assert [claim.id for claim in listed(claims_of(wrong)) if claim.holds] == []
 
 
-@pytest.mark.parametrize(
-    "claim, margin",
-    [
-        (claims.at_most("a", "s", "p", -1.0, 0.5), np.inf),
-        (claims.at_least("a", "s", "p", -3.0, 1.0), 0.0),
-        (claims.close("a", "s", "p", 1.5, 1.0, 0.1), 0.2),
-        (claims.at_least("a", "s", "p", np.nan, 1.0), np.nan),
-    ],
-)
-def test_margins_of_other_signs(claim, margin):
-    assert claim.margin == pytest.approx(margin, nan_ok=True)
-
-
 def test_the_norm_grows_by_less_than_the_step_a_step():
     walked = 0.05 * F.ngd.iterations + F.ngd.norm[:, :1]
     assert (F.ngd.norm <= walked * (1 + 1e-12)).all()  # Lemma 7's upper bound

@@ -1,7 +1,6 @@
 """Figures and verdicts of the real-data studies, drawn again from their kept curves."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -11,7 +10,6 @@ from lib import files
 from lib.site import figures
 from papers import kept_curves, redraw
 from papers.a import speed
-from papers.c import reviews, vision
 from papers.kept_curves import REMEASURED
 from tests.papers.worlds import race
 
@@ -63,38 +61,6 @@ def test_what_the_pages_say_of_the_family(family):
     lost = {n for n, (c, p) in first.items() if c.verdict == "reproduced" and p > 0.05}
     assert lost == {"fig4.sngd", "fig4.sps"}
     assert first["fig7.sngd"][1] < 0.05 and first["fig7.sngd"][0].verdict == "not reproduced"
-
-
-PAGES = {
-    "14_bert": ("multi_nli_again", "civil_comments"),
-    "15_vit_mnist": ("mnist",),
-    "16_vit_cifar10": ("cifar10",),
-    "33_transformer_imdb": ("imdb",),
-    "34_vit_mirror_descent": ("vit",),
-}
-NUMBERS = {"imdb": reviews.numbers, "vit": vision.numbers}
-# Of the paper, the setting, or a count: the stop, guessing, images, layers and epochs.
-GIVEN = {"99.5", "1.10", "1.00", "0.8", "5,000", "15", "30", "1,000"}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_number_of_the_answer_is_one_of_the_study(page):
-    """ "**Here:**" quotes the study's numbers and claims, to the digits it shows."""
-    text = (files.ROOT / "notebooks" / f"{page}.py").read_text(encoding="utf-8")
-    answer = re.search(r"# \*\*Here:\*\*(.*?)\n#\n", text, re.DOTALL)[1].replace("\n#", " ")
-    known = []
-    for study in PAGES[page]:
-        kept = kept_curves.kept(study, needed=True)
-        known += [n.value for n in NUMBERS.get(study, speed.numbers)(kept).values()]
-        for one in (c for picture in redraw.PICTURES[study] for c in picture.table(kept)):
-            known += [one.measured, one.p or 0.0, *(one.interval or ())]
-    answer = re.sub(r"\\ell_\{?[\d.]+\}?", "", answer)
-    quoted = [number for number in re.findall(r"\d[\d.,]*\d|\d", answer) if number not in GIVEN]
-    assert quoted
-    for number in quoted:
-        digits = len(number.partition(".")[2])
-        shown = {f"{scale * value:.{digits}f}" for value in known for scale in (1, 100)}
-        assert number in shown, f"{page}: {number}"
 
 
 def test_the_index_names_the_study_that_a_picture_draws():
