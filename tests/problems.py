@@ -14,14 +14,17 @@ class Problem(NamedTuple):
 
     tokens: TokenSet
     W: np.ndarray | None
-    error: float = 1e-9  # at most so far from W_mm's direction are 2,000 steps of any rule
+    error: float | None = 1e-9  # how far a rule may be from W_mm's direction after 2,000 steps
 
 
 def of_pairs(*deltas, queries=None):
-    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at zero."""
+    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at zero.
+
+    Its label has the sign of its query, by default 1.
+    """
     X = [[np.zeros(2), *(-np.asarray(delta, float) for delta in row)] for row in deltas]
     z = np.ones((len(X), 1)) if queries is None else np.reshape(queries, (-1, 1))
-    return attention.token_set(X, np.ones(len(X)), z, u=[1.0, 0.5], opt=np.zeros(len(X), int))
+    return attention.token_set(X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int))
 
 
 def nearest(data):
@@ -56,9 +59,10 @@ PROBLEMS = {
     "more turns than dimensions": Problem(of_pairs([E_1, E_2, -E_1 - E_2]), None),
     "class means": drawn(attention.class_mean_tokens(0, n=4, T=3, d=12), 0.2),
     "Gaussian": drawn(attention.gaussian_tokens(0, n=3, T=3, d=12), 0.2),
-    "two tokens": drawn(attention.two_token_gaussian(0, n=3, d=12), 0.2),
+    "two tokens": drawn(attention.two_token_gaussian(0, n=3, d=12), None),  # it has no head yet
     "unit tokens": drawn(attention.unit_tokens(0, n=3, T=3, d=4), 0.2),
     "two examples": Problem(attention.two_examples(), np.array([[-1, 0], [1, -1]]) / 2, 0.2),
 }
 SOLVABLE = [name for name, problem in PROBLEMS.items() if problem.W is not None]
 UNSOLVABLE = [name for name in PROBLEMS if name not in SOLVABLE]
+TRAINABLE = [name for name in SOLVABLE if PROBLEMS[name].error is not None]

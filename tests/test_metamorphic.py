@@ -26,8 +26,8 @@ def by_dynamics(make):
     return end
 
 
-def by_engine(make):
-    return lambda data, W, scale: training.train(data, make(scale * ETA), STEPS, W, [STEPS]).W[0]
+def by_engine(make, steps=STEPS):
+    return lambda data, W, scale: training.train(data, make(scale * ETA), steps, W, [steps]).W[0]
 
 
 def by_mirror(data, W, scale):
@@ -45,7 +45,8 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     "steepest": by_engine(lambda eta: o.steepest(2, eta)),
     "Muon": by_engine(lambda eta: o.muon(eta, nesterov=True, newton_schulz=5)),
     "Shampoo": by_engine(lambda eta: o.shampoo(eta, 0.9)),
-    "full AdaGrad": by_engine(o.full_adagrad),
+    # the inverse root of its sum enlarges rounding, in 15 steps from 1e-16 to 1e-7
+    "full AdaGrad": by_engine(o.full_adagrad, 3),
     "natural": by_engine(lambda eta: o.natural(eta, 0.1, relative=True)),
     "sign": by_engine(lambda eta: o.steepest(np.inf, eta)),
     "l_3": by_engine(lambda eta: o.steepest(3, eta)),

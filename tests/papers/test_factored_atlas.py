@@ -182,6 +182,15 @@ def test_factors_that_do_not_fit_are_refused(K, Q, rule, named):
         factored.train(DATA, {"a": rule}, K, Q, [1])
 
 
+def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
+    K, Q = factored.small_start(WIDE, [3, 4], 400, size=0.3)
+    assert K.shape == (2, 6, 400) and Q.shape == (2, 8, 400)
+    assert np.concatenate([K, Q], 1).std() == pytest.approx(0.3 / 20, rel=0.03)
+    alone = factored.small_start(WIDE.run(1), [4], 400, size=0.3)
+    np.testing.assert_array_equal(alone[0][0], K[1])
+    np.testing.assert_array_equal(alone[1][0], Q[1])
+
+
 def test_a_start_without_columns_is_refused():
     with pytest.raises(ValueError, match="m = 0"):
         factored.small_start(DATA, SEEDS, 0)

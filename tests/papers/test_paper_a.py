@@ -232,6 +232,12 @@ def test_smoothness_bounds_the_curvature():
         assert (bent <= fixed_head.smoothness(data)).all()
 
 
+def test_smoothness_by_hand():
+    """Tokens 2 apart, a query of length 3, scores 1 and -1: e * 6^2 * (4/16 + 2/4)."""
+    data = attention.token_set([[[1.0, 0], [-1.0, 0]]], [1.0], z=[[3.0, 0]], u=[1.0, 0])
+    assert fixed_head.smoothness(data) == pytest.approx(27 * np.e)
+
+
 def test_curvature_is_the_hessian_of_the_loss():
     k, one = 12, J.tokens.run(0)
     W, u = RUN.weights(k)[:1], RUN.head(k)[:1]
