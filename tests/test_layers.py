@@ -16,8 +16,10 @@ def test_layers_hold():
 
 # Rooms of theory, and what each may bring along: torch alone is a second, a picture's style two.
 ROOMS = "attention compiled dynamics mirror svm regression data"
-THEORY = [*(f"lib.{room}" for room in ROOMS.split()), "papers.beyond.engine.training"]
+THEORY = [*(f"lib.{room}" for room in ROOMS.split()), "lib.data.images", "lib.data.texts"]
+THEORY += ["papers.beyond.engine.training"]
 HEAVY = ("torch", "transformers", "cvxpy", "matplotlib", "pandas", "seaborn", "IPython")
+HEAVY += ("datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub")
 
 
 def test_theory_loads_nothing_heavy():

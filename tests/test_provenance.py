@@ -46,11 +46,6 @@ def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(repository, 
     assert provenance.commit() == head + "-dirty" * dirty
 
 
-def test_without_git_there_is_no_commit(monkeypatch):
-    monkeypatch.setattr(provenance, "git", lambda *_: None)
-    assert provenance.commit() is None
-
-
 READ = {
     "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
     "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -43,17 +44,8 @@ EVERY = 100
 AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
 
 
-def dimension_memory() -> Entry:
-    """Peak memory of tokens, basis and training at d = 100,000."""
-    return _memory("dimension", 1500)
-
-
-def svm_memory() -> Entry:
-    """Peak memory of a token SVM with 5,000 constraints."""
-    return _memory("svm", 2000)
-
-
-def _memory(workload, limit):
+def _memory(name, workload, limit):
+    """Peak memory of a workload in a process of its own, over a limit in MB."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # two threads mostly wait on a busy machine
@@ -64,7 +56,7 @@ def _memory(workload, limit):
     ratio, taken = peak / limit, time.perf_counter() - began
     what = memory.WORKLOADS[workload].__doc__.rstrip(".")
     return Entry(
-        f"{workload}_memory", None, None, ratio, (ratio, ratio), 1.0, "at most",
+        name, None, None, ratio, (ratio, ratio), 1.0, "at most",
         f"{peak:.0f} MB", f"{limit} MB",
         f"{what}: peak memory over the limit, in a process of its own that took {taken:.1f} s",
     )  # fmt: skip
@@ -122,8 +114,9 @@ def floor(n, *grams) -> float:
     return total
 
 
-def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
-    """NGD on `data`, per run and iteration, against autograd on W of the first run."""
+def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
+    """NGD on what `draw` gives, per run and iteration, against autograd on W of the first run."""
+    data = draw()
     problem, W_mm, setup = _problem(data)
     runs, joint = len(data.y), head == "joint"
     model, target = plain.Model(data), problem.expand(W_mm)[0]
@@ -162,86 +155,66 @@ def _training(name, bar, data, step_size, steps, reference_steps, head="fixed"):
     )  # fmt: skip
 
 
-def _over_products(name, bar, data, step_size, steps, head="fixed", repeats=7):
+@contextmanager
+def _one_thread():
+    """Of every library, numba's loops among them: processor time means little otherwise."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        with threads(1):
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def _spent(work, at_least=0.2):
+    """Processor seconds per call of `work`, called as often as it takes to fill `at_least`."""
+    calls, began = 0, time.process_time()
+    while (taken := time.process_time() - began) < at_least:
+        work()
+        calls += 1
+    return taken / calls
+
+
+def _spent_in_turns(ours, reference, count, repeats=REPEATS):
+    """Processor seconds of both by turns, over `count` units of work; both have run before."""
+    with _one_thread():
+        turns = [(_spent(ours) / count, _spent(reference) / count) for _ in range(repeats)]
+    return Times(*map(list, zip(*turns, strict=True)), (1, 1))
+
+
+def _over_products(name, bar, draw, step_size, steps, head="fixed"):
     """Training per run and iteration over its products with Gram matrices: processor time of both.
 
     Both run on one thread, in turns, since a busy machine and idle threads stretch the clock.
     """
-    problem, W_mm, _ = _problem(data)
+    problem, W_mm, _ = _problem(data := draw())
     reduced, (runs, n) = problem.tokens, data.y.shape
     start = gradient_descent.zero_start(problem).inside
     reduced = dynamics_reduced.reduce(reduced, start, head, "exponential")
     packed = [gram.pack(K, n) for K in (reduced.K, reduced.G) if K.size]
 
-    def products(count):
+    def products():
         for K in packed:
-            _products(K, 0, np.ones(K.shape[1]), np.zeros(K.shape[1]), count)
+            _products(K, 0, np.ones(K.shape[1]), np.zeros(K.shape[1]), runs * steps)
 
-    def spent(work, *arguments):
-        began = time.process_time()
-        work(*arguments)
-        return time.process_time() - began
-
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        with threads(1):
-            turns, count = [], runs * steps
-            for _ in range(repeats + 1):  # the first compiles
-                ours = spent(_ours, problem, W_mm, step_size, steps, head)
-                turns.append((ours / count, spent(products, count) / count))
-    finally:
-        numba.set_num_threads(before)
-    times = Times(*map(list, zip(*turns[1:], strict=True)), (1, 1))
+    ours = lambda: _ours(problem, W_mm, step_size, steps, head)
+    for work in (ours, products):
+        work()  # compiles
+    times = _spent_in_turns(ours, products, runs * steps, 7)
     return times.entry(name, bar, f"processor time, {steps} iterations x {runs} runs", "at most")
 
 
-def products_single() -> Entry:
-    """The run of `ngd_single` over its products with the Gram matrix."""
-    data = tokens.class_mean_tokens(0, n=20, T=10, d=300)
-    return _over_products("products_single", 2, data, 0.05, 10_000)
-
-
-def products_runs() -> Entry:
-    """The runs of `ngd_runs` over their products with Gram matrices."""
-    data = tokens.unit_tokens(range(100), n=6, T=8, d=10)
-    return _over_products("products_runs", 4, data, 0.1, 2000)
-
-
-def products_joint() -> Entry:
-    """The run of `ngd_joint` over its products with both Gram matrices."""
-    data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
-    return _over_products("products_joint", 6, data, 0.1, 10_000, "joint")
-
-
-def ngd_single() -> Entry:
-    """NGD on one class-mean problem of n=20, T=10, d=300."""
-    return _training(
-        "ngd_single", 100, tokens.class_mean_tokens(0, n=20, T=10, d=300), 0.05, 10_000, 600
-    )
-
-
-def ngd_runs() -> Entry:
-    """NGD on 100 random problems of n=6, T=8, d=10 in one call."""
-    return _training(
-        "ngd_runs", 500, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000, 1000
-    )
-
-
-def ngd_joint() -> Entry:
-    """Joint NGD on the two-token model of n=20, T=2, d=1000.
-
-    Each of u and W is normalised by itself.
-    """
-    data = tokens.two_token_gaussian(0, n=20, T=2, d=1000)
-    return _training("ngd_joint", 300, data, 0.1, 10_000, 100, "joint")
-
-
-def _token_svm(name, bar, data, reference, p=2, agree=1e-6):
+def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
     """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its square root."""
+
+    data = draw()
 
     def solve():
         return svm.token_svm(data, norm=p)
+
+    def reference():
+        return of(data) if p == 2 else of(data, p)
 
     solution, expected = solve(), reference()
     gate(
@@ -340,21 +313,9 @@ def spectral_runs() -> Entry:
     return _along("spectral_runs", 20, rules, {"polar": lambda: plain.polar})
 
 
-def svm_per_constraint() -> Entry:
-    """Token SVM of n=T=20, d=30 against one cvxpy constraint per pair."""
-    data = tokens.unit_tokens(0, n=20, T=20, d=30)
-    return _token_svm("svm_per_constraint", 200, data, lambda: plain.svm_per_constraint(data))
-
-
-def svm_vectorised() -> Entry:
-    """Token SVM of n=50, T=20, d=40 against all of cvxpy's constraints as one matrix."""
-    data = tokens.unit_tokens(0, n=50, T=20, d=40)
-    return _token_svm("svm_vectorised", 60, data, lambda: plain.svm_vectorised(data))
-
-
-def _svm_peers(name, bar, n, T, d):
+def _svm_peers(name, bar, draw):
     """A token SVM over the fastest QP solver on its dual: processor time of one thread."""
-    data = tokens.unit_tokens(0, n=n, T=T, d=d)
+    data = draw()
     gram_matrix = lambda: coordinates.gram(coordinates.differences(data, data.opt), data.z)[0]
     solution = svm.token_svm(data)
     taken = {}
@@ -365,83 +326,25 @@ def _svm_peers(name, bar, n, T, d):
         ours = [_spent(lambda: svm.token_svm(data)) for _ in range(REPEATS)]
     best = min(taken, key=lambda peer: median(taken[peer]))
     others = ", ".join(f"{peer} {duration(median(t))}" for peer, t in taken.items())
-    note = f"processor time, {n * (T - 1)} constraints; the fastest is {best}: {others}"
+    note = f"processor time, {solution.duals.size} constraints; the fastest is {best}: {others}"
     return Times(ours, taken[best], (1, 1)).entry(name, bar, note)
 
 
-def svm_peers_small() -> Entry:
-    """Token SVM of 42 constraints over the fastest QP solver on the same dual."""
-    return _svm_peers("svm_peers_small", 0.67, 6, 8, 10)
-
-
-def svm_peers_medium() -> Entry:
-    """The same with 380 constraints."""
-    return _svm_peers("svm_peers_medium", 2, 20, 20, 30)
-
-
-def svm_peers_large() -> Entry:
-    """The same with 950 constraints."""
-    return _svm_peers("svm_peers_large", 2, 50, 20, 40)
-
-
-def _jax(name, bar, data, step_size, steps):
+def _jax(name, bar, draw, step_size, steps):
     """NGD over the same closed form by JAX in minimal coordinates: processor time a run and step.
 
     The gate compares 100 steps: later the weights missing are lost to rounding in plain float64.
     """
-    problem, W_mm, _ = _problem(data)
-    runs = len(data.y)
-    ours = lambda count: _ours(problem, W_mm, step_size, count, every=count)
+    problem, W_mm, _ = _problem(draw())
+    runs = len(problem.tokens.y)
+    ours = lambda count=steps: _ours(problem, W_mm, step_size, count, every=count)
     reference = peers.jax_ngd(problem.tokens, step_size, 100)
     gate(f"{name}: norm of W", ours(100).norm[:, -1], reference(), AGREE)
     reference = peers.jax_ngd(problem.tokens, step_size, steps)
-    reference()  # compiles
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        with threads(1):
-            ours(steps)
-            turns = [(_spent(lambda: ours(steps)), _spent(reference)) for _ in range(REPEATS)]
-    finally:
-        numba.set_num_threads(before)
-    mine, other = zip(*turns, strict=True)
-    each = [[value / steps / runs for value in side] for side in (mine, other)]
-    return Times(*each, (1, 1)).entry(name, bar, f"processor time, {steps} steps x {runs} runs")
-
-
-def jax_single() -> Entry:
-    """The run of `ngd_single` over JAX with `jit` and `scan`."""
-    data = tokens.class_mean_tokens(0, n=20, T=10, d=300)
-    return _jax("jax_single", 2, data, 0.05, 10_000)
-
-
-def jax_runs() -> Entry:
-    """The runs of `ngd_runs` over JAX with `vmap`, `jit` and `scan`."""
-    return _jax("jax_runs", 1, tokens.unit_tokens(range(100), n=6, T=8, d=10), 0.1, 2000)
-
-
-def _spent(work, at_least=0.2):
-    """Processor seconds per call of `work`, called as often as it takes to fill `at_least`."""
-    calls, began = 0, time.process_time()
-    while (taken := time.process_time() - began) < at_least:
-        work()
-        calls += 1
-    return taken / calls
-
-
-def svm_lp_low() -> Entry:
-    """Token SVM of n=6, T=8, d=10 in the norm p = 1.75 against one cvxpy constraint per pair."""
-    return _lp("svm_lp_low", 1.75)
-
-
-def svm_lp_high() -> Entry:
-    """The same for p = 3."""
-    return _lp("svm_lp_high", 3.0)
-
-
-def _lp(name, p):
-    data = tokens.unit_tokens(0, n=6, T=8, d=10)
-    return _token_svm(name, 10, data, lambda: plain.svm_per_constraint(data, p), p)
+    for work in (reference, ours):
+        work()  # compiles
+    times = _spent_in_turns(ours, reference, steps * runs)
+    return times.entry(name, bar, f"processor time, {steps} steps x {runs} runs")
 
 
 def dimension() -> Entry:
@@ -506,11 +409,6 @@ def long_horizon() -> Entry:
     return times.entry(name, 1.1, "processor time of a step, last step recorded", "at most")
 
 
-def minibatch_memory() -> Entry:
-    """Peak memory of that gradient with 20,000 samples, which has 400 million attention weights."""
-    return _memory("minibatch", 2000)
-
-
 def _optimizer_step(name, make):
     """One step over BERT-base's parameters, gradients given, against SGD, which needs no norm.
 
@@ -547,18 +445,6 @@ def _optimizer_step(name, make):
     )
 
 
-def normalized_step() -> Entry:
-    """A step of normalised SGD over BERT-base's parameters."""
-    return _optimizer_step(
-        "normalized_step", lambda parameters: NormalizedSGD(parameters, 0.1, 0.01)
-    )
-
-
-def polyak_step() -> Entry:
-    """A step of stochastic Polyak over BERT-base's parameters."""
-    return _optimizer_step("polyak_step", lambda parameters: StochasticPolyak(parameters, 0.01))
-
-
 def _loop_step(name, make):
     """A whole step of `training.train` on a vision transformer, against the same with SGD."""
     os.environ["TQDM_DISABLE"] = "1"
@@ -583,16 +469,6 @@ def _loop_step(name, make):
     count = sum(p.numel() for p in model.parameters()) / 1e6
     note = f"ViT of {count:.2f} million parameters, batch 32; over SGD in the same loop"
     return times.entry(name, 1.03, note, "at most")
-
-
-def normalized_loop() -> Entry:
-    """A whole training step with normalised SGD."""
-    return _loop_step("normalized_loop", lambda parameters: NormalizedSGD(parameters, 1e-3))
-
-
-def polyak_loop() -> Entry:
-    """A whole training step with stochastic Polyak."""
-    return _loop_step("polyak_loop", lambda parameters: StochasticPolyak(parameters, 1e-3))
 
 
 def two_trainings(steps=300, repeats=3) -> Entry:
@@ -677,14 +553,36 @@ def image_loader() -> Entry:
     )
 
 
-ENTRIES = {
-    entry.__name__: entry
-    for entry in (
-        dimension_memory, svm_memory, minibatch_memory, ngd_single, ngd_runs, ngd_joint,
-        products_single, products_runs, products_joint, mirror_runs, entrywise_runs, spectral_runs,
-        jax_single, jax_runs, svm_peers_small, svm_peers_medium, svm_peers_large,
-        svm_per_constraint, svm_vectorised, svm_lp_low, svm_lp_high, dimension, long_horizon,
-        minibatch_gradient, normalized_step, polyak_step, normalized_loop, polyak_loop,
-        image_loader, two_trainings,
-    )
-}  # fmt: skip
+class_means = partial(tokens.class_mean_tokens, 0, n=20, T=10)
+many = partial(tokens.unit_tokens, range(100), n=6, T=8, d=10)
+two_tokens = partial(tokens.two_token_gaussian, 0, n=20, T=2, d=1000)
+one = partial(tokens.unit_tokens, 0)
+# rows of which several are made alike: the function, then what it takes behind the row's name
+ROWS = {
+    "dimension_memory": (_memory, "dimension", 1500),
+    "svm_memory": (_memory, "svm", 2000),
+    "minibatch_memory": (_memory, "minibatch", 2000),
+    "ngd_single": (_training, 100, partial(class_means, d=300), 0.05, 10_000, 600),
+    "ngd_runs": (_training, 500, many, 0.1, 2000, 1000),
+    "ngd_joint": (_training, 300, two_tokens, 0.1, 10_000, 100, "joint"),
+    "products_single": (_over_products, 2, partial(class_means, d=300), 0.05, 10_000),
+    "products_runs": (_over_products, 4, many, 0.1, 2000),
+    "products_joint": (_over_products, 6, two_tokens, 0.1, 10_000, "joint"),
+    "jax_single": (_jax, 2, partial(class_means, d=300), 0.05, 10_000),
+    "jax_runs": (_jax, 1, many, 0.1, 2000),
+    "svm_peers_small": (_svm_peers, 0.67, partial(one, n=6, T=8, d=10)),
+    "svm_peers_medium": (_svm_peers, 2, partial(one, n=20, T=20, d=30)),
+    "svm_peers_large": (_svm_peers, 2, partial(one, n=50, T=20, d=40)),
+    "svm_per_constraint": (_token_svm, 200, partial(one, n=20, T=20, d=30)),
+    "svm_vectorised": (_token_svm, 60, partial(one, n=50, T=20, d=40), plain.svm_vectorised),
+    "svm_lp_low": (_token_svm, 10, partial(one, n=6, T=8, d=10), plain.svm_per_constraint, 1.75),
+    "svm_lp_high": (_token_svm, 10, partial(one, n=6, T=8, d=10), plain.svm_per_constraint, 3.0),
+    "normalized_step": (_optimizer_step, lambda p: NormalizedSGD(p, 0.1, 0.01)),
+    "polyak_step": (_optimizer_step, lambda p: StochasticPolyak(p, 0.01)),
+    "normalized_loop": (_loop_step, lambda p: NormalizedSGD(p, 1e-3)),
+    "polyak_loop": (_loop_step, lambda p: StochasticPolyak(p, 1e-3)),
+}
+ALONE = (mirror_runs, entrywise_runs, spectral_runs, dimension, long_horizon)
+ALONE += (minibatch_gradient, image_loader, two_trainings)
+ENTRIES = {name: partial(of, name, *given) for name, (of, *given) in ROWS.items()}
+ENTRIES |= {entry.__name__: entry for entry in ALONE}

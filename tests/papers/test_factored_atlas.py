@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 
 from lib import attention, svm
 from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
@@ -140,28 +139,6 @@ def _mp_gradient(data, W):
     return G
 
 
-def transformed(data, R, S):
-    """Tokens and head by R, queries by S, both orthogonal."""
-    return TokenSet(X=data.X @ R.T, y=data.y, z=data.z @ S.T, u=data.u @ R.T, opt=data.opt)
-
-
-@pytest.mark.parametrize(
-    "norm, steps, turns", [("frobenius", 200, True), ("spectral", 200, True), (np.inf, 100, False)]
-)
-def test_what_turns_with_tokens_queries_and_columns(norm, steps, turns):
-    """Frobenius and spectral rules see no rotation; sign descent permutations and signs alone."""
-    random = np.random.default_rng(0)
-    rotations = [np.linalg.qr(random.standard_normal((k, k)))[0] for k in (6, 6, 3)]
-    flips = np.eye(6)[random.permutation(6)] * np.array([1, -1, 1, 1, -1, 1.0])
-    K, Q = factored.small_start(DATA, SEEDS, 3, size=0.3)
-    rule = {"a": o.steepest(norm, 0.05, 0.5)}
-    plain = factored.train(DATA, rule, K, Q, [steps])["a"].W
-    for (R, S, C), alike in ((rotations, turns), ((flips, flips, np.eye(3)), True)):
-        data = transformed(DATA, R, S)
-        turned = factored.train(data, rule, R @ K @ C, S @ Q @ C, [steps])["a"].W
-        assert np.allclose(turned, R @ plain @ S.T, rtol=0, atol=1e-7) == alike
-
-
 def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
     zero = np.zeros((2, 6, 3))
     for rule in (o.steepest(2, 0.1), o.steepest("spectral", 0.1), o.adam(0.1)):
@@ -203,6 +180,15 @@ REFUSED = [  # K, Q, rule, what the message names
 def test_factors_that_do_not_fit_are_refused(K, Q, rule, named):
     with pytest.raises(ValueError, match=named):
         factored.train(DATA, {"a": rule}, K, Q, [1])
+
+
+def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
+    K, Q = factored.small_start(WIDE, [3, 4], 400, size=0.3)
+    assert K.shape == (2, 6, 400) and Q.shape == (2, 8, 400)
+    assert np.concatenate([K, Q], 1).std() == pytest.approx(0.3 / 20, rel=0.03)
+    alone = factored.small_start(WIDE.run(1), [4], 400, size=0.3)
+    np.testing.assert_array_equal(alone[0][0], K[1])
+    np.testing.assert_array_equal(alone[1][0], Q[1])
 
 
 def test_a_start_without_columns_is_refused():

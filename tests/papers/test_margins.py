@@ -1,7 +1,5 @@
 """Margins read off a history: selections, parts of W, duals; and that long runs stay exact."""
 
-import decimal
-
 import numpy as np
 import pytest
 
@@ -101,32 +99,3 @@ def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
     exact = margin_law.gaps_of_scores(logits, problem.tokens.opt)
     assert np.abs(history.margins[:, 0]).max() > 1e4
     assert np.abs(exact - history.margins[:, 0]).max() < 1e-9  # plain sums: 1e-6
-
-
-def test_twenty_thousand_steps_agree_with_30_digits():
-    """The kernel's recursion in 30 digits on a small twin, margins and W to the last digits."""
-    steps, step = 20_000, 0.2
-    problem = coordinates.minimal(tokens.unit_tokens(2, n=3, T=3, d=5))
-    data = problem.tokens
-    history = dynamics.train(problem, dynamics.ngd(step), steps, [steps])
-    delta, K = coordinates.differences(data, data.opt)[0], margin_law.gram(data)[0]
-    scores = attention.scores(data, data.u)
-    best, gaps = scores.max(-1)[0], margin_law.gaps_of_scores(scores, data.opt)[0]
-    digits = np.vectorize(decimal.Decimal, otypes=[object])
-    with decimal.localcontext(prec=30):
-        K, gaps, best, eta = digits(K), digits(gaps), digits(best), decimal.Decimal(step)
-        g, alpha = digits(np.zeros(6)), digits(np.zeros(6))
-        for _ in range(steps):
-            odds = np.array([(-margin).exp() for margin in g]).reshape(3, 2)
-            weights = odds / (1 + odds.sum(1))[:, None]
-            lag = (weights * gaps).sum(1)
-            slope = np.array([x.exp() for x in lag - best])
-            c = (slope[:, None] * weights * (gaps - lag[:, None])).ravel()
-            k = K @ c
-            scale = eta / (c @ k).sqrt()
-            g, alpha = g + scale * k, alpha + scale * c
-        exact_g, exact = g.astype(float), alpha.astype(float)
-    W = np.einsum("nt,ntd,ne->de", exact.reshape(3, 2), delta, data.z[0])
-    assert exact_g.max() > 500
-    np.testing.assert_allclose(history.margins[0, 0].ravel(), exact_g, rtol=1e-12)
-    np.testing.assert_allclose(history.weights(0)[0], W, atol=1e-12 * np.abs(W).max())

@@ -48,10 +48,6 @@ def assert_leads(data, W, margin):
     np.testing.assert_allclose(margins, margin, rtol=1e-6)
 
 
-def test_a_wrong_start_leads_by_its_margin_in_every_sample():
-    assert_leads(DATA, competing._wrong_start(DATA, range(2), hold=3.0), 3)
-
-
 def ended(selection, kept=True):
     return competing._Ended(np.array(selection), np.full(len(selection), kept))
 

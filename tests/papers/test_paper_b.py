@@ -12,7 +12,6 @@ from lib import regression, seeds
 from lib.regression import manifold
 from papers import fits
 from papers.b import concentration, experiments, landscape, scaling
-from papers.b.statements import STATEMENTS
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
 QUIET = regression.random_regression(0, d=2, k=4, signal=0.05)  # A3 with c = 2
@@ -103,22 +102,6 @@ def test_the_weights_change_as_lemma_8_says_and_their_covariance_is_in_the_gradi
         covariance = (s[:, None] * X).T @ (X - c)
         gradient += np.outer(x, covariance @ A.T @ (A @ c - y)) / 6
     np.testing.assert_allclose(gradient, regression.empirical_gradients(X, Y, A, B)[1])
-
-
-def test_a_lemma_is_about_what_its_section_and_its_use_say():
-    for lemma, says in {
-        10: r"Var}(s_i \mid x, x_i) = O(n^{-3})",
-        13: r"\|x\, (\mathbb{E}[c \mid x] - \Sigma w)^\top\|^2 = O(n^{-2})",
-        14: r"Var}(c = \sum s_i x_i \mid x) = O(1/n)",
-        15: r"\mathbb{E}[c c^\top \mid x] - \Sigma w w^\top \Sigma\| = O(1/n)",
-        18: r"\mathbb{E}[c c^\top \mid x] - \Sigma w w^\top \Sigma\|^2 = O(n^{-2})",
-        19: r"Var}(c c^\top \mid x) = O(1/n)",
-        20: r"\mathbb{E}[C \mid x] - \Sigma\| = O(1/n)",
-        22: r"\mathbb{E}[C \mid x] - \Sigma\|^4 = O(n^{-4})",
-        23: r"Var}(C \mid x) = O(1/n)",
-    }.items():
-        text = STATEMENTS[f"Lemma {lemma}"].says
-        assert says in text and "our reading" in text, lemma
 
 
 def test_the_bias_of_the_regulariser_in_one_dimension_is_that_of_chi_square_moments():

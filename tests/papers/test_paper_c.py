@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 
 from lib import attention, mirror, svm
 from lib.attention import coordinates, tokens
-from lib.files import ROOT
 from lib.mirror import geometry
 from papers.c import cones, figures, ledger_rows, paths, rates, section5, step_lemmas
 from papers.c.statements import STATEMENTS
@@ -267,14 +265,6 @@ def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
     assert all(row.fails_if or row.remark for row in rows)
     restored = {name for name, statement in STATEMENTS.items() if "our reading" in statement.says}
     assert not [row.id for row in rows if row.number in restored and row.kind == "statement"]
-
-
-@pytest.mark.parametrize("page", ["30_*", "31_*", "32_*", "39_*"])
-def test_a_page_prints_its_statements_and_does_not_write_them_anew(page):
-    (path,) = ROOT.glob(f"notebooks/{page}.py")
-    text = path.read_text("utf-8")
-    assert 'statements.quoted("C", STATEMENTS, ' in text
-    assert not re.search(r"\*\*(Statement|Theorem|Lemma \d+)\.\*\*", text)
 
 
 @pytest.mark.parametrize("paper", "abc")

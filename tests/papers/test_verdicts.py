@@ -32,19 +32,10 @@ def test_the_interval_is_that_of_a_paired_t_test():
     assert found.estimate == pytest.approx(0.26)
 
 
-def test_ratios_are_compared_on_a_logarithmic_scale():
-    ratios = np.array([0.5, 0.6, 0.8])
-    found, turned = verdicts.ratio_interval(ratios), verdicts.ratio_interval(1 / ratios)
-    assert (
-        found.estimate == pytest.approx(stats.gmean(ratios)) == pytest.approx(1 / turned.estimate)
-    )
-    assert (found.low, found.high) == pytest.approx((1 / turned.high, 1 / turned.low))
-
-
 def test_the_interval_of_ratios_is_that_of_their_logarithms():
     ratios = np.array([0.5, 0.8, 0.6, 1.1])
-    found = verdicts.ratio_interval(ratios)
-    logs = np.log(ratios)
+    found, logs = verdicts.ratio_interval(ratios), np.log(ratios)
+    assert found.estimate == pytest.approx(stats.gmean(ratios))
     half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
     np.testing.assert_allclose(found.low, np.exp(logs.mean() - half), rtol=1e-12)
     np.testing.assert_allclose(found.high, np.exp(logs.mean() + half), rtol=1e-12)

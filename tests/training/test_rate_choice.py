@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lib import files
 from lib.training.studies import STUDIES
 from lib.training.study import ROUNDS, Study, Work
 from tests.papers.worlds import clocked, curve
@@ -143,12 +142,6 @@ def test_a_race_is_the_same_where_its_runs_are_there_already():
     assert again.best() == 0.8 and again.asked == first.asked
 
 
-def test_no_rate_left_is_an_error_that_names_them():
-    work = race(dict.fromkeys(RACE.rates["SGD"], 1.0), diverging=RACE.rates["SGD"])
-    with pytest.raises(ValueError, match=r"every rate of SGD diverged.*: 0.1, 0.2, 0.4, 0.8; give"):
-        work.best()
-
-
 def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
     study = dataclasses.replace(RACE, criterion="accuracy", options={"held_out": 400})
     ends = {0.1: 0.60, 0.2: 0.75, 0.4: 0.80, 0.8: 0.79}
@@ -173,18 +166,3 @@ def test_a_study_of_the_second_protocol_keeps_its_rules(study):
     ends = study.horizon / ROUNDS * np.arange(1, ROUNDS + 1)
     assert set(ends) <= set(study.points.tolist())  # a race looks where a run was evaluated
     assert study.criterion == "speed" or study.options["held_out"]
-
-
-def test_the_protocol_states_what_the_studies_are():
-    whole = (files.ROOT / "notebooks" / "protocol.md").read_text("utf-8")
-    rows = [line for line in whole.splitlines() if line.startswith("| `")]
-    assert len(SECOND) == 6
-    for study in SECOND:
-        (row,) = [row.replace("*", "") for row in rows if row.startswith(f"| `{study.name}`")]
-        *_, sizes, clock, stop, targets = [cell.strip() for cell in row.strip("|").split("|")]
-        assert sizes.startswith(f"{study.batch}; {study.horizon:,} steps")
-        assert clock.endswith(f"{study.clock} steps")
-        if study.criterion == "speed":
-            assert [float(target) for target in targets.split(", ")] == study.targets
-        told = None if stop == "never" else float(stop.split()[-1])
-        assert told == study.stop_at

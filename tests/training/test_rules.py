@@ -181,18 +181,6 @@ def test_weights_in_half_precision_are_mirrored_in_single():
     assert weight.item() == pytest.approx(1.25**0.5, rel=2.0**-8)
 
 
-def test_two_is_sgd_to_the_bit():
-    ours, theirs = parameters(), parameters()
-    first, second = MirrorDescent(ours, 0.1, 2), torch.optim.SGD(theirs, 0.1)
-    for k in range(3):
-        set_gradients(ours, k)
-        set_gradients(theirs, k)
-        first.step()
-        second.step()
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert not first.state
-
-
 def test_zero_weight_below_two_collects_its_gradients():
     """One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up a thousand."""
     weight = torch.nn.Parameter(torch.zeros(2))

@@ -1,14 +1,12 @@
 """The optimisers' loop against torch, numpy and other loops; invariances, edges and bad input."""
 
-from dataclasses import replace
-
 import mpmath
 import numpy as np
 import pytest
 import torch
 from pytorch_optimizer import SOAP
 
-from lib import attention, dynamics, mirror
+from lib import attention, dynamics
 from lib.attention import coordinates, tokens
 from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
@@ -17,7 +15,7 @@ from tests.papers.engine.exact import DATA, PAIR, START, STILL, first_of_two, on
 
 ZERO = np.zeros((1, 2, 1))
 EXPONENTS = [1.1, 1.5, 2, 3, 4.3]
-FIRST = 1000  # steps
+FIRST = 200  # steps
 
 
 def torch_run(make, steps, data=DATA, start=START):
@@ -65,7 +63,7 @@ LEARNT = {
 
 
 @pytest.mark.parametrize("name", LEARNT)
-def test_first_thousand_steps_against_torch(name, monkeypatch):
+def test_first_steps_against_torch(name, monkeypatch):
     # torch's Newton-Schulz rounds to bfloat16; in float64 it is the same published code.
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self.clone())
     rule, make = LEARNT[name]
@@ -83,21 +81,6 @@ def test_frobenius_is_normalised_gradient_descent():
     np.testing.assert_allclose(path.log_gap, history.log_gap, rtol=1e-9)
     np.testing.assert_allclose(path.log_gradient, history.log_gradient, rtol=1e-9)
     np.testing.assert_allclose(np.linalg.norm(path.W, axis=(2, 3)), history.norm, rtol=1e-10)
-
-
-@pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("normalised", [True, False])
-def test_mirror_descent_is_that_of_its_own_engine(p, normalised):
-    data = tokens.unit_tokens(range(3), n=5, T=4, d=6)
-    start, times = mirror.gaussian_start(data, range(3)), [0, 1, 10, 100, 300]
-    rule = mirror.MirrorRule(p, 0.005, normalised)
-    expected = mirror.train(data, rule, 300, start, record=times, loss="exponential")
-    path = training.train(data, o.mirror(p, 0.005, normalised=normalised), 300, start, times)
-    assert np.abs(expected.W[:, -1] - start).max() > 0.01
-    # Both keep the mirror image; W is a power 1/(p-1) of it, which multiplies their rounding.
-    images = [np.sign(W) * np.abs(W) ** (p - 1) for W in (path.W, expected.W)]
-    assert np.abs(images[0] - images[1]).max() <= 1e-12 * max(1.0, np.abs(images[1]).max())
-    np.testing.assert_allclose(path.log_gap, expected.log_gap, rtol=1e-9)
 
 
 # Nuclear: where the two largest singular values meet, rounding says which pair moves.
@@ -124,36 +107,6 @@ def test_equivariant_rules_agree_in_minimal_coordinates(rule, steps):
     whole = training.train(data, rule, steps, record=[steps]).W[:, 0]
     inside = training.train(problem.tokens, rule, steps, record=[steps]).W[:, 0]
     np.testing.assert_allclose(whole, problem.expand(inside), atol=1e-9)
-
-
-def rotated(data):
-    """The same problem in other coordinates, and what W becomes there."""
-    draw = np.random.default_rng(3)
-    P, Q = (np.linalg.qr(draw.standard_normal((4, 4)))[0] for _ in range(2))
-    turned = replace(data, X=data.X @ P.T, u=data.u @ P.T, z=data.z @ Q.T)
-    return turned, lambda W: P @ W @ Q.T
-
-
-@pytest.mark.parametrize(
-    "rule, same",
-    [
-        (o.steepest("frobenius", 0.05), True),
-        (o.muon(0.05, nesterov=True, newton_schulz=5), True),
-        (o.shampoo(0.05, 0.9), True),
-        (o.natural(0.05, 0.1, relative=True), True),
-        (o.full_adagrad(0.05), True),
-        (o.steepest(3, 0.05), False),
-        (o.adam(0.05), False),
-        (o.mirror(3, 0.05), False),
-        (o.in_blocks(o.steepest("spectral", 0.05), 2), False),
-    ],
-)
-def test_who_sees_a_rotation(rule, same):
-    turned, map_to = rotated(DATA)
-    steps = 20
-    found = ours(rule, steps, map_to(START), turned)
-    apart = np.abs(found - map_to(ours(rule, steps))).max()
-    assert apart < 1e-8 if same else apart > 1e-2
 
 
 SAME = {  # two rules that are one, steps, tolerances
@@ -341,15 +294,6 @@ def test_shuffled_batches_are_those_of_the_seed():
     alone = training.train(data.run(1), rule, 40, seeds=[4]).W[0]
     np.testing.assert_array_equal(alone, first[1])
     assert np.abs(training.train(data, rule, 40, seeds=[5, 4]).W[0] - first[0]).max() > 1e-3
-
-
-def test_phases_of_rescaling_begin_on_their_spheres_and_stay_within():
-    rule = o.rescaled(o.steepest(2, 0.5), 3.0, 2.0, 10)
-    size = np.linalg.norm(training.train(DATA, rule, 100, record=range(101)).W[0], axis=(1, 2))
-    bound = 3.0 * 2.0 ** (np.arange(101) // 10)
-    assert (size <= bound * (1 + 1e-12)).all() and size[0] == 0
-    np.testing.assert_allclose(size[10::10], bound[10::10], rtol=1e-12)
-    assert (size[:10] < bound[:10]).any()
 
 
 def test_shampoo_without_memory_is_the_polar_factor():

@@ -1,0 +1,105 @@
+"""Mutants that nobody chose: `python -m tests.mutations --random 60 --seed 1`.
+
+Each changes one operator, comparison, number, index, sign or minimum in a function of `lib` or
+`papers`, drawn with equal chances over all places; the tests that import its module should notice.
+"""
+
+import ast
+import random
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+from lib.files import ROOT
+
+# Rooms without formulas: drawing, pages, records, texts.
+WITHOUT = "site batch explorer data files provenance representation plots pictures record".split()
+WITHOUT += "colab_cell ledger figure pages statements redraw __main__ places cache".split()
+OPERATORS = {"+": "-", "-": "+", "*": "/", "/": "*", "@": "*"}
+OPERATORS |= {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+CALLS = {"min": "max", "minimum": "maximum", "argmin": "argmax"}
+CALLS |= {new: old for old, new in CALLS.items()}
+TEXTS = ast.JoinedStr | ast.List | ast.Tuple | ast.Dict
+ARITHMETIC = ast.BinOp | ast.Compare | ast.Subscript | ast.Slice
+
+
+@cache
+def _starts(text):
+    return [0, *accumulate(map(len, text.splitlines(keepends=True)))]
+
+
+def _span(node, text):
+    starts = _starts(text)
+    return starts[node.lineno - 1] + node.col_offset, starts[
+        node.end_lineno - 1
+    ] + node.end_col_offset
+
+
+def _places(node, text, inside=False, above=None):
+    """(start, end, new text) of every mutant of `node` and below, in offsets of bytes."""
+    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign):
+        return
+    if inside and isinstance(node, ast.BinOp | ast.Compare):
+        sides = [node.left, getattr(node, "right", None) or node.comparators[0]]
+        if not any(isinstance(s, TEXTS) or type(getattr(s, "value", 0)) is str for s in sides):
+            start, end = _span(sides[0], text)[1], _span(sides[1], text)[0]
+            between = text[start:end].decode().strip(" ()\n")
+            if between in OPERATORS:
+                at = text.index(between.encode(), start)
+                yield at, at + len(between), OPERATORS[between]
+    elif inside and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield _span(node, text)[0], _span(node, text)[0] + 1, "+"
+    elif inside and isinstance(node, ast.Constant) and isinstance(above, ARITHMETIC):
+        if type(node.value) in (int, float):
+            other = node.value + 1 if type(node.value) is int else 1.1 * node.value
+            yield *_span(node, text), repr(other)
+    elif inside and isinstance(node, ast.Call):
+        name, end = getattr(node.func, "attr", getattr(node.func, "id", "")), node.func
+        if name in CALLS:
+            yield _span(end, text)[1] - len(name), _span(end, text)[1], CALLS[name]
+    for child in ast.iter_child_nodes(node):
+        yield from _places(child, text, inside or isinstance(node, ast.FunctionDef), node)
+
+
+def draw(count: int, seed: int) -> list[tuple[Path, str, str]]:
+    """`count` mutants (file, its text, its new text)."""
+    places = []
+    for path in sorted(p for room in ("lib", "papers") for p in (ROOT / room).rglob("*.py")):
+        text = path.read_bytes()
+        if not any(word in "/".join(path.parts[-3:]) for word in WITHOUT):
+            places += [(path, text, *place) for place in _places(ast.parse(text), text)]
+    drawn = random.Random(seed).sample(places, count)
+    changed = lambda text, start, end, new: text[:start] + new.encode() + text[end:]
+    return [(path, text.decode(), changed(text, *place).decode()) for path, text, *place in drawn]
+
+
+@cache
+def _imported(path):
+    """The files that a file imports, the packages that hand them on among them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                place = ROOT / name.replace(".", "/")
+                found |= {place.with_suffix(".py"), place / "__init__.py"}
+    return found
+
+
+def importing(file: Path) -> tuple[str, ...]:
+    """The tests that import the module `file`, those of its room where there are any.
+
+    Where no test does, those that import what imports it.
+    """
+    every = [p for room in ("lib", "papers", "tests") for p in (ROOT / room).rglob("*.py")]
+    reached, tests = {file}, []
+    while not tests:
+        reached = {path for path in every if _imported(path) & reached}
+        tests = sorted(path for path in reached if path.name.startswith("test_"))
+    own = [path for path in tests if path.parent.name == file.parent.name] or tests
+    return tuple(str(path.relative_to(ROOT)) for path in own)
+
+
+def line(old: str, new: str) -> tuple[str, str]:
+    """The first line in which two texts differ, as it is in each."""
+    pairs = zip(old.splitlines(), new.splitlines(), strict=False)
+    return next(((a.strip(), b.strip()) for a, b in pairs if a != b), (old, new))

@@ -1,0 +1,68 @@
+"""Problems whose answer is known: a row is a problem, and every solver and rule is asked it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import nnls
+
+from lib import attention
+from lib.attention.token_sets import TokenSet
+
+
+class Problem(NamedTuple):
+    """Tokens, and W_mm (d, d_z) or None where no W prefers the opt tokens."""
+
+    tokens: TokenSet
+    W: np.ndarray | None
+    error: float | None = 1e-9  # how far a rule may be from W_mm's direction after 2,000 steps
+
+
+def of_pairs(*deltas, queries=None):
+    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at zero.
+
+    Its label has the sign of its query, by default 1.
+    """
+    X = [[np.zeros(2), *(-np.asarray(delta, float) for delta in row)] for row in deltas]
+    z = np.ones((len(X), 1)) if queries is None else np.reshape(queries, (-1, 1))
+    return attention.token_set(X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int))
+
+
+def nearest(data):
+    """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
+    X, z, opt = data.X[0], data.z[0], data.opt[0]
+    rows = [
+        np.outer(x[k] - x[t], q).ravel()
+        for x, q, k in zip(X, z, opt, strict=True)
+        for t in range(len(x)) if t != k
+    ]  # fmt: skip
+    E, f = np.vstack([np.transpose(rows), np.ones(len(rows))]), np.zeros(len(rows[0]) + 1)
+    f[-1] = 1.0
+    residual = E @ nnls(E, f)[0] - f
+    return (-residual[:-1] / residual[-1]).reshape(X.shape[-1], -1)
+
+
+def drawn(data, error):
+    return Problem(data, nearest(data), error)
+
+
+E_1, E_2 = np.eye(2)
+PROBLEMS = {
+    "by hand": Problem(of_pairs([E_1]), E_1[:, None]),
+    "two at a right angle": Problem(of_pairs([E_1], [E_2]), np.ones((2, 1))),
+    "antipodal": Problem(of_pairs([E_1], [-E_1], queries=[1, -1]), E_1[:, None]),
+    "a token repeated": Problem(of_pairs([E_1, E_1]), E_1[:, None]),
+    "a dual of zero": Problem(of_pairs([E_1, E_1 + E_2]), E_1[:, None], 0.2),
+    "a slack constraint": Problem(of_pairs([E_1, 2 * E_1]), E_1[:, None]),
+    "badly scaled": Problem(of_pairs([1e-3 * E_1], [1e3 * E_2]), np.array([[1e3], [1e-3]]), 2),
+    "the opt token repeated": Problem(of_pairs([E_1, 0 * E_1]), None),
+    "opposed": Problem(of_pairs([E_1], [-E_1]), None),
+    "more turns than dimensions": Problem(of_pairs([E_1, E_2, -E_1 - E_2]), None),
+    "class means": drawn(attention.class_mean_tokens(0, n=4, T=3, d=12), 0.2),
+    "Gaussian": drawn(attention.gaussian_tokens(0, n=3, T=3, d=12), 0.2),
+    "two tokens": drawn(attention.two_token_gaussian(0, n=3, d=12), None),  # it has no head yet
+    "unit tokens": drawn(attention.unit_tokens(0, n=3, T=3, d=4), 0.2),
+    "two examples": Problem(attention.two_examples(), np.array([[-1, 0], [1, -1]]) / 2, 0.2),
+}
+SOLVABLE = [name for name, problem in PROBLEMS.items() if problem.W is not None]
+UNSOLVABLE = [name for name in PROBLEMS if name not in SOLVABLE]
+TRAINABLE = [name for name in SOLVABLE if PROBLEMS[name].error is not None]

@@ -1,0 +1,134 @@
+"""What a change of the problem does to every rule and solver, and which of them must notice it.
+
+A user who turns, reorders or rescales the data gets the same run in other coordinates, or knows
+from this table that the rule sees the difference.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib import attention, dynamics, mirror, svm
+from papers.beyond.engine import factored, training
+from papers.beyond.engine import optimisers as o
+
+DATA = attention.unit_tokens([0], n=4, T=3, d=4)
+START = np.random.default_rng(0).standard_normal((1, 4, 4))
+STEPS, ETA = 15, 0.05
+
+
+def by_dynamics(make):
+    def end(data, W, scale):
+        history = dynamics.train(data, make(scale * ETA), STEPS, [STEPS], W)
+        return attention.minimal(data).expand(history.weights(0))  # nothing lies outside
+
+    return end
+
+
+def by_engine(make, steps=STEPS):
+    return lambda data, W, scale: training.train(data, make(scale * ETA), steps, W, [steps]).W[0]
+
+
+def by_mirror(data, W, scale):
+    return mirror.train(data, mirror.MirrorRule(3, scale * ETA), STEPS, W, record=[STEPS]).W[0]
+
+
+def by_svm(norm):
+    return lambda data, W, scale: svm.token_svm(data, norm=norm).W
+
+
+RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the step size
+    "GD": by_dynamics(dynamics.gd),
+    "NGD": by_dynamics(dynamics.ngd),
+    "Polyak": by_dynamics(lambda eta: dynamics.polyak()),
+    "steepest": by_engine(lambda eta: o.steepest(2, eta)),
+    "Muon": by_engine(lambda eta: o.muon(eta, nesterov=True, newton_schulz=5)),
+    "Shampoo": by_engine(lambda eta: o.shampoo(eta, 0.9)),
+    # the inverse root of its sum enlarges rounding, in 15 steps from 1e-16 to 1e-7
+    "full AdaGrad": by_engine(o.full_adagrad, 3),
+    "natural": by_engine(lambda eta: o.natural(eta, 0.1, relative=True)),
+    "sign": by_engine(lambda eta: o.steepest(np.inf, eta)),
+    "l_3": by_engine(lambda eta: o.steepest(3, eta)),
+    "Adam": by_engine(o.adam),
+    "mirror": by_mirror,
+    "blocks": by_engine(lambda eta: o.in_blocks(o.steepest("spectral", eta), 2)),
+    "batches": by_engine(lambda eta: o.on_batches(o.steepest(2, eta), 1)),
+    "SVM": by_svm("frobenius"),
+    "SVM in l_1.5": by_svm(1.5),
+}
+SOLVERS = {"SVM", "SVM in l_1.5"}
+COORDINATES = {"sign", "l_3", "Adam", "mirror", "blocks", "SVM in l_1.5"}  # rules that see them
+
+
+def turned(P, Q):
+    return replace(DATA, X=DATA.X @ P.T, u=DATA.u @ P.T, z=DATA.z @ Q.T)
+
+
+def orthogonal(seed):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((4, 4)))[0]
+
+
+def of_samples(order):
+    parts = {name: getattr(DATA, name)[:, order] for name in ("X", "y", "z", "opt")}
+    return replace(DATA, **parts)
+
+
+def of_tokens(order):
+    places = [order.index(k) for k in range(DATA.shape[2])]
+    return replace(DATA, X=DATA.X[:, :, order], opt=np.array(places)[DATA.opt])
+
+
+P, Q = orthogonal(1), orthogonal(2)
+FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array([1, -1, -1, 1.0])  # moves rows between the two blocks
+EYE = np.eye(4)
+RELATIONS = {  # name: data, (left, right, factor) of W, who must see it
+    "rotation": (turned(P, Q), (P, Q, 1), COORDINATES),
+    "axes renamed and turned round": (turned(FLIPS, FLIPS), (FLIPS, FLIPS, 1), {"blocks"}),
+    "order of tokens": (of_tokens([2, 0, 1]), (EYE, EYE, 1), set()),
+    "order of samples": (of_samples([3, 1, 0, 2]), (EYE, EYE, 1), {"batches"}),
+    "every sample twice": (of_samples([0, 0, 1, 1, 2, 2, 3, 3]), (EYE, EYE, 1), {"batches"}),
+    "every token twice": (of_tokens([0, 1, 2, 0, 1, 2]), (EYE, EYE, 1), SOLVERS),
+    "queries of twice the length": (
+        replace(DATA, z=2 * DATA.z), (EYE, EYE, 0.5), {"GD", "natural", "mirror"},
+    ),
+    "labels and head": (replace(DATA, y=-DATA.y, u=-DATA.u), (EYE, EYE, 1), set()),
+    "labels alone": (replace(DATA, y=-DATA.y), (EYE, EYE, 1), RULES.keys() - SOLVERS),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return {name: end(DATA, START, 1) for name, end in RULES.items()}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_turns_with_the_problem_or_sees_the_change(plain, rule, relation):
+    data, (left, right, factor), seen_by = RELATIONS[relation]
+    expected = factor * left @ plain[rule] @ right.T
+    try:
+        found = RULES[rule](data, factor * left @ START @ right.T, factor)
+    except svm.Infeasible:  # a token beside its own copy
+        found = np.full_like(expected, np.inf)
+    apart = np.abs(found - expected).max()
+    assert apart > 1e-3 if rule in seen_by else apart < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("norm", "sees_rotation"), [("frobenius", False), ("spectral", False), (np.inf, True)]
+)
+def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
+    """K C and Q C^-T have the same product: a run has, too, where C is orthogonal."""
+    K, Q_0 = factored.small_start(DATA, [0], 3, size=0.3)
+    rule = {"": o.steepest(norm, 0.05, 0.5)}
+    end = lambda data, K, Q: factored.train(data, rule, K, Q, [40])[""].W[:, 0]
+    W, C = end(DATA, K, Q_0), orthogonal(3)[:3, :3]
+    C = np.linalg.qr(C)[0]
+    apart = lambda found, left=EYE, right=EYE: np.abs(found - left @ W @ right.T).max()
+    assert (apart(end(DATA, K @ C, Q_0 @ C)) > 1e-3) == sees_rotation
+    assert (apart(end(turned(P, Q), P @ K, Q @ Q_0), P, Q) > 1e-3) == sees_rotation
+    assert apart(end(turned(FLIPS, FLIPS), FLIPS @ K, FLIPS @ Q_0), FLIPS, FLIPS) < 1e-7
+    assert apart(end(DATA, 2 * K, Q_0 / 2)) > 1e-3  # the same product, another run
+    if not sees_rotation:
+        assert apart(end(DATA, K @ C, Q_0 @ C)) < 1e-7
