@@ -33,7 +33,7 @@ def ratio_map(
     figure, (axis,) = plots.panels(1, 1, height=height)
     values = np.array([np.median(last, 0) for last in ratios])
     stars = np.array([np.min(last, 0) >= starred for last in ratios])
-    text = {at: f"{x:.3f}{' *' * stars[at]}" for at, x in np.ndenumerate(values)}
+    text = {at: f"{x:.3f}{' *' * int(stars[at])}" for at, x in np.ndenumerate(values)}
     image = pieces.cells(axis, values, *names, text, LOWEST, size)
     for row, (k, style) in enumerate(boxes):
         pieces.outline(axis, row, k, style)
