@@ -75,8 +75,8 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", *(f"{wrong:8.4f}" for wrong in g[:, 1] - g[:, 0] + np.log(4)))
 
 # %% [markdown]
-# Below $\eta^*$ the margins settle. Just above it they jump from one side to the other for ever, in a small cycle. The longer
-# the step, the larger the cycle.
+# Here the margins settle below $\eta^*$. Just above it they jump from one side to the other for ever, in a small cycle. The longer
+# the step, the larger the cycle. On other problems the cycle just above $\eta^*$ may be large.
 #
 # ## The statement
 #

@@ -469,6 +469,23 @@ def test_two_pairs_have_no_cycle_below_the_threshold(q, share):
     assert np.abs(x).max() < 1e-6
 
 
+@given(SEEDS, st.integers(2, 6))
+@FEW
+def test_proposition_4_a_cycle_of_two_would_need_steps_beyond_the_threshold(seed, m):
+    """sigma |w|^2 = sum of d 2 artanh(d/pi*) > 2 sum of d^2/pi* >= 2 |w|^2 ||V||^2/lambda_max."""
+    draw = np.random.default_rng(seed)
+    shares = draw.dirichlet(np.ones(m)) * 0.9 + 0.1 / m
+    u = draw.standard_normal((m, m - 1))  # A_m = (1, u_m), V = (1, 0, ...)
+    u -= shares @ u
+    d = draw.standard_normal(m)
+    d -= d.mean()
+    d *= draw.uniform(0.05, 0.99) / np.abs(d / shares).max()
+    w, fastest = d @ u, np.linalg.eigvalsh((u.T * shares) @ u)[-1]
+    left, middle = d @ np.log((shares + d) / (shares - d)), 2 * (d**2 / shares).sum()
+    np.testing.assert_allclose(left, 2 * d @ np.arctanh(d / shares))
+    assert left > middle and middle >= 2 * w @ w / fastest * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("h", [2.0, 3.0, 5.0])
 def test_three_pairs_cycle_exactly_where_18_says_and_its_slope_decides(h):
     e = np.exp(-h)
