@@ -228,8 +228,6 @@ for p in exponents:
     stays = cones.locally_optimal(cones.select(single, chosen, p))[0]
     print(f"p = {p:g} selects the tokens", *chosen[0], f"locally optimal: {stays}")
 
-# %%
-
 # %% [markdown]
 # ## Head and attention together
 #
