@@ -95,8 +95,9 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # * $\theta^*<R_0$, or $K_{12}\ge0$: gradient flow reaches $W_{mm}$.
 # * $\theta^*\ge R_1$: sample 1 looks at its worse token for ever, whatever the step sizes, with momentum too.
 #
-# The proof is in [law_of_margins.md](law_of_margins.md). $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores, and with $K_{12}<-K_{22}$ some scores fail.
-# So a condition on the tokens alone, as Assumption 1 is, that is enough for all scores must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
+# The proof is in [law_of_margins.md](law_of_margins.md). $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores; with $K_{12}<-K_{22}$
+# and independent differences of the tokens some scores fail. So for such tokens a condition on them alone, as Assumption 1 is, that is
+# enough for all scores must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 
 # %%
 d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])

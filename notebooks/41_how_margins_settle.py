@@ -107,7 +107,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
 # repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well: with momentum (measured),
-# and without, in an example below (proved). With two pairs on $S$ and no momentum there are none (proved). That gradient descent on a loss with a
+# and without, in an example below (proved). With two pairs on $S$ and no momentum there are none, and with independent features none of period two (both proved). That gradient descent on a loss with a
 # finite minimiser may cycle below the linear threshold is known for logistic regression (Meng et al., arXiv 2406.05033). The note [law_of_margins.md](law_of_margins.md) has the proofs.
 #
 # ## The rule, in a few lines

@@ -50,10 +50,10 @@ Markdown("\n".join(lines))
 # * **A global theorem.** Which selection does training end in from a start that is not small? The law of the margins
 #   says how a run ends *after* it has selected; what selects is open ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * **Adam's norm.** With an epsilon, on single samples, or with Newton-Schulz steps in Muon, no norm that we tested is
-#   the one that is maximised ([notebook 44](44_atlas.ipynb)).
+# * **Adam's norm.** With an epsilon, or with Newton-Schulz steps in Muon, no norm that we tested is the one that is
+#   maximised; on single samples Adam comes near a norm that the data choose, not in every run ([notebook 44](44_atlas.ipynb)).
 # * **Networks.** In a small trained transformer attention stayed unselective while the loss was small, so that the
-#   theory says nothing about it ([notebook 41](41_how_margins_settle.ipynb)). Our networks are small, and many
+#   theory says nothing about it ([the note](law_of_margins.md)). Our networks are small, and many
 #   comparisons of them stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
 # * **The paper's own sizes.** Step sizes, batches and constants of the three papers did not survive in the texts at
 #   hand. What is reproduced is reproduced at our settings.
