@@ -32,8 +32,11 @@ def redrawn(tmp_path_factory):
 def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
     out, lines = redrawn
     record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
-    judged = [f"  {one['verdict']}: {one['statement']}" for one in record["claims"] if "p" in one]
-    words = lines[lines.index(slug) + 1].splitlines()
+    judged = [f"{one['verdict']}: {one['statement']}" for one in record["claims"] if "p" in one]
+    judged = ["".join(words.split()) for words in judged]
+    # a verdict is wrapped: its further lines stand further in
+    words = re.split(r"\n {2}(?! )", lines[lines.index(slug) + 1])
+    words = ["".join(each.split()) for each in words]
     assert judged and len(words) == len(judged)
     assert all(mine.startswith(theirs) for mine, theirs in zip(words, judged, strict=True))
     assert (out / f"{slug}.png").read_bytes().startswith(b"\x89PNG")
