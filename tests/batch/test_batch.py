@@ -313,6 +313,7 @@ def test_store_writes_the_outputs_beside_the_source(repository, first):
     assert stored.metadata.kernelspec.name == "python3" and "papermill" not in stored.metadata
     stored.cells = [cell for cell in stored.cells if not colab_cell.installs(cell)]
     source = jupytext.read(repository.notebooks / "01_good.py")
+    source.cells[1].metadata.update(colab_cell.HIDDEN)  # parameters are folded
     assert [(c.cell_type, c.source, c.metadata) for c in stored.cells] == [
         (c.cell_type, c.source, c.metadata) for c in source.cells
     ]
