@@ -204,7 +204,7 @@ conditions, times = experiments.conditioning(
     condition_floors, build, step_size, batch, steps, range(seeds), level=0.15
 )
 
-# %% tags=["nbval-check-output"]
+# %%
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
 claims_1, claims_2 = experiments.figure_claims(excess)
 ablated = experiments.ablation_claims(excess, effects, times, steps)

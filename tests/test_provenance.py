@@ -127,7 +127,8 @@ TRAINING = ("14", "15", "16", "33", "34", "41", "45")
 @pytest.mark.parametrize("source", sorted(NOTEBOOKS.glob("[0-9]*.py")), ids=lambda path: path.stem)
 def test_no_figure_hangs_on_the_site_or_the_batch_and_no_theory_on_training(source):
     drawn_on = names(source.read_text(encoding="utf-8"))
-    assert not [name for name in drawn_on if name.startswith(("lib/site/", "lib/batch/"))]
+    if source.stem != "50_what_we_know":  # it draws nothing, and reads the index of the figures
+        assert not [name for name in drawn_on if name.startswith(("lib/site/", "lib/batch/"))]
     trained = [name for name in drawn_on if name.startswith(("lib/training/", "lib/networks/"))]
     assert bool(trained) == (source.stem[:2] in TRAINING)
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -102,6 +103,7 @@ def hashes(path):
 
 
 def test_same_figure_gives_the_same_bytes_twice_and_in_another_process(tmp_path):
+    matplotlib.rcdefaults()  # as the other process has them, whatever was drawn before
     figure = picture()
     first = hashes(save(figure=figure))
     assert hashes(save(slug="a", figure=figure)) != first

@@ -87,13 +87,13 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
 def test_each_run_of_the_map_is_drawn_beside_its_own_prediction():
     points = constant_map.along([100, 101], 20_000, {"n": (2,)})
     axis, _ = figures.constants(points, {}).axes
-    dashes, circles = (line.get_ydata() for line in axis.lines)
+    dashes, circles = (line.get_ydata() for line in axis.lines[:2])
     assert list(dashes) == [p.comparison.law.constant[0] for p in points]
     assert list(circles) == [p.comparison.measured.residual for p in points]
     points = [replace(p, comparison=margin_law_runs.dual_off(p.comparison, 0.01)) for p in points]
     off = figures.constants(points, {}).axes[1]  # above what is drawn as rounding
     far = np.abs([constant_map.relative(p) for p in points])
-    assert far.min() > figures.FLOOR and np.allclose(off.lines[0].get_xdata(), far)
+    assert far.min() > figures.FLOOR and np.allclose(off.lines[1].get_xdata(), far)
 
 
 def test_joint_law_has_the_predicted_head_at_its_level(joint):

@@ -98,7 +98,7 @@ def test_where_descent_ends_is_drawn_beside_the_path():
     several = {4: (0, np.ones(3)), 6: (0, np.ones(3))}
     ranked, followed = ([2, 3], {(2, 3): [1, 1]}), ([1, 10], {2: ends})
     figure = figures.parents(([1, 2, 3], pairs), ranked, several, followed, "")
-    _, optimal, elsewhere = (len(line.get_xdata()) for line in figure.axes[3].lines)
+    optimal, elsewhere = (len(line.get_xdata()) for line in figure.axes[3].lines[-2:])
     assert optimal == ends["optimal"].sum() and optimal + elsewhere == 2
     (label,) = figure.axes[3].get_legend().texts
     assert label.get_text() == f"p = 2; descent: {optimal} of 2 there"
