@@ -208,7 +208,11 @@ conditions, times = experiments.conditioning(
 effects = {mark: experiments.factor_effect(excess, mark) for mark in "PR"}
 claims_1, claims_2 = experiments.figure_claims(excess)
 ablated = experiments.ablation_claims(excess, effects, times, steps)
-claims.Table([*claims_1, *claims_2, *ablated])
+every_claim = claims.Table([*claims_1, *claims_2, *ablated])
+every_claim
+
+# %% tags=["nbval-check-output"]
+print(every_claim.summary())
 
 # %% [markdown]
 # ## Figures 1 and 2
