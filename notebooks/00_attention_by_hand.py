@@ -25,6 +25,8 @@
 # 2402.05738) proves this for many tokens in high dimension. Here are two examples of three tokens in
 # the plane, so that every number fits on the page.
 #
+# ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
+#
 # You need to know what a gradient is, and a little numpy. Nothing is hidden: the layer, its loss, its
 # gradient and its training are some 25 lines in this page.
 

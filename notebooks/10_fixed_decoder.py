@@ -31,6 +31,8 @@
 #
 # ## The statement
 #
+# ![Three tokens get a logit each from the query and W, the softmax makes weights of them, and the head reads the weighted mean](drawings/layer.svg)
+#
 # The layer answers $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. The loss is
 # $L(W) = \frac1n\sum_i e^{-f_i}$. The head $u$ stays fixed.
 #

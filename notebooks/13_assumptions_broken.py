@@ -86,6 +86,8 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
 #
+# ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
+#
 # Both $c_i$ are positive at every $W$. But $K_{12} < 0$: sample 2 drives the margin of sample 1 down. For runs from zero this
 # has a closed form. Number the samples so that $K_{11}\ge K_{22}$, take a convex loss, and let $R_0$ be $c_1/c_2$ at $W=0$, and $R_1$ the same
 # ratio with each $\lvert\ell'\rvert$ at its most favourable for sample 1 while it loses: at the worse score of sample 1 and the better of sample 2.

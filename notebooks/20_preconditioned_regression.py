@@ -30,6 +30,8 @@
 #
 # ## The statement
 #
+# ![An input goes through B, a softmax mean of the inputs and A, and is compared with M times the input plus noise](drawings/regression.svg)
+#
 # One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and
 # is trained on linear data $y = Mx + \varepsilon$, $x \sim N(0, \Sigma)$, $\varepsilon \sim N(0, \sigma^2 I)$.
 #

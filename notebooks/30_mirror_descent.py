@@ -66,6 +66,8 @@ update_rules = {p: mirror.MirrorRule(p, step_size) for p in exponents}
 # | $\lVert W\rVert_{p,p}^p = \sum_{jk} \lvert W_{jk}\rvert^p$ | for $1 < p < \infty$; $q$ is the dual exponent, $\frac1p + \frac1q = 1$ |
 # | $\alpha_i$ | the token that sample $i$ selects in the end |
 #
+# ![Balls of three norms grow until they touch the region where every margin is at least one; each touches at another matrix](drawings/balls.svg)
+#
 # The paper's words, as far as the text at hand has them:
 
 # %%
