@@ -43,9 +43,7 @@ def test_no_generator_is_made_elsewhere_and_no_role_of_a_training_drawn_twice():
     makes = r"default_rng|SeedSequence|np\.random\.(?!Generator)|RandomState|import random"
     making = {name for name, text in sources("lib", "papers").items() if re.search(makes, text)}
     # the loop turns its own role's key and the step into the integer that torch asks for
-    # the search for cycles draws no data of a training: its one number is how many pairs it draws
-    own = {"lib/seeds.py", "lib/training/loop.py", "papers/beyond/margin_law_steps.py"}
-    assert making == own
+    assert making == {"lib/seeds.py", "lib/training/loop.py"}
     draws = r"stream(?:_at)?\([^\"]*\"(\w+)\""
     roles = [role for text in sources("lib/training").values() for role in re.findall(draws, text)]
     assert sorted(roles) == ["batches", "buckets", "crops", "dropout", "start", "subset"]

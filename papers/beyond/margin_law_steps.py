@@ -15,6 +15,7 @@ from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
 from lib.dynamics.rules import LOG_2, GradientRule, custom, gd, ngd, polyak
+from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import MarginLaw, margin_law
@@ -248,7 +249,7 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
 
     From some of 20 starts, after 3000 steps; and of these after `longer` steps, if they are more.
     """
-    draw, early, late = np.random.default_rng(pairs), 0, 0
+    draw, early, late = stream(pairs, "problems"), 0, 0
     for first in range(0, count, 50):
         shares, across = random_supports(draw, min(50, count - first), pairs)
         starts = draw.standard_normal((len(shares), 20, pairs - 1))
