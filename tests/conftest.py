@@ -4,9 +4,15 @@ import os
 
 import pytest
 from filelock import FileLock
+from hypothesis import HealthCheck, settings
 
 from lib import files
 from lib.site import build
+
+# No test may fail because a machine is slow.
+slow = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", settings.default, **slow)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,10 @@ from lib import files
 from lib.batch.plan import Job, UsageError
 from lib.companion import colab_cell, record
 
+# Of a scheduler that dies or a cell that takes too long, an outcome tells in a sentence what asyncio
+# would in forty lines.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
 
 @dataclass(frozen=True)
 class _Outcome:
@@ -170,8 +174,6 @@ def connected(scheduler: str | None, workers: int):
     # one's too.
     quiet = {"distributed.logging.distributed": "critical"}
     dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
-    # Of a scheduler that dies, an outcome tells in a sentence what asyncio would in forty lines.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
     # this machine.
     local = dict(memory_limit=0, dashboard_address=":0", silence_logs=60)

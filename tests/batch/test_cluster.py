@@ -53,14 +53,17 @@ log("end")
 NAMES = ["01_long", "02_short", "03_short"]
 
 
-def until(condition, seconds=60):
-    """The first true value of `condition()`; fails after `seconds`."""
-    end = time.monotonic() + seconds
+PATIENCE = 1200  # seconds that the test waits at most for what a busy machine takes long to do
+
+
+def until(condition):
+    """The first true value of `condition()`."""
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if value := condition():
             return value
         time.sleep(0.1)
-    pytest.fail(f"{condition.__name__} is still false after {seconds} s")
+    pytest.fail(f"{condition.__name__} is still false after {PATIENCE} s")
 
 
 class Cluster:
@@ -102,7 +105,7 @@ class Cluster:
             family = [psutil.Process(process.pid)] if process.poll() is None else []
             for member in [*(c for p in family for c in p.children(recursive=True)), *family]:
                 member.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -134,7 +137,7 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster):
     until(lambda: not psutil.pid_exists(kernel))
     until(lambda: len(long_one_runs()) == 2)
     cluster.go.touch()
-    assert batch.wait(timeout=60) == 0, cluster.output(batch)
+    assert batch.wait(timeout=PATIENCE) == 0, cluster.output(batch)
 
     words = cluster.output(batch)
     assert [words.count(f"ok   {name}") for name in NAMES] == [1, 1, 1], words
