@@ -33,6 +33,8 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
     "cap ignored": ("wholly", (1.0,)),
     "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
     "identity for the preconditioner": ("wholly", (1.0,)),
+    "identity for the metric": ("wholly", (1.0,)),
+    "variance reduction left out": ("wholly", (1.0,)),
 }
 
 

@@ -215,21 +215,22 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 
 
 def turned_back(
-    tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False
+    tokens: TokenSet, seeds: Sequence[int], steps: int, identity: bool = False, size: float = 1.0
 ) -> dict[str, np.ndarray]:
     """||W' - W|| / ||W|| after `steps`, (runs,), W' trained from (K R, Q R), by rule on K and on Q.
 
-    R orthogonal, drawn; the identity where asked.
+    R `size` times an orthogonal matrix, drawn, or the identity where asked.
     """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = np.stack([np.eye(len(one)) if identity else np.linalg.qr(one)[0] for one in drawn])
+    R = size * R
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
     plain = {"GD": o.steepest(2, 0.05, normalised=False), "NGD": rules.pop("gradient descent")}
     starts = (K, Q), (K @ R, Q @ R)
     W, turned = (factored.train(tokens, plain | rules, *start, [steps]) for start in starts)
-    size = lambda W: np.linalg.norm(W[:, -1], axis=(1, 2))
-    return {name: size(turned[name].W - W[name].W) / size(W[name].W) for name in W}
+    length = lambda W: np.linalg.norm(W[:, -1], axis=(1, 2))
+    return {name: length(turned[name].W - W[name].W) / length(W[name].W) for name in W}
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
