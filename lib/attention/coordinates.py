@@ -173,7 +173,7 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), the Gram matrix of all delta_m z_i^T, m = (i, t).
+    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), the Gram matrix of delta_m z_i^T, m = (i, t).
 
     (runs, m, m), of delta (runs, n, T-1, d) and z (runs, n, d_z): the kernel both of gradient
     descent on W and of the token SVM's dual.
