@@ -264,7 +264,7 @@ def _svm_peers(name, bar, draw):
 
 
 def _jax(name, bar, draw, step_size, steps):
-    """NGD over the same closed form by JAX in minimal coordinates, processor time a run and step."""
+    """NGD over the same closed form by JAX in minimal coordinates: processor time a step."""
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
     ours = lambda count=steps: _ours(problem, W_mm, step_size, count, every=count)
