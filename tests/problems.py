@@ -27,6 +27,12 @@ def of_pairs(*deltas, queries=None):
     return attention.token_set(X, np.sign(z[:, 0]), z, u=[1.0, 1.0], opt=np.zeros(len(X), int))
 
 
+def stacked(*sets):
+    """Token sets as the runs of one."""
+    names = "X", "y", "z", "u", "opt"
+    return TokenSet(*(np.concatenate([getattr(data, name) for data in sets]) for name in names))
+
+
 def nearest(data):
     """W_mm by Lawson and Hanson's least distance programming, by non-negative least squares."""
     X, z, opt = data.X[0], data.z[0], data.opt[0]

@@ -27,9 +27,8 @@ from papers.beyond import margin_law
 data = attention.class_mean_tokens([0], n=20, T=10, d=300, signal=3.0, noise=0.1)
 problem = attention.minimal(data)
 solution = svm.token_svm(problem.tokens)
-history = dynamics.train(
-    problem, dynamics.ngd(0.025), 20_000, [0, 20_000], targets={"W_mm": solution.W}
-)
+targets = {"W_mm": solution.W}
+history = dynamics.train(problem, dynamics.ngd(0.025), 20_000, [0, 20_000], targets=targets)
 law = margin_law.margin_law(problem.tokens, solution)
 expected = law.direction_error(history.norm[:, -1])
 print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solution.gap[0]))
@@ -44,10 +43,8 @@ def modules_of_extras():
     """The importable modules that only an extra brings."""
     extras = distributions(sum(PROJECT["optional-dependencies"].values(), []))
     extras -= distributions(PROJECT["dependencies"]) | OF_MATPLOTLIB
-    modules = packages_distributions().items()
-    return sorted(
-        module for module, of in modules if {name.lower().replace("_", "-") for name in of} & extras
-    )
+    spelled = lambda names: {name.lower().replace("_", "-") for name in names}
+    return sorted(m for m, names in packages_distributions().items() if spelled(names) & extras)
 
 
 def run(code, **settings):
@@ -65,10 +62,9 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
 
 
 def test_an_extra_that_is_missing_is_named():
-    done = run(
-        WITHOUT_EXTRAS.format(blocked=["cvxpy"]) + "from lib import svm, attention\n"
-        "svm.token_svm(attention.unit_tokens(0), norm='nuclear')"
-    )
+    code = "from lib import svm, attention\n"
+    code += "svm.token_svm(attention.unit_tokens(0), norm='nuclear')"
+    done = run(WITHOUT_EXTRAS.format(blocked=["cvxpy"]) + code)
     assert done.returncode == 1 and "cvxpy" in done.stderr.splitlines()[-1]
 
 

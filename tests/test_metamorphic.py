@@ -1,8 +1,4 @@
-"""What a change of the problem does to every rule and solver, and which of them must notice it.
-
-A user who turns, reorders or rescales the data gets the same run in other coordinates, or knows
-from this table that the rule sees the difference.
-"""
+"""What a change of the problem does to every rule and solver, and which of them must notice it."""
 
 from dataclasses import replace
 

@@ -1,15 +1,13 @@
 """The model: tokens, softmax attention with its closed-form gradients, minimal coordinates.
 
-In: seeds and sizes, or your own arrays. Out: a `TokenSet` (X, y, z, u and the opt tokens), its
-logits, softmax weights, scores and gradients, and the same problem in minimal coordinates. Nothing
-here trains or solves. Open `model` first: it is equation (1) of paper A and its gradient. `losses`
-has what l(f) may be, `token_sets` the record of the data, `tokens` the data models, `coordinates`
-the reduction.
+In: seeds and sizes, or your own arrays. Out: a `TokenSet`, its logits, softmax weights, scores and
+gradients, and the same problem in minimal coordinates. Open `model` first: it is equation (1) of
+paper A and its gradient.
 """
 
 from lib.attention.coordinates import Minimal, minimal
 from lib.attention.losses import COMPILED_LOSSES, LOSSES, check_loss, is_logistic, log_loss
-from lib.attention.model import gradients, influences, logits, scores, slopes, weights
+from lib.attention.model import gradients, logits, scores, slopes, weights
 from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import (
     class_mean_tokens,
@@ -28,7 +26,6 @@ __all__ = [
     "class_mean_tokens",
     "gaussian_tokens",
     "gradients",
-    "influences",
     "is_logistic",
     "log_loss",
     "logits",

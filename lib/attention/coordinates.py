@@ -1,9 +1,8 @@
 """Minimal coordinates: why the cost of training does not grow with the dimension of the tokens.
 
 The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never leaves
-span(tokens) x span(queries). Writing tokens in an orthonormal basis of their span (width at most
-nT) and queries in theirs (at most n) changes no score, no norm and no angle: GD, NGD, momentum and
-Polyak are rotation equivariant.
+span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width at most nT) and
+queries in theirs (at most n) have the same scores, norms and angles.
 """
 
 from dataclasses import dataclass, replace
@@ -44,12 +43,10 @@ class Minimal(Shapes):
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
 
-    What is in minimal coordinates is returned as it is.
-
-    By Gram-Schmidt in the order given, so that the bases, and a start drawn in them, move with the
-    tokens and not with rounding: r = min(nT, d), q = min(n, d_z). Where a span is smaller, tokens
-    have no part in the last vectors of its basis. Raises ValueError for sizes whose squares leave
-    float64.
+    What is in minimal coordinates is returned as it is. By Gram-Schmidt in the order given, so that
+    the bases, and a start drawn in them, move with the tokens and not with rounding: r = min(nT,
+    d), q = min(n, d_z). Where a span is smaller, tokens have no part in the last vectors of its
+    basis. Raises ValueError for sizes whose squares leave float64.
     """
     if isinstance(tokens, Minimal):
         return tokens
@@ -77,10 +74,7 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 
 
 def _basis(rows):
-    """An orthonormal basis (runs, d, r) whose first vectors span `rows`, and the rows in it.
-
-    `rows` (runs, m, d); in the basis (runs, m, r).
-    """
+    """An orthonormal basis (runs, d, r) that spans `rows` (runs, m, d), and the rows in it."""
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
@@ -106,10 +100,7 @@ def _basis(rows):
 
 
 def _in_order(columns):
-    """Orthogonal (r, r): Gram-Schmidt of `columns` (r, m), dependent ones passed over.
-
-    What they do not span is filled from the unit vectors.
-    """
+    """Orthogonal (r, r): Gram-Schmidt of the independent `columns` (r, m), then of unit vectors."""
     r, rank = len(columns), 0
     turn = np.empty((r, r))
     length = lambda v: np.sqrt(v @ v)  # of one vector, in a tenth of the time of numpy's norm
@@ -129,8 +120,7 @@ def _in_order(columns):
 def _qr_by_blocks(columns, block):
     """QR of (runs, d, m) with d > block >= m, without the four copies of all that LAPACK's needs.
 
-    Each block of coordinates has a QR of its own; that of their R on top of each other has the R of
-    the whole, and its Q leads from the blocks' bases to the basis.
+    Each block of coordinates has a QR of its own; that of their stacked R leads to the basis.
     """
     runs, d, m = columns.shape
     basis, uppers = np.empty((runs, d, m)), []
@@ -170,29 +160,23 @@ def differences(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
 
 
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z): margins = rows @ vec(W).
-
-    delta (..., n, S, d), z (..., n, d_z).
-    """
+    """Rows vec(delta_{i,t} z_i^T), (..., n S, d d_z), of delta (..., n, S, d), z (..., n, d_z)."""
     *lead, n, S, d = delta.shape
     return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(*lead, n * S, d * z.shape[-1])
 
 
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
-    """||w||_p = (sum_k |w_k|^p)^{1/p} of w (..., k) over the last axis, (...).
-
-    Without overflow or underflow at large p.
-    """
+    """||w||_p = (sum_k |w_k|^p)^{1/p} over the last axis, without overflow at large p."""
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
     return largest[..., 0] * (unit**p).sum(-1) ** (1 / p)
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i') over the pairs m = (i, t), (runs, m, m).
+    """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), the Gram matrix of delta_m z_i^T, m = (i, t).
 
-    The Gram matrix of the matrices delta_m z_i^T: the kernel both of gradient descent on W and of
-    the token SVM's dual. delta (runs, n, T-1, d), z (runs, n, d_z).
+    (runs, m, m), of delta (runs, n, T-1, d) and z (runs, n, d_z): the kernel both of gradient
+    descent on W and of the token SVM's dual.
     """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)

@@ -1,14 +1,12 @@
-"""The losses l(f), each by the logarithms of what a step needs.
-
-All are decreasing and continuously differentiable:
+"""The losses l(f), decreasing and continuously differentiable, by logarithms of what a step needs.
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
 * reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f, once differentiable at 0
 
-The papers train with the first two, and those alone are compiled (`lib.compiled.softmax`); the
-others ask whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+The papers train with the first two, and those alone are compiled; the others ask whether "any
+decreasing C^1 loss" (paper A, Section 3.2) means what it says.
 """
 
 import numpy as np
@@ -60,7 +58,12 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
       negative, epsilon - best^2 / (1 + best) where zero lies between them
     """
     if loss == "reciprocal":
-        return _log_gap_reciprocal(log_epsilon, best)
+        epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)
+        after = best - epsilon
+        across = (after < 0) & (best > 0)
+        jump = np.where(across, epsilon - above**2 / (1 + above), 1.0)
+        one_side = log_epsilon - np.log1p(np.maximum(after, 0.0)) - np.log1p(above)
+        return np.where(across, np.log(jump), one_side)
     tiny = log_epsilon < -37  # there expm1(x) = log1p(x) = x in float64
     expm1 = np.expm1(np.exp(np.where(tiny, 0.0, log_epsilon)))
     log_expm1 = np.where(tiny, log_epsilon, np.log(expm1))
@@ -70,12 +73,3 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     if loss == "exponential":
         return log_gap
     return np.where(log_gap < -37, log_gap, np.log(np.log1p(np.exp(log_gap))))
-
-
-def _log_gap_reciprocal(log_epsilon, best):
-    epsilon, above = np.exp(log_epsilon), np.maximum(best, 0.0)
-    after = best - epsilon
-    across = (after < 0) & (best > 0)
-    jump = np.where(across, epsilon - above**2 / (1 + above), 1.0)
-    one_side = log_epsilon - np.log1p(np.maximum(after, 0.0)) - np.log1p(above)
-    return np.where(across, np.log(jump), one_side)

@@ -1,6 +1,6 @@
-"""The single-layer model of paper A, its loss and its closed-form gradients.
+"""The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
-The model is f_i = y_i u^T X_i^T softmax(X_i W z_i). Everything is computed relative to the selected
+Everything is computed relative to the selected
 token s_i, the one with the largest logit, and the softmax weights of the other tokens are kept as
 logarithms with the largest one factored out: subtraction of nearly equal numbers never happens, so
 the gradient's direction stays exact when the weights themselves are e^-30000.
@@ -41,18 +41,14 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     * f = gamma_s + e,
     * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
 
-    L* is the loss at p_opt = 1, opt being the token of largest score. The loss l(f) is one of
-    `losses.LOSSES`, exp(-f) by default.
+    L* is the loss at p_opt = 1, opt being the token of largest score. The loss is one of `LOSSES`.
     """
-    s = logits.argmax(-1)[..., None]  # (..., n, 1)
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
-    selected_score = np.take_along_axis(scores, s, -1)
+    selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     D = scores - selected_score
     level = D == 0  # the selected token and those with its score, as repeated tokens have
-    # (..., n), largest logit that counts; -inf if all scores are equal
-    second = np.where(level, -np.inf, b).max(-1)
+    second = np.where(level, -np.inf, b).max(-1)  # the largest that counts, -inf if none does
     anchor = np.where(second > -np.inf, second, 0.0)
-    # weights relative to the second
     w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))
     log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
     log_small = second - log_Z
@@ -60,18 +56,16 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     e = np.exp(log_small) * mean_D
     f = selected_score[..., 0] + e
 
-    v = np.where(level, -np.exp(b - log_Z[..., None]) * mean_D[..., None], w * (D - e[..., None]))
+    log_weights = b - log_Z[..., None]
+    p = np.exp(log_weights)
+    v = np.where(level, -p * mean_D[..., None], w * (D - e[..., None]))
     log_slope = log_derivative(f, loss)
     pull, log_scale = _factor(v, log_slope + log_small)
-
-    log_weights = b - log_Z[..., None]
-    push, log_push_scale = _factor(np.exp(log_weights), log_slope)
-
+    push, log_push_scale = _factor(p, log_slope)
     best = scores.max(-1)
     lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
-        # epsilon = gamma_opt - f
-        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
+        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))  # best - f
         gap = _log_mean(log_gap(log_epsilon, best, loss))
     return _Slopes(
         log_weights=log_weights,
@@ -85,10 +79,7 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
 
 
 def _factor(values, log_factor):
-    """values e^log_factor / n without its largest factor over samples, and the log of that.
-
-    values (..., n, T), log_factor (..., n).
-    """
+    """values (..., n, T) e^log_factor / n without the largest factor over samples, and its log."""
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
     n = values.shape[-2]
@@ -124,8 +115,6 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"):
     """Loss (runs,), grad_W L (runs, d, d_z) and grad_u L (runs, d) of paper A's Eq. 1.
 
-    In closed form, with l(f) the chosen loss:
-
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
     * grad_u L = (1/n) sum_i l'(f_i) y_i X_i^T softmax(a_i).
 
@@ -141,19 +130,3 @@ def gradients(tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "expon
     pushed = np.einsum("rnt,rn,rntd->rd", at.push, tokens.y, tokens.X, optimize=True)
     grad_W = -np.exp(at.log_scale)[:, None, None] * np.einsum("rnd,rne->rde", pulled, tokens.z)
     return np.exp(at.log_loss), grad_W, -np.exp(at.log_push_scale)[:, None] * pushed
-
-
-def influences(
-    tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
-) -> np.ndarray:
-    """Speed at which each sample's part of -grad_W L moves each sample's log p_opt, (runs, n, n).
-
-    Row j sums to sample j's rate. Entry (j, i) is (x_{j,opt} - X_j^T p_j)^T v_i <z_i, z_j>, where
-    -grad_W L = sum_i v_i z_i^T. Samples help each other where it is positive; nearly orthogonal
-    tokens (paper A, Assumption 1) let the diagonal decide.
-    """
-    at = slopes(logits(tokens, W), scores(tokens, u), loss)
-    v = np.exp(at.log_scale)[:, None, None] * np.einsum("rnt,rntd->rnd", at.pull, tokens.X)
-    opt = np.take_along_axis(tokens.X, tokens.opt[..., None, None], 2)[:, :, 0]  # (runs, n, d)
-    lead = opt - np.einsum("rnt,rntd->rnd", np.exp(at.log_weights), tokens.X)
-    return np.einsum("rjd,rid->rji", lead, v) * np.einsum("rjd,rid->rji", tokens.z, tokens.z)

@@ -13,14 +13,11 @@ SIZES = 1e-100, 1e100  # of tokens, queries and head: beyond, squares leave the 
 class TokenSet(Shapes):
     """Sequences of tokens with labels and queries, for several independent data sets ("runs").
 
-    The leading axis counts the runs. X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1,
-    +1}; z (runs, n, d_z) queries (paper A: the first token); u (runs, d) the linear head, zero
-    where it is still to be trained; opt (runs, n) the index of each sample's opt token. Tokens and
-    queries may live in different coordinates (d and d_z).
-
-    Numbers of another type are held as float64. Raises ValueError, naming the argument, for wrong
-    shapes, an empty set, values that are masked or not finite real numbers, labels other than -1 or
-    +1, fewer than two tokens, or an opt index out of range.
+    X (runs, n, T, d) tokens x_{i,t}; y (runs, n) labels in {-1, +1}; z (runs, n, d_z) queries
+    (paper A: the first token); u (runs, d) the linear head, zero where it is still to be trained;
+    opt (runs, n) the index of each sample's opt token. Numbers are held as float64. Raises
+    ValueError, naming the argument, for wrong shapes, an empty set, values that are masked or not
+    finite real numbers, labels other than -1 or +1, T < 2, or an opt index out of range.
     """
 
     X: np.ndarray
@@ -53,11 +50,8 @@ class TokenSet(Shapes):
                 raise ValueError(f"{name} holds NaN or infinite values")
         if not np.isin(self.y, (-1, 1)).all():
             raise ValueError(f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}")
-        if (
-            not np.issubdtype(self.opt.dtype, np.integer)
-            or self.opt.min() < 0
-            or self.opt.max() >= T
-        ):
+        whole = np.issubdtype(self.opt.dtype, np.integer)
+        if not whole or self.opt.min() < 0 or self.opt.max() >= T:
             raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
 
     @property
@@ -74,9 +68,9 @@ class TokenSet(Shapes):
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis.
 
-    z defaults to the first token of each sample, u to zero. opt defaults to the token with the
-    largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head and must
-    be unique: a tie raises ValueError naming the sample.
+    z defaults to the first token of each sample, u to zero, opt to the token with the largest score
+    gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a tie raises
+    ValueError naming the sample.
     """
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
@@ -88,9 +82,18 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z
     head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
-    first = np.zeros(X.shape[:2], int)
-    tokens = TokenSet(X, y, z, head, first if opt is None else opt)
-    return tokens if opt is not None else replace(tokens, opt=_opt_tokens(tokens))
+    if opt is not None:
+        return TokenSet(X, y, z, head, opt)
+    tokens = TokenSet(X, y, z, head, np.zeros(X.shape[:2], int))
+    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
+    tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
+    if tied.any():
+        run, sample = np.argwhere(tied)[0]
+        raise ValueError(
+            f"sample {sample} of run {run} has a tie for the opt token: "
+            f"its scores are {scores[run, sample]}"
+        )
+    return replace(tokens, opt=scores.argmax(-1))
 
 
 def _check_axes(X, *allowed):
@@ -119,10 +122,7 @@ def _array(name, value):
 
 
 def check_sizes(tokens: TokenSet) -> None:
-    """ValueError where tokens, queries or head are so large or small that squares leave float64.
-
-    Whatever trains takes inner products of them. The SVM takes out the scale and needs no check.
-    """
+    """ValueError where squares of tokens, queries or head leave float64; whatever trains asks."""
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)
         largest = max(values.max(), -values.min())  # without a copy of them all
@@ -132,15 +132,3 @@ def check_sizes(tokens: TokenSet) -> None:
                 f"float64; rescale it to within {SIZES[0]:g} ... {SIZES[1]:g}: only W's unit "
                 "changes"
             )
-
-
-def _opt_tokens(tokens):
-    scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
-    tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
-    if tied.any():
-        run, sample = np.argwhere(tied)[0]
-        raise ValueError(
-            f"sample {sample} of run {run} has a tie for the opt token: "
-            f"its scores are {scores[run, sample]}"
-        )
-    return scores.argmax(-1)

@@ -14,13 +14,12 @@ def class_mean_tokens(
 ) -> TokenSet:
     """Class means, our reading of the data of paper A's Figures 2 and 5.
 
-    Opt tokens of a class are equal, so that Assumption 1 as we read it fails: not Example 1.
-
     x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- =
     -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per
     entry, P the projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
-    all other tokens score zero (Assumption 2). The query is the first token; the opt token stands
-    at a random other position.
+    all other tokens score zero (Assumption 2); Assumption 1 as we read it fails, since opt tokens
+    of a class are equal. The query is the first token; the opt token stands at a random other
+    position.
 
     One data set a seed. Raises ValueError for sizes that are not whole numbers, n < 1, T < 2 or d <
     3, and for `signal` or `noise` that is not positive.
@@ -54,10 +53,8 @@ def gaussian_tokens(
 
     Every token is N(0, noise^2 I) before that. u is the least-norm solution of y_i u^T x_{i,opt} =
     1, u^T x_{i,t} = 0 (Assumption 2). `noise` defaults to 1/sqrt(d): token norm about 1. The query
-    is the first token, never the opt token.
-
-    One data set a seed. Raises ValueError for n T > d, where no such u exists, and for bad sizes,
-    `signal` or `noise` as `class_mean_tokens` does.
+    is the first token, never the opt token. One data set a seed. Raises ValueError for n T > d,
+    where no such u exists, and for bad sizes, `signal` or `noise` as `class_mean_tokens` does.
     """
     n, T, d = _sizes(n, T, d)
     if n * T > d:
@@ -98,7 +95,6 @@ def two_token_gaussian(
     def draw(data, labels):
         opt_tokens = signal * noise * data.standard_normal((n, d))
         additional = noise * data.standard_normal((n, d))
-        # X: (n, T, d)
         X = np.concatenate([np.repeat(additional[:, None], T - 1, 1), opt_tokens[:, None]], 1)
         y = np.where(opt_tokens @ labels.standard_normal(d) >= 0, 1.0, -1.0)
         return X, y, additional, np.zeros(d), np.full(n, T - 1)
@@ -109,13 +105,13 @@ def two_token_gaussian(
 def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
     """Paper C, Section 5 (and 2308.16898): tokens, queries and head uniform on the unit sphere.
 
-    The labels are random. Scores are all different, so Assumption 2 fails; the queries are
-    independent of the tokens.
+    The labels are random. Scores are all different, so Assumption 2 fails.
     """
     n, T, d = _sizes(n, T, d)
 
     def draw(data, labels):
-        X, z, head = (_unit(data.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
+        drawn = (data.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
+        X, z, head = (a / np.linalg.norm(a, axis=-1, keepdims=True) for a in drawn)
         y = labels.choice((-1.0, 1.0), n)
         return X, y, z, head, (y[:, None] * (X @ head)).argmax(1)
 
@@ -123,16 +119,9 @@ def unit_tokens(seeds: int | Sequence[int], n=6, T=8, d=10) -> TokenSet:
 
 
 def two_examples() -> TokenSet:
-    """The two examples of three tokens in the plane of notebook 00, small enough for paper.
-
-    Its W_mm = ((-1/2, 0), (1/2, -1/2)) can be found by eye.
-    """
+    """Two examples of three tokens in the plane (notebook 00): W_mm = ((-1/2, 0), (1/2, -1/2))."""
     X = np.array([[[1, 0], [2, 0], [0, 1]], [[0, 1], [2, 1], [1, -1]]], float)
     return token_set(X, np.array([1.0, -1.0]), u=np.array([0.0, 1.0]))
-
-
-def _unit(a):
-    return a / np.linalg.norm(a, axis=-1, keepdims=True)
 
 
 def _stack(seeds, draw):

@@ -1,8 +1,4 @@
-"""Compilation in a process of its own: LLVM never gives back what compiling took.
-
-The loops of mirror descent and of the atlas's optimisers took 450 MB of a notebook that needs 775
-without them, that of `lib.dynamics` takes 145.
-"""
+"""Compilation in a process of its own: LLVM never gives back the up to 450 MB it took."""
 
 import inspect
 import os
@@ -26,12 +22,15 @@ def prepare(function, *values) -> None:
     """Have another process compile `function` for arguments like `values`, into numba's cache.
 
     function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done where it was
-    compiled here or its cache has an entry. Where that entry is stale, or the other process fails,
-    the call that follows compiles it here.
+    compiled here or its cache has an entry; where that is stale, or the other process fails, the
+    call that follows compiles it here.
     """
     if function.signatures or _kept(function):
         return
-    task = function.__module__, function.__name__, _types(function, values)
+    # a default has a type of its own
+    defaults = list(inspect.signature(function.py_func).parameters.values())[len(values) :]
+    omitted = (numba.types.Omitted(left.default) for left in defaults)
+    task = function.__module__, function.__name__, (*map(numba.typeof, values), *omitted)
     seen = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     # -P: a folder `lib` where the caller works is not this one
     command = [sys.executable, "-P", "-m", "lib.compiled.apart"]
@@ -42,12 +41,6 @@ def prepare(function, *values) -> None:
 def _kept(function) -> bool:
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"  # as numba names it
     return any(Path(function.stats.cache_path).glob(f"{name}-*.nbi"))
-
-
-def _types(function, values):
-    """The signature that numba gives to a call with `values`: a default has a type of its own."""
-    defaults = list(inspect.signature(function.py_func).parameters.values())[len(values) :]
-    return (*map(numba.typeof, values), *(numba.types.Omitted(left.default) for left in defaults))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""The cache of compiled functions: it sees changes in other files, and always has a place.
-
-The place is a temporary folder where numba finds none that takes files.
-"""
+"""The cache of compiled functions: it sees changes in other files, and always has a place."""
 
 import os
 import sys
@@ -16,27 +13,24 @@ import numba
 def stamp(caller: str) -> int:
     """A number that changes with any source file of this folder and of the folder of `caller`.
 
-    `caller` is a module's `__file__`. numba keeps compiled functions on disk by the file they stand
-    in and by their signature. As the default of an argument that nobody passes, the stamp makes
-    what a function calls in other files part of its signature. Whoever asks for it is about to
-    compile: the cache has a place then.
+    `caller` is a module's `__file__`. numba keeps compiled functions by the file they stand in and
+    by their signature. As the default of an argument that nobody passes, the stamp makes what a
+    function calls in other files part of its signature.
     """
-    find_place()
-    folders = {Path(__file__).parent, Path(caller).parent}
-    return zlib.crc32(
-        b"".join(
-            path.read_bytes() for folder in sorted(folders) for path in sorted(folder.glob("*.py"))
-        )
-    )
+    find_place()  # whoever asks is about to compile
+    number = 0
+    for folder in sorted({Path(__file__).parent, Path(caller).parent}):
+        for path in sorted(folder.glob("*.py")):
+            number = zlib.crc32(path.read_bytes(), number)
+    return number
 
 
 @lru_cache
 def find_place() -> str | None:
     """Give numba's cache a temporary folder, and say so, where no other takes files.
 
-    The others are $NUMBA_CACHE_DIR, this repository and the user's home; numba itself refuses to
-    start where none takes files. Returns the folder, None where numba has one of its own. Processes
-    started from here share it.
+    The others are $NUMBA_CACHE_DIR, this repository and the user's home. Returns the folder, None
+    where numba has one of its own. Processes started from here share it.
     """
     try:
         numba.njit(cache=True)(_nothing)

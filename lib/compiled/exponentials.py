@@ -1,7 +1,4 @@
-"""Exponentials and logarithms of the compiled loops, of arrays and of single numbers.
-
-Those of arrays fill vector registers.
-"""
+"""Exponentials and logarithms of the compiled loops, of arrays and of single numbers."""
 
 import math
 
@@ -19,15 +16,13 @@ def exp_of(x):
     """e^x for a number or `Vector` x <= 0 within 2 units in the last place, 0 below e^-708.
 
     e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor polynomial.
-    Unlike the C library's exp, which takes one number a call and would take half of an iteration,
-    this one fills vector registers.
+    Unlike the C library's exp, which takes half of an iteration, it fills vector registers.
     """
     inside = x >= -708.0
     bounded = vectors.where(inside, x, -708.0)
     shifted = bounded * 1.4426950408889634 + ROUNDING
     k = shifted - ROUNDING
-    # log 2 in two parts
-    r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
+    r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10  # log 2 in two
     p = r * (1 / 6227020800.0) + 1 / 479001600.0
     p = p * r + 1 / 39916800.0
     p = p * r + 1 / 3628800.0
@@ -55,9 +50,8 @@ def exp(x, out):
 def _log(x, factor, out):
     """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
-    It is -inf for |x| below 1e-300, zero included. x = 2^k m with m in [0.7, 1.42), log m = 2
-    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series. Like `exp` it fills vector registers,
-    which the C library's does not.
+    It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2 atanh(s), s = (m -
+    1)/(m + 1), |s| < 0.176, by its series.
     """
     for i in range(x.size):
         size = abs(x[i])

@@ -1,7 +1,4 @@
-"""Products with symmetric Gram matrices, laid out for the compiled loop.
-
-They are the floor of an iteration's cost.
-"""
+"""Products with symmetric Gram matrices, the floor of an iteration's cost."""
 
 import numba
 import numpy as np
@@ -14,20 +11,14 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 @numba.njit
 def zeros(rows, columns):
-    """Zeros (rows, columns), float64, that start at a boundary of WIDTH numbers.
-
-    A register's load then crosses no boundary of cache lines.
-    """
+    """Zeros (rows, columns) from a boundary of cache lines on, which no register's load crosses."""
     raw = np.zeros(rows * columns + WIDTH)
     first = -(raw.ctypes.data // 8) % WIDTH
     return raw[first : first + rows * columns].reshape(rows, columns)
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Gram matrices (data, m, m), m = n T, as the loop reads them: token first, padded.
-
-    Those given have the sample first.
-    """
+    """Gram matrices (data, m, m), m = n T, sample first, as the loop reads them: token first."""
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
     packed = zeros.py_func(data * padded, padded).reshape(data, padded, padded)
@@ -57,10 +48,7 @@ def _multiply_rows(K, s, c, out):
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _multiply_triangle(K, s, c, out):
-    """out = K[s] c for symmetric K (data, m, m), reading only its lower triangle.
-
-    Four rows are taken at a time.
-    """
+    """out = K[s] c for symmetric K (data, m, m), four rows at a time of its lower triangle."""
     m = c.size
     for j in range(m):
         out[j] = 0.0

@@ -1,9 +1,8 @@
 """The softmax of many samples at once, compiled: `lib.attention.slopes` on lanes.
 
-A lane is one sample of one run: lane r n + i of an array (T, lanes) is sample i of run r, so that
-one instruction serves many samples while a loop goes over the tokens. Lanes are padded with zeros
-to whole vector registers: none is computed differently from another, and a run gives the same bits
-in any company.
+Lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction serves many
+samples while a loop goes over the tokens. Lanes are padded with zeros to whole vector registers:
+none is computed differently from another, and a run gives the same bits in any company.
 """
 
 import math
@@ -34,8 +33,7 @@ WORK_ROWS = 9
 class _Lanes(NamedTuple):
     """Arrays that `slopes` reads and fills: margins, c (T-1, lanes), scores, push (T, lanes).
 
-    Beside them work space, of which `log_gap` reads what it needs: weights w (T, lanes) and
-    lane (WORK_ROWS, lanes).
+    Work space that `log_gap` reads too: weights w (T, lanes), lane (WORK_ROWS, lanes).
     """
 
     margins: np.ndarray
@@ -69,8 +67,7 @@ def slopes(work, n, logistic, head_fixed, scales):
     if logistic:
         for i in range(lanes):
             lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])
-    # The log of the scales of c and push leaves first, since a step that is normalised never needs
-    # it.
+    # The scales of c and push leave first: a normalised step never needs them.
     for i in range(lanes):
         lane[LOG_C, i] = lane[LOG_SLOPE, i] + lane[ANCHOR, i]
         lane[LOG_PUSH, i] = lane[LOG_SLOPE, i]
@@ -166,10 +163,7 @@ def _take_out_scales(lane, row, n, scales, which):
 
 @numba.njit
 def log_gap(first, n, work, logistic, head_fixed):
-    """log(L - L*) of the run whose first lane is `first`; log L when the head is trained.
-
-    L* is 0 then.
-    """
+    """log(L - L*) of the run whose first lane is `first`; L* is 0 when the head is trained."""
     scores, lane = work.scores, work.lane
     level, anchor, mean_D, f = lane[LEVEL], lane[ANCHOR], lane[MEAN_D], lane[ANSWER]
     log_gap = -math.inf
@@ -180,18 +174,16 @@ def log_gap(first, n, work, logistic, head_fixed):
         elif best > level[i]:
             log_gap = exponentials.add_logs(log_gap, _gap(math.log(best - f[i]), best, logistic))
         elif mean_D[i] < 0.0:
-            log_gap = exponentials.add_logs(
-                log_gap, _gap(anchor[i] + math.log(-mean_D[i]), best, logistic)
-            )
+            log_epsilon = anchor[i] + math.log(-mean_D[i])
+            log_gap = exponentials.add_logs(log_gap, _gap(log_epsilon, best, logistic))
     return log_gap - math.log(n)
 
 
 @numba.njit
 def _gap(log_epsilon, best, logistic):
     """log(l(best - epsilon) - l(best))."""
-    log_gap = (-exponentials.log1p_exp(best) if logistic else -best) + exponentials.log_expm1(
-        log_epsilon
-    )
+    log_slope = -exponentials.log1p_exp(best) if logistic else -best
+    log_gap = log_slope + exponentials.log_expm1(log_epsilon)
     return math.log(math.log1p(math.exp(log_gap))) if logistic and log_gap > -37.0 else log_gap
 
 

@@ -1,9 +1,8 @@
 """Vectors of WIDTH numbers as values of compiled code: one instruction serves WIDTH lanes.
 
 numba's loops over arrays fill vector registers only where LLVM can prove, or test at every start,
-that no two arrays overlap; loops as short as ours spend more time on the tests than on numbers. A
-`Vector` needs no proof: arithmetic, comparison, `where`, `load` and `store` mean what they mean for
-single numbers, and a machine with shorter registers takes several instructions.
+that no two arrays overlap; loops as short as ours spend more time on the tests than on numbers.
+Arithmetic, comparison, `where`, `load` and `store` mean what they mean for single numbers.
 """
 
 import operator
@@ -112,10 +111,7 @@ def _place(context, builder, signature, values):
 
 @intrinsic
 def power_of_two(typing, shifted):
-    """2^k for a vector or a number, where `shifted` is k + 1.5 2^52, |k| < 1023.
-
-    The last bits of that number are those of k.
-    """
+    """2^k for a vector or number `shifted` = k + 1.5 2^52, |k| < 1023; its last bits are k's."""
 
     def lower(context, builder, signature, values):
         number, whole = values[0].type, ir.IntType(64)

@@ -1,7 +1,6 @@
 """Train a token set with an update rule and record its history, exactly, at any horizon.
 
-Training happens in minimal coordinates (`lib.attention.coordinates`) and in logarithms
-(`lib.attention.slopes`), so that an iteration's cost does not depend on the dimension d and
+In minimal coordinates an iteration's cost does not depend on the dimension d, and in logarithms
 directions stay exact when softmax weights are e^-30000.
 """
 
@@ -26,10 +25,7 @@ ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts
 
 @dataclass(frozen=True, repr=False)
 class Start(Shapes):
-    """W_0: its part in minimal coordinates (runs, r, q), and the norm of the rest (runs,).
-
-    The rest never moves.
-    """
+    """W_0: its part in minimal coordinates (runs, r, q), the norm (runs,) of the rest."""
 
     inside: np.ndarray
     outside: np.ndarray
@@ -68,19 +64,18 @@ def train(
 
     The head u is that of `tokens`: kept, or where joint training starts.
 
-    rules: one GradientRule, or named rules that all runs are trained with in one call on all
-    cores; the result is one History or a dict of them. steps: number of updates. record:
-    iterations to record, ascending, within 0 ... steps (default `log_spaced`). start: W_0 as a
-    Start or as an array (runs, d, d_z); default zero. targets: matrices in the coordinates of what
-    is given, (runs, d, d_z) of a token set and (runs, r, q) of a Minimal, or solutions such as
-    `svm.token_svm(tokens)`; head_targets: vectors (runs, d) or (runs, r), or solutions such as
-    `svm.head_svm(tokens)`. loss: one of `attention.LOSSES`; those that are not compiled train in
-    plain numpy. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
+    rules: one GradientRule, or named rules that all runs are trained with in one call on all cores;
+    the result is one History or a dict of them. record: iterations to record, ascending, within 0
+    ... steps (default `log_spaced`). start: W_0 as a Start or an array (runs, d, d_z); default
+    zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token set,
+    (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets: vectors
+    (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
+    `attention.LOSSES`. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
 
-    A run whose gradient is zero ends as "stalled", one whose loss is not finite as
-    "diverged"; the history says which and when. Raises ValueError for records, starts or
-    targets of the wrong shape or order, for a solution of other tokens, and for a target that
-    leaves the span of tokens and queries where W_0 does too; TypeError for rules that are none.
+    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged".
+    Raises ValueError for records, starts or targets of the wrong shape or order, for a solution of
+    other tokens, and for a target that leaves the span of tokens and queries where W_0 does too;
+    TypeError for rules that are none.
     """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)
@@ -102,11 +97,10 @@ def train(
     reduced = reduce(problem.tokens, start.inside, head, loss)
     fast = loss in attention.COMPILED_LOSSES
     built_in = {name: rule for name, rule in named.items() if fast and rule.law is None}
-    plain = {name: rule for name, rule in named.items() if name not in built_in}
-    raws = {name: run_numpy(reduced, rule, times) for name, rule in plain.items()}
-    if built_in:
-        compiled = run_compiled(reduced, list(built_in.values()), times)
-        raws |= dict(zip(built_in, compiled, strict=True))
+    compiled = run_compiled(reduced, list(built_in.values()), times) if built_in else []
+    raws = dict(zip(built_in, compiled, strict=True))
+    for name in named.keys() - built_in.keys():
+        raws[name] = run_numpy(reduced, named[name], times)
     measured = times, start, problem.tokens.u, targets, head_targets
     histories = {name: derive(reduced, raws[name], *measured) for name in named}
     return histories if isinstance(rules, Mapping) else histories[""]
@@ -119,13 +113,8 @@ def _start(problem, start):
     _, d_z, q = problem.query_basis.shape
     if not isinstance(start, Start):
         return Start(*problem.reduce(checked_start(start, (runs, d, d_z))))
-    if start.inside.shape != (runs, r, q) or start.outside.shape != (runs,):
-        raise ValueError(
-            f"start.inside has shape {start.inside.shape}; it needs {(runs, r, q)}, start.outside "
-            f"{(runs,)}"
-        )
-    checked_start(start.inside, (runs, r, q)), checked_start(start.outside, (runs,))
-    return start
+    shapes = (runs, r, q), (runs,)
+    return Start(*map(checked_start, (start.inside, start.outside), shapes))
 
 
 def _targets(given, tokens, problem, of_head=False):
@@ -152,14 +141,11 @@ def _targets(given, tokens, problem, of_head=False):
         if not (np.isfinite(size).all() and size.all()):
             raise ValueError(f"target {name!r} must be finite and not zero")
         inside, outside = target, np.zeros(len(target))
-        if isinstance(tokens, TokenSet):
-            basis = problem.token_basis
-            inside, outside = problem.reduce(target) if not of_head else _along(target, basis)
+        if isinstance(tokens, TokenSet) and of_head:
+            inside = np.einsum("rd,rdk->rk", target, problem.token_basis)
+            rest = target - np.einsum("rk,rdk->rd", inside, problem.token_basis)
+            outside = np.linalg.norm(rest, axis=1)
+        elif isinstance(tokens, TokenSet):
+            inside, outside = problem.reduce(target)
         targets[name] = Target(inside, np.where(outside > ROUNDING * size, outside, 0.0))
     return targets
-
-
-def _along(v, basis):
-    """v (runs, d) in a basis (runs, d, r), and the rest's norm (runs,)."""
-    inside = np.einsum("rd,rdk->rk", v, basis)
-    return inside, np.linalg.norm(v - np.einsum("rk,rdk->rd", inside, basis), axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 from lib import attention
 from lib.compiled import status
 from lib.dynamics.recording import end_where_not_finite
-from lib.dynamics.reduced import Raw, Reduced
+from lib.dynamics.reduced import Reduced
 from lib.representation import Shapes
 
 CHUNK = 2**17  # numbers held while directions are measured: more would come from the system anew
@@ -17,10 +17,7 @@ LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_he
 
 
 class Target(NamedTuple):
-    """A direction V: its part in minimal coordinates (runs, ...), and the norm of the rest (runs,).
-
-    Where the rest is not zero, W has no part there.
-    """
+    """A direction V: its part in minimal coordinates (runs, ...), the norm of the rest (runs,)."""
 
     inside: np.ndarray
     outside: np.ndarray
@@ -75,7 +72,7 @@ class History(Shapes):
     def weights(self, k: int) -> np.ndarray:
         """W at record k in minimal coordinates, (runs, r, q), without the part of W_0 outside them.
 
-        A negative k counts from the last record. Raises IndexError for a record that is not there.
+        A negative k counts from the last record; IndexError for a record that is not there.
         """
         return np.swapaxes(self._weights(self._record(k))[:, 0], 1, 2)
 
@@ -84,7 +81,6 @@ class History(Shapes):
         return self._head(self._record(k))[:, 0]
 
     def _record(self, k):
-        """The slice of record k alone."""
         count = len(self.iterations)
         if not -count <= k < count:
             raise IndexError(f"record k = {k} is not there: k runs from {-count} to {count - 1}")
@@ -92,22 +88,19 @@ class History(Shapes):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
-def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -> History:
-    """The History of raw records at `times`, from a `Start` and the head u (runs, r).
+def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> History:
+    """The History of raw records at `times` from a `Start` and the head u (runs, r).
 
-    Targets by name. A run with a record that is not finite ends there as diverged.
+    A run with a record that is not finite ends there as diverged.
     """
-
     # What the closures name lives as long as the history; the Gram matrices need not.
     alpha, b, delta, z, signed = raw.alpha, raw.b, problem.delta, problem.z, problem.signed
 
     def weights(part):
         pulled = np.swapaxes(alpha[:, part], 1, 2) @ delta  # (runs, n, k, r)
         runs, n, k, r = pulled.shape
-        # (runs, q, k r): one large product
-        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)
-        moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)
-        # W^T, (runs, k, q, r)
+        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)  # (runs, q, k r): one product
+        moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)  # W^T, (runs, k, q, r)
         return np.add(np.swapaxes(start.inside, 1, 2)[:, None], moved, order="C")
 
     def head(part):
@@ -117,8 +110,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         coefficients = b[:, part].reshape(runs, k, n * T)
         return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
 
-    # of all other tokens against the opt token
-    log_odds = np.logaddexp.reduce(-raw.margins, -1)
+    log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
@@ -134,6 +126,8 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
     for measured in (error, alignment, descent, head_error, head_alignment):
         derived += measured.values()
     end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
+    known = raw.scores[:, :1] if problem.head_fixed else raw.scores  # a fixed head's repeat
+    gaps = known[..., :1] - known[..., 1:]
     return History(
         iterations=times,
         status=np.array(status.NAMES)[raw.status],
@@ -142,7 +136,7 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
         norm=norm,
         margins=raw.margins,
         log_miss=log_miss,
-        score_gaps=_score_gaps(raw.scores, problem.head_fixed),
+        score_gaps=np.broadcast_to(gaps, raw.margins.shape) if problem.head_fixed else gaps,
         direction_error=error,
         alignment=alignment,
         descent=descent,
@@ -154,18 +148,11 @@ def derive(problem: Reduced, raw: Raw, times, start, u, targets, head_targets) -
     )
 
 
-def _score_gaps(scores, head_fixed):
-    """Of the opt token over the others; a fixed head has one record of them, which repeats."""
-    known = scores[:, :1] if head_fixed else scores
-    gaps = known[..., :1] - known[..., 1:]
-    return np.broadcast_to(gaps, (*scores.shape[:3], gaps.shape[-1])) if head_fixed else gaps
-
-
 def _directions(vectors, count, outside, targets):
     """Norm of the vectors at each record, direction error and alignment per Target, (runs, k) each.
 
-    vectors(slice of records) returns (runs, k, ...); `outside` (runs,) is the norm of a part that
-    is orthogonal to all of them and to the targets.
+    vectors(slice of records) is (runs, k, ...); `outside` (runs,) the norm of a part orthogonal to
+    them and to the targets.
     """
     runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)
@@ -185,8 +172,7 @@ def _directions(vectors, count, outside, targets):
             unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
             size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
-        # the direction of zero is not defined
-        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
+        scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)  # zero has no direction
         for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
             apart = np.linalg.norm(v / scale[..., None] - unit, axis=-1)

@@ -1,14 +1,10 @@
 """The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all cores.
 
-A run's state is kept in the coordinates where training lives. These are the margins g_m = delta_m^T
-W z_i (logit of the reference token minus logit of the other) and coefficients alpha, W = W_0 +
-sum_m alpha_m delta_m z_i^T. Joint training adds the scores gamma and coefficients b, u = u_0 +
-sum_{i,t} b_{it} y_i x_{it}.
-
-One iteration is one product with the Gram matrix, k = K c for the descent direction -grad_W L =
-sum_m c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta k.
-That product (`lib.compiled.gram`) is the floor of an iteration's cost; the rest works on the lanes
-of `lib.compiled.softmax`, several runs at a time.
+A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus logit of the
+other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in joint training also its
+scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one product
+with the Gram matrix, k = K c for -grad_W L = sum_m c_m delta_m z_i^T, which also yields ||grad_W
+L||^2 = c^T k: alpha += eta c and g += eta k. It is the floor of an iteration's cost.
 """
 
 import math
@@ -61,11 +57,10 @@ def _exact_step(r, eta, c, momentum, moving):
 
 
 class Jobs(NamedTuple):
-    """Training runs side by side; whether the head is fixed and the loss logistic holds for all.
+    """Training runs side by side.
 
-    data (jobs,) is the number of each one's Gram matrices, which stand packed in K and G;
-    margins (jobs, n, T-1) and scores (jobs, n, T) are those of the start; rules (jobs, 6) has
-    the columns KIND to JOINT.
+    data (jobs,) is the number of each one's Gram matrices, packed in K and G; margins (jobs, n,
+    T-1), scores (jobs, n, T) are those of the start; rules (jobs, 6) has the columns KIND to JOINT.
     """
 
     data: np.ndarray
@@ -94,7 +89,7 @@ class Records(NamedTuple):
 
 @numba.njit
 def _moving(jobs, m):
-    """Zeros (3, jobs, m): a value, its momentum, and the rounding taken from it."""
+    """Zeros (3, jobs, m): VALUE, MOVE and CARRY."""
     return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
@@ -110,25 +105,9 @@ def _write(r, record, work, alpha, b, head_fixed, records):
         softmax.by_sample(b[r, : T * n].reshape(T, n), 0, n, records.b[r, record])
 
 
-@numba.njit(forceinline=True)
-def _begin(work, margins, scores, head_fixed, g, gamma):
-    """Margins and scores of the start, into the lanes and into each run's own row."""
-    count, n = margins.shape[:2]
-    for r in range(count):
-        for i in range(n):
-            work.margins[:, r * n + i] = margins[r, i]
-            work.scores[:, r * n + i] = scores[r, i]
-        softmax.gather(r, n, work.margins, g[r])
-        if not head_fixed:
-            softmax.gather(r, n, work.scores, gamma[r])
-
-
 @numba.njit(forceinline=True, error_model="numpy")
 def _gradient(r, n, lanes, K, number, c, k):
-    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k = K c.
-
-    That product with Gram matrix `number` is the floor of an iteration's cost.
-    """
+    """Log norm of run r's gradient over its scale; fills its coefficients c (m,) and k = K c."""
     softmax.gather(r, n, lanes, c)
     gram.multiply(K, number, c, k)
     square = gram.dot(c, k)
@@ -138,10 +117,7 @@ def _gradient(r, n, lanes, K, number, c, k):
 
 @numba.njit(error_model="numpy")
 def _train_group(jobs, times, records, status, ended):
-    """Train `jobs` side by side; fills their records, status and the iteration at which each ended.
-
-    times: what to record, ascending.
-    """
+    """Train `jobs` side by side; fills their records at `times`, and how and when each ended."""
     data, K, G, margins, scores, rule, head_fixed, logistic = jobs
     count, n, T = scores.shape
     m, m_u = K.shape[1], G.shape[1]
@@ -154,7 +130,12 @@ def _train_group(jobs, times, records, status, ended):
     # Taken out of their tuples here: inside the loop numba would count a reference every time.
     margins_now, scores_now, c, push = work.margins, work.scores, work.c, work.push
     g, gamma = flat_g[VALUE], flat_gamma[VALUE]
-    _begin(work, margins, scores, head_fixed, g, gamma)
+    for r in range(count):
+        for i in range(n):
+            margins_now[:, r * n + i], scores_now[:, r * n + i] = margins[r, i], scores[r, i]
+        softmax.gather(r, n, margins_now, g[r])
+        if not head_fixed:
+            softmax.gather(r, n, scores_now, gamma[r])
     alive, living, record = np.ones(count, np.bool_), count, 0
     for t in range(times[-1] + 1):
         # One softmax for all runs of the group, then the rest run by run.
@@ -213,7 +194,7 @@ def _train_group(jobs, times, records, status, ended):
 
 @numba.njit(parallel=True, cache=True)
 def run_jobs(threads, jobs, times, records, sources=SOURCES):
-    """Train all `Jobs` and fill their `Records`; returns status and last iteration, (jobs,) each.
+    """Train `Jobs`, fill their `Records`; returns status and last iteration, (jobs,) each.
 
     As `_train_group`, in groups of equal size, as many for each of the threads.
     """

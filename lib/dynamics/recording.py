@@ -47,8 +47,8 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def end_where_not_finite(status, ended, times, finite, logs, derived=()) -> None:
     """End each run at its first record that is not finite, as diverged, and make the rest NaN.
 
-    In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...) with an axis
-    of records at `times` (k,). A log may be -inf; what is derived is not asked.
+    In place: status, ended (runs,); finite, logs and derived are arrays (runs, k, ...) of records
+    at `times` (k,). A log may be -inf; what is derived is not asked.
     """
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
@@ -71,9 +71,6 @@ def check_head(head: str) -> None:
 
 
 def unwritten(status: int, runs: int, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Records to be filled, by name, NaN until then.
-
-    status (runs,), ended (runs,), and the `shapes`, each with an axis of runs in front.
-    """
+    """Records by name, NaN until filled: status, ended (runs,), and the `shapes` of every run."""
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

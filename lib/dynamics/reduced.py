@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -19,9 +20,9 @@ from lib.dynamics.rules import NGD, GradientRule
 class Reduced:
     """A problem as the training loop sees it, the opt token first.
 
-    delta (runs, n, T-1, r) opt token minus others; signed (runs, n, T, r) y_i x_{i,t}; z (runs, n,
-    q); K (runs, n(T-1), n(T-1)) the Gram matrix of delta z^T; G (runs, nT, nT) that of y x; margins
-    (runs, n, T-1) and scores (runs, n, T) at the start. A fixed head has no `signed` and no G.
+    delta (runs, n, T-1, r) opt token minus others; z (runs, n, q); K (runs, n(T-1), n(T-1)) the
+    Gram matrix of delta z^T; margins (runs, n, T-1), scores (runs, n, T) at the start; for a head
+    that is trained signed (runs, n, T, r) y_i x_{i,t} and G (runs, nT, nT), its Gram matrix.
     """
 
     delta: np.ndarray
@@ -58,10 +59,10 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """K (runs, n T, n T) with the same rows and columns, to the bit, for equal vectors.
+    """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit.
 
-    first (runs, n, T) as of `coordinates.first_equal`. A product of matrices rounds them apart, and
-    scores that are equal no more count as two, however small the softmax weights between them are.
+    first (runs, n, T) is that of `first_equal`. A product of matrices rounds them apart, and scores
+    that are equal no more count as two, however small the softmax weights between them are.
     """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
@@ -69,23 +70,6 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     index = (np.arange(n)[:, None] * T + first).reshape(runs, n * T)
     K = np.take_along_axis(K, index[:, :, None], 1)
     return np.take_along_axis(K, index[:, None, :], 2)
-
-
-@dataclass(frozen=True)
-class Raw:
-    """Raw records of runs at k times.
-
-    margins, alpha (runs, k, n, T-1); scores, b (runs, k, n, T); logs (runs, k, 5). Scores and b of
-    a fixed head are views of one record that repeats.
-    """
-
-    status: np.ndarray
-    ended: np.ndarray
-    margins: np.ndarray
-    scores: np.ndarray
-    alpha: np.ndarray
-    b: np.ndarray
-    logs: np.ndarray
 
 
 def _empty(runs, n, T, k, head_fixed):
@@ -96,8 +80,14 @@ def _empty(runs, n, T, k, head_fixed):
     )
 
 
-def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray) -> list[Raw]:
-    """Train every run with every rule by the compiled kernel, in parallel over all of them."""
+def run_compiled(
+    problem: Reduced, rules: Sequence[GradientRule], times: np.ndarray
+) -> list[SimpleNamespace]:
+    """Train every run with every rule by the compiled kernel, in parallel over all of them.
+
+    Raw records of each rule: status, ended (runs,), beside those of `kernel.Records`, where scores
+    and b of a fixed head are views of one record that repeats.
+    """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
     numbers = np.array([rule.numbers() for rule in rules])
@@ -121,15 +111,15 @@ def run_compiled(problem: Reduced, rules: Sequence[GradientRule], times: np.ndar
 
 
 def _raw(problem, filled):
-    """The filled records as a Raw: a fixed head has the same scores, and has moved nowhere."""
-    if not problem.head_fixed:
-        return Raw(**filled)
-    shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
-    scores, b = (np.broadcast_to(a, shape) for a in (problem.scores[:, None], 0.0))
-    return Raw(**filled | {"scores": scores, "b": b})
+    """The filled records; a fixed head has the same scores throughout, and has moved nowhere."""
+    if problem.head_fixed:
+        shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
+        filled["scores"] = np.broadcast_to(problem.scores[:, None], shape)
+        filled["b"] = np.broadcast_to(0.0, shape)
+    return SimpleNamespace(**filled)
 
 
-def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> Raw:
+def run_numpy(problem: Reduced, rule: GradientRule, times: np.ndarray) -> SimpleNamespace:
     """Train every run with one rule in plain numpy, as the kernel does; for custom rules too."""
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)

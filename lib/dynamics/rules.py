@@ -1,8 +1,7 @@
-"""Update rules as pure functions.
+"""Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t), and their eta_t.
 
-Every rule here moves along the gradient: W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad
-L(W_t), and differs in eta_t alone. The step size is returned as a logarithm, since eta_t and the
-gradient leave the range of floating point numbers long before their product does.
+The step size is returned as a logarithm, since eta_t and the gradient leave the range of floating
+point numbers long before their product does.
 """
 
 import math
@@ -21,8 +20,8 @@ LOG_2 = math.log(2.0)
 class GradientRule:
     """One update rule; build it with `gd`, `ngd`, `polyak` or `custom`.
 
-    step_size eta, cap max_step (eta_max of paper A, Appendix C), momentum beta, and the exponent p
-    of the factor (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2)
+    step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the exponent p of
+    the factor (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2)
     instead of each by itself (Eq. 13).
     """
 
@@ -35,13 +34,11 @@ class GradientRule:
     law: Callable | None = None
 
     def __post_init__(self):
-        for name in ("step_size", "max_step"):
+        for name, needs in (("step_size", "positive and finite"), ("max_step", "positive")):
             value = getattr(self, name)
             if not isinstance(value, Real):
                 raise TypeError(f"{name} = {value!r}; it must be a number")
-            finite = name == "step_size"
-            if not value > 0 or (finite and value == inf):
-                needs = "positive and finite" if finite else "positive"
+            if not value > 0 or (name == "step_size" and value == inf):
                 raise ValueError(f"{name} = {value}; it must be {needs}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
@@ -74,27 +71,22 @@ def ngd(
 ) -> GradientRule:
     """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
 
-    Source: paper A, Eqs. 2, 4 and 13. `step_size` is eta, `decay` p, `max_step` eta_max.
-    With `momentum` beta: m_t = beta m_{t-1} + eta_t grad L, W_{t+1} = W_t - m_t
-    ("NGD-mom"; our form of it).
+    Source: paper A, Eqs. 2, 4 and 13; with `momentum` "NGD-mom", our form of it. `step_size` is
+    eta, `decay` p, `max_step` eta_max.
     """
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 
 
 def polyak(max_step: float = inf) -> GradientRule:
-    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max).
-
-    Source: paper A, Eq. 3. Mind the factor 2.
-    """
+    """Polyak step size: eta_t = min((L - L*) / (2 ||grad L||^2), eta_max), paper A, Eq. 3."""
     return GradientRule(POLYAK, max_step=max_step)
 
 
 def custom(law: Callable) -> GradientRule:
     """Your own step size: law(t, log_gap, log_norm) returns log eta_t, not eta_t.
 
-    log_gap is log(L - L*) and log_norm is log ||grad L||, scalars or arrays (runs,); the step is
-    -eta_t grad L. So NGD with eta = 0.1 is lambda t, log_gap, log_norm: np.log(0.1) - log_norm.
-    Raises TypeError where `law` cannot be called.
+    log_gap is log(L - L*) and log_norm is log ||grad L||, scalars or arrays (runs,). So NGD with
+    eta = 0.1 is lambda t, log_gap, log_norm: np.log(0.1) - log_norm. TypeError for no function.
     """
     if not callable(law):
         raise TypeError(f"law = {law!r}; it must be a function of t, log_gap and log_norm")
@@ -102,10 +94,7 @@ def custom(law: Callable) -> GradientRule:
 
 
 def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):
-    """log eta_t of a built-in rule; also compiled into the kernel.
-
-    The three formulas stand here alone. log_size = log eta, log_cap = log eta_max.
-    """
+    """log eta_t of a built-in rule; log_size = log eta, log_cap = log eta_max. Also compiled."""
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if kind == GD:
         log_eta = log_size - shrink

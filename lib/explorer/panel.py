@@ -33,11 +33,11 @@ def _controls(setting: ExplorerSetting) -> dict[str, widgets.Widget]:
 
 def said(shown: trajectory.Trajectory) -> str:
     """The end of a trajectory in words, for whoever cannot see the picture."""
+    gap, error = shown.loss_gap[-1], shown.direction_error[-1]
     return (
-        f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: "
-        f"direction error {shown.direction_error[-1]:.3g}, "
-        f"log10 of the loss gap {shown.loss_gap[-1]:.3g}, softmax weight of the opt token at least "
-        f"{shown.opt_scores[-1].min():.3g}."
+        f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: direction error "
+        f"{error:.3g}, log10 of the loss gap {gap:.3g}, "
+        f"softmax weight of the opt token at least {shown.opt_scores[-1].min():.3g}."
     )
 
 

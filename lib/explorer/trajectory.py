@@ -35,10 +35,7 @@ DPI = 80  # of the picture as shown
 
 @dataclass(frozen=True)
 class ExplorerSetting:
-    """What a reader may choose; ValueError for an unknown name.
-
-    Polyak's rule sets its own step size.
-    """
+    """What a reader may choose; ValueError for an unknown name."""
 
     model: str = "class means, orthogonal"
     n: int = 10
@@ -53,18 +50,16 @@ class ExplorerSetting:
 
     def __post_init__(self):
         for name, known in (("model", MODELS), ("rule", RULES)):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} {getattr(self, name)!r}: choose one of {', '.join(known)}"
-                )
+            chosen = getattr(self, name)
+            if chosen not in known:
+                raise ValueError(f"{name} {chosen!r}: choose one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One run at `iterations` (k,), up to its end.
+    """One run at `iterations` (k,): loss_gap log10(L - L*) (k,), direction_error against W_mm (k,).
 
-    loss_gap log10(L - L*) (k,); direction_error against W_mm (k,); opt_scores the softmax weight of
-    each sample's opt token (k, n); path (k, 2) the parts of W_t along W_mm and off it.
+    opt_scores (k, n) are the softmax weights of opt tokens, path (k, 2) W_t along W_mm and off it.
     """
 
     setting: ExplorerSetting
@@ -82,35 +77,32 @@ def explore(setting: ExplorerSetting) -> Trajectory:
     where no W separates the opt tokens from the others.
     """
     s = setting
-    drawn = MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise)
-    problem = coordinates.minimal(drawn)
-    target = svm.token_svm(problem.tokens).W
-    record = dynamics.log_spaced(setting.steps, 120)[1:]
-    rule = RULES[setting.rule](setting.step_size)
-    start = dynamics.gaussian_start(problem, 1e-3, [setting.seed])
-    history = dynamics.train(problem, rule, setting.steps, record, start, {"W_mm": target})
+    problem = coordinates.minimal(MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise))
+    targets = {"W_mm": svm.token_svm(problem.tokens).W}
+    record = dynamics.log_spaced(s.steps, 120)[1:]
+    start = dynamics.gaussian_start(problem, 1e-3, [s.seed])
+    rule = RULES[s.rule](s.step_size)
+    history = dynamics.train(problem, rule, s.steps, record, start, targets)
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
-        raise ValueError(
-            f"the run {history.status[0]} at iteration {history.ended[0]}, before any record"
-        )
+        end = f"{history.status[0]} at iteration {history.ended[0]}"
+        raise ValueError(f"the run {end}, before any record")
     along, norm = history.alignment["W_mm"][0, kept], history.norm[0, kept]
-    path = norm[:, None] * np.stack([along, np.sqrt(np.clip(1 - along**2, 0, None))], -1)
+    off = np.sqrt(np.clip(1 - along**2, 0, None))
     return Trajectory(
         setting=setting,
         iterations=record[kept],
         loss_gap=history.log_gap[0, kept] / np.log(10),
         direction_error=history.direction_error["W_mm"][0, kept],
         opt_scores=-np.expm1(history.log_miss[0, kept]),
-        path=path,
+        path=norm[:, None] * np.stack([along, off], -1),
     )
 
 
 class Board:
-    """Four panels that show one trajectory after the other.
+    """Four panels, made once, that show one trajectory after the other.
 
-    Figure and axes are made once, which halves the time of a redraw, with twice as many pixels as
-    are shown: sharp on a screen of two pixels a point.
+    They have twice as many pixels as are shown: sharp on a screen of two pixels a point.
     """
 
     def __init__(self, trajectory: Trajectory):
@@ -122,8 +114,8 @@ class Board:
             panel.set(title=title, xlabel="iteration $t$", xscale="log")
         self.panels[1].set(yscale="log")
         self.panels[2].set(ylim=(-0.03, 1.03))
-        ends = dict(xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
-        self.panels[3].set(**ends, xscale="linear")
+        labels = dict(xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
+        self.panels[3].set(**labels, xscale="linear")
         for panel in self.panels:
             panel.minorticks_off()  # they would take a third of the time
         self.canvas.figure.subplots_adjust(0.08, 0.1, 0.98, 0.94, hspace=0.45, wspace=0.2)
@@ -133,12 +125,12 @@ class Board:
         """Draw another trajectory in place of the last."""
         over_time = trajectory.loss_gap, trajectory.direction_error, trajectory.opt_scores
         curves = [*((trajectory.iterations, y) for y in over_time), trajectory.path.T]
+        rule = trajectory.setting.rule
+        colour = plots.look(UNCAPPED.get(rule, rule)).colour
         for panel, (x, y) in zip(self.panels, curves, strict=True):
             for line in list(panel.lines):
                 line.remove()
-            width = 1.4 if y.ndim == 1 else 0.8
-            rule = trajectory.setting.rule
-            panel.plot(x, y, linewidth=width, color=plots.look(UNCAPPED.get(rule, rule)).colour)
+            panel.plot(x, y, linewidth=1.4 if y.ndim == 1 else 0.8, color=colour)
             panel.relim()
             panel.autoscale_view()
         longest = np.abs(trajectory.path).max()  # both axes of the path end at one value

@@ -2,8 +2,7 @@
 
 In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals, margins and the
 measured duality gap; or `Infeasible` with the combination of constraints that says 0 >= 1. Open
-`max_margin` first; `frobenius`, `lp` and `norms` are its solvers, `scaling` keeps them from
-overflow.
+`max_margin` first.
 """
 
 from lib.svm.frobenius import ACCURACY, Infeasible

@@ -39,11 +39,10 @@ class Infeasible(ValueError):
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
         self.run, self.certificate, self.residual = run, certificate, residual
-        terms = np.argwhere(certificate > 0)
-        shares = [
-            f"{certificate[tuple(t)]:.3g} of (sample {', pair '.join(map(str, t))})"
-            for t in terms[:6]
-        ]
+        terms, shares = np.argwhere(certificate > 0), []
+        for t in terms[:6]:
+            place = ", pair ".join(map(str, t))
+            shares.append(f"{certificate[tuple(t)]:.3g} of (sample {place})")
         more = f" and {len(terms) - 6} more" if len(terms) > 6 else ""
         super().__init__(
             f"{problem} of run {run} is infeasible: this non-negative combination of its "
@@ -56,8 +55,7 @@ class Infeasible(ValueError):
 class Constraints:
     """Of one run: <a_m, W> >= 1 for a_m = delta_{i,t} z_i^T, delta (n, S, d), z (n, d_z), m = n S.
 
-    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `scaling`);
-    `problem` and `run` are for messages.
+    `shape` that of a certificate; stretch (m,) what the a_m were multiplied by (see `scaling`).
     """
 
     problem: str
@@ -127,15 +125,12 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _proved(K, beta, length, constraints):
-    """(beta, margins (m,) of its W) where beta proves itself, else None: see `_within_accuracy`.
-
-    Margins are K beta; where its terms are so much larger that digits are lost, those of W itself.
-    """
+    """(beta, margins (m,) of its W) where beta proves itself, else None: see `_within_accuracy`."""
     if beta is None:
         return None
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
-    else:
+    else:  # its terms are so much larger that digits are lost
         pulled = weights(beta, constraints.delta, constraints.z) @ constraints.z.T  # (d, n)
         margins = np.einsum("ntd,dn->nt", constraints.delta, pulled).ravel()
     return (beta, margins) if _within_accuracy(beta, margins, constraints.stretch) else None
@@ -182,9 +177,8 @@ def _proximal(K, length, constraints):
 def _on_rows(unit_rows, length, constraints):
     """The result of `solve` by the rows, or None; unit_rows (m, D) are those of `thin`.
 
-    A problem whose constraints of norm 1 leave a margin s for W of norm 1 has W of norm 1/s, from
-    terms of size 1/s^2 that cancel: from the duals alone its margins are known to about eps/s^2.
-    Solved on the rows and kept as it is, W has margins to about eps/s.
+    Where constraints of norm 1 leave a margin s for W of norm 1, W has norm 1/s, from terms of size
+    1/s^2 that cancel: from the duals its margins are known to eps/s^2, from the rows to eps/s.
     """
     shortest = length.min()
     solution = _least_norm(unit_rows, shortest / length)
@@ -195,9 +189,8 @@ def _on_rows(unit_rows, length, constraints):
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
     margins = np.einsum("ntd,dn->nt", constraints.delta, W @ constraints.z.T).ravel()
     apart = np.linalg.norm(weights(beta, constraints.delta, constraints.z) - W)
-    if apart <= ACCURACY * np.linalg.norm(W) and _within_accuracy(
-        beta, margins, constraints.stretch
-    ):
+    close = apart <= ACCURACY * np.linalg.norm(W)
+    if close and _within_accuracy(beta, margins, constraints.stretch):
         return beta, margins, "least distance on the rows", W
     return None
 
@@ -206,7 +199,7 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
 
     The constraints rows w >= asked that x is positive on carry the w of least norm (Lawson and
-    Hanson, 1974, ch. 23); where the sum of terms is zero there is none.
+    Hanson, 1974, ch. 23).
     """
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
@@ -217,8 +210,8 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): the w (D,) of least norm with rows w >= asked, and beta >= 0 with rows^T beta = w.
 
-    rows (m, D) of norm 1, asked (m,). Both to rounding times the condition of the rows that carry
-    w; None where none were found. The caller checks what it needs.
+    rows (m, D) of norm 1, asked (m,). Exact to rounding times the condition of the rows that carry
+    w; None where none were found.
     """
     on = _least_distance(rows, asked) > 0
     if not on.any():
@@ -232,10 +225,7 @@ def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """delta (n, S, r), z (n, q) in orthonormal bases of their spans, (d, r) and (d_z, q).
-
-    The Gram matrix stays the same, and with it every margin and every rotation-invariant norm.
-    """
+    """delta (n, S, r), z (n, q) in orthonormal bases (d, r), (d_z, q) of their spans, and these."""
     n, S, d = delta.shape
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
     query_basis, queries = np.linalg.qr(z.T)
@@ -276,8 +266,7 @@ def block_pivoting(
         factor = cholesky(K, lower=True)
     except np.linalg.LinAlgError:
         return None
-    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: one exchange a time,
-    # never a cycle.
+    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: it never cycles.
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[0]
 
 

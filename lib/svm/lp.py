@@ -25,8 +25,7 @@ def least_norm(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(w, beta): the w (D,) of least ||w||_p with A w >= 1, its duals (m,), both up to scale.
 
-    A (m, D). Starts from a feasible w and from duals beta, such as those of the Frobenius SVM;
-    returns the best found.
+    A (m, D). Starts from a feasible w and its duals, such as those of the Frobenius SVM.
     """
     unit = np.abs(w).max()  # with it entries are of order one, whatever the units of the tokens
     A, asked = shortened(A * unit)
@@ -46,13 +45,11 @@ def _newton(A, asked, p, w, beta, goal):
     best_w, best_beta, upper, lower = w, beta, np.inf, 0.0
     smallest, patience = np.inf, 5
     for _ in range(100):
-        # A conjugate pair (w, s), scaled to the least margin 1 (p > 2) or the best multiple of beta
-        # (p <= 2).
-        if p > 2:
+        if p > 2:  # a conjugate pair (w, s), scaled to the least margin 1
             margins = A @ w / asked
             w, margins = w / margins.min(), margins / margins.min()
             s = _power(w, p - 1)
-        else:
+        else:  # ... or to the best multiple of beta
             s = A.T @ beta
             factor = (asked @ beta / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
             s, beta = factor * s, factor * beta
@@ -80,10 +77,9 @@ def _newton(A, asked, p, w, beta, goal):
             a = _shorten(w, step, p, margins, A @ step / asked, np.min)  # ||w|| at least margin 1
             w, beta = w + a * step, new
         else:
-            a = _shorten(
-                s, pulled - s, q, asked * beta, asked * (new - beta), np.sum
-            )  # 1 / the lower bound
-            beta = beta + a * (new - beta)
+            move = new - beta
+            a = _shorten(s, pulled - s, q, asked * beta, asked * move, np.sum)
+            beta = beta + a * move
         if a == 0:
             break
     return best_w, best_beta
@@ -98,10 +94,7 @@ def _weights(w, p):
 
 
 def _weighted(A, weights, b, beta):
-    """The Newton subproblem: beta >= 0, K beta >= b, K = A diag(weights) A^T.
-
-    Where K is singular, near the last beta.
-    """
+    """beta >= 0 with K beta >= b, K = A diag(weights) A^T; near the last beta if K is singular."""
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
     for ridge in (0.0, 1e-12, 1e-9, 1e-6):
@@ -117,8 +110,7 @@ def _shorten(x, dx, exponent, y, dy, reduce):
     """The first a of 1, 1/2, ... at which ||x + a dx|| / reduce(y + a dy) has not risen, or 0."""
     start = norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
-        # Flat to rounding long before its argument is exact: the last digits come from accepting
-        # that.
+        # Flat to rounding long before its argument is exact: accepting that brings the last digits.
         if norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
             return a
     return 0.0

@@ -33,7 +33,6 @@ UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
 class MaxMargin(Shapes):
     """Solutions of a token SVM or head SVM, one per run, with their certificates.
 
-    problem      which problem, in words
     objective    (runs,) the norm ||W|| (or ||v||) that was minimised
     duals        (runs, n, T-1) or (runs, n): beta >= 0 of the form min ||W||^2 / 2. In the
                  Frobenius norm W = sum beta_{i,t} delta_{i,t} z_i^T; in every norm
@@ -42,8 +41,6 @@ class MaxMargin(Shapes):
     support      like duals: the constraints that carry W, those with a positive dual
     gap          (runs,) (||W|| - lower bound) / ||W||, the lower bound from the duals
     accuracy     what gap and violation were held to
-    solver       one name per run
-    seconds      for all runs together
     tokens       the problem's; W is in their coordinates
     status       "optimal": whatever is less raises
     """
@@ -74,12 +71,12 @@ class MaxMargin(Shapes):
 
     @property
     def W(self) -> np.ndarray:
-        """The same as `value`, under the name that paper A gives it."""
+        """The same as `value`, as paper A calls it."""
         return self.value
 
     @property
     def norm(self) -> np.ndarray:
-        """||W_mm||, (runs,), the same as `objective`; 1/||W_mm|| is the margin at unit norm."""
+        """||W_mm||, (runs,), the same as `objective`."""
         return self.objective
 
 
@@ -95,16 +92,13 @@ def token_svm(
     |W_jk|; inf for max |W_jk|; "nuclear" (2308.16898, Att-SVM*: where training K and Q leads);
     "spectral"; or `Blocks`, the largest N of W's blocks. In the nuclear, spectral, l_1, l_inf and
     block-wise norm W need not be unique; its norm is. The l_p norms with p != 2 and blocks depend
-    on the coordinates: give tokens in the model's own; m constraints take m d d_z numbers. Of a
-    Minimal, W is in minimal coordinates.
+    on the coordinates: give tokens in the model's own. Of a Minimal, W is in minimal coordinates.
 
     Solved in the m = n(T-1) unknowns of the dual: by pivoting (`frobenius`), by Newton's method
     (`lp`), or by Clarabel (`norms`). Gap and violation are at most ACCURACY for the Frobenius norm,
-    else ACCURACY_OTHER_NORMS. Units do not matter, within one problem or of all of it (`scaling`).
-
-    Raises Infeasible (a ValueError) with a Farkas certificate, which holds for every norm;
-    ValueError for a wrong shape or range of `selected`, an unknown norm, or sizes beyond float64;
-    RuntimeError, with what to do, where that accuracy was not reached.
+    else ACCURACY_OTHER_NORMS. Raises Infeasible (a ValueError) with a Farkas certificate, which
+    holds for every norm; ValueError for a wrong shape or range of `selected`, an unknown norm, or
+    sizes beyond float64; RuntimeError, with what to do, where that accuracy was not reached.
     """
     if not isinstance(norm, Blocks):
         norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
@@ -121,9 +115,8 @@ def head_svm(
 ) -> MaxMargin:
     """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
 
-    Paper A, u-SVM, for p = 2; paper C for other p; 1 <= p <= inf. selected (runs, n): s_i, default
-    the opt tokens. It is the token SVM with delta_i = y_i x_{i,s_i} and z_i = 1: the same solvers,
-    the same record (value v (runs, d), duals (runs, n)), and it raises the same.
+    Paper A, u-SVM, for p = 2; paper C for other p, 1 <= p <= inf. It is the token SVM with delta_i
+    = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
     """
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
@@ -172,21 +165,18 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
 
 def _solve(problem, tokens, delta, z, norm, shape):
     """The record of all runs; delta (runs, n, S, d), z (runs, n, d_z), `shape` of the duals."""
-    began = time.perf_counter()
+    began, runs = time.perf_counter(), []
     with _one_thread(delta, norm):
         units = scaled(delta, z)
-        # The Frobenius solution comes first for every norm: it decides feasibility, and the others
-        # start there.
-        first = [
-            frobenius.solve(Constraints(problem, run, shape[1:], *factors))
-            for run, factors in enumerate(zip(units.delta, units.z, units.stretch))
-        ]
-        if norm == 2:
-            solved, weights = _frobenius_norm(units, first)
-        else:
-            solved, weights = _other_norms(problem, units, norm, first)
-    for run, size in enumerate(solved["objective"]):
-        in_range(problem, run, size, units.exponent[run])
+        for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
+            # The Frobenius norm decides feasibility, and the others start at its solution.
+            first = frobenius.solve(Constraints(problem, run, shape[1:], *factors))
+            if norm == 2:
+                runs.append(_frobenius_norm(units.stretch[run], *first))
+            else:
+                runs.append(_other_norm(problem, run, units, norm, first[0]))
+            in_range(problem, run, runs[-1]["objective"], units.exponent[run])
+    solved = {key: np.array([run[key] for run in runs]) for key in runs[0].keys() - {"solver", "W"}}
     exponent = -units.exponent
     solved["objective"] = np.ldexp(solved["objective"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])
@@ -195,18 +185,16 @@ def _solve(problem, tokens, delta, z, norm, shape):
     return MaxMargin(
         problem=f"{problem}, {norm if isinstance(norm, str | Blocks) else f'l_{norm:g}'} norm",
         accuracy=ACCURACY if norm == 2 else ACCURACY_OTHER_NORMS,
+        solver=tuple(run["solver"] for run in runs),
         seconds=time.perf_counter() - began,
         tokens=tokens,
-        _weights=weights,
+        _weights=partial(_weights, units, runs),
         **solved,
     )
 
 
 def _one_thread(delta, norm):
-    """One thread for BLAS: at these sizes a second gains little, and on a busy machine two wait.
-
-    What is so small that BLAS does not share it out need not ask.
-    """
+    """One thread for BLAS: a second gains little. What BLAS never shares out need not ask."""
     if norm == 2 and delta[0].size * delta[0, ..., 0].size <= UNSHARED:
         return nullcontext()
     return _thread_pools().limit(limits=1, user_api="blas")
@@ -217,40 +205,31 @@ def _thread_pools():
     return ThreadpoolController()
 
 
-def _frobenius_norm(units: Scaled, solved):
-    """Solver, objective, duals, margins, support and gap of all runs, scaled, and what builds W."""
-    duals, margins, names, weights = zip(*solved)
-    duals, margins = np.array(duals), np.array(margins)  # (runs, m)
-    square = (duals * margins).sum(1)
-    parts = {
-        "solver": names,
+def _frobenius_norm(stretch, duals, margins, solver, W):
+    """Solver, objective, duals, margins, support, gap and W of one run, scaled."""
+    square = (duals * margins).sum()
+    return {
+        "solver": solver,
         "objective": np.sqrt(square),
         "duals": duals,
         "margins": margins,
         "support": duals > 0,
-        "gap": np.abs(1 - (duals * units.stretch).sum(1) / square),
+        "gap": np.abs(1 - (duals * stretch).sum() / square),
+        "W": W,
     }
-    return parts, partial(_weights, units, duals, weights)
 
 
-def _weights(units, duals, solved):
+def _weights(units, runs):
     """W (runs, d, d_z), as the margins were measured on it: as solved, or from its duals."""
-    runs = zip(duals, units.delta, units.z)
-    W = [frobenius.weights(*run) if W is None else W for W, run in zip(solved, runs)]
+    W = [
+        frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
+        for run, delta, z in zip(runs, units.delta, units.z)
+    ]
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
 
-def _other_norms(problem, units: Scaled, norm, solved):
-    """The same in another norm, from the solutions in the Frobenius norm."""
-    runs = [_other_norm(problem, run, units, norm, beta) for run, (beta, *_) in enumerate(solved)]
-    parts = {key: np.stack([run[key] for run in runs]) for key in runs[0]}
-    name = "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps"
-    W = partial(np.ldexp, parts.pop("W"), -units.exponent[:, None, None])
-    return parts | {"solver": (name,) * len(runs)}, W  # asked for once its size is known to fit
-
-
 def _other_norm(problem, run, units: Scaled, norm, beta):
-    """Objective, duals, margins, support, gap and W of one run from its Frobenius duals (m,)."""
+    """The same of one run in another norm, from its Frobenius duals (m,)."""
     delta, z, stretch = units.delta[run], units.z[run], units.stretch[run]
     turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
     if turned:
@@ -280,6 +259,7 @@ def _other_norm(problem, run, units: Scaled, norm, beta):
     if _conic(norm):  # an interior point has no zero duals: does dual or slack vanish?
         support = beta / beta.max() > margins - 1
     return {
+        "solver": "Clarabel" if _conic(norm) else "Newton with weighted Frobenius steps",
         "W": token_basis @ W @ query_basis.T if turned else W,
         "objective": size,
         "duals": beta,

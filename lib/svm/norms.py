@@ -1,10 +1,9 @@
 """The norms that are cone programs: nuclear, spectral, l_1, l_inf, and the largest over blocks.
 
-None of these is differentiable or strictly convex: the minimum is unique, its W need not be, and
-an interior-point method ends in the middle of the optimal set. Clarabel is handed the dual,
-max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min
-||W|| it stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10. The solver is pinned
-and its tolerances are tight, since the rank of a nuclear-norm solution depends on them.
+None of these is strictly convex: the minimum is unique, its W need not be, and an interior-point
+method ends in the middle of the optimal set. Clarabel is handed the dual, max_{beta >= 0} 1^T beta
+subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min ||W|| it stops at gaps
+near 1e-7 on hard instances, from here it reaches 1e-10.
 """
 
 import contextlib
@@ -101,8 +100,7 @@ def least_norm(
     pulled = cp.vec(S, order="C") == rows.T @ beta
     total = cp.sum(beta) if (asked == 1).all() else asked @ beta
     program = cp.Problem(cp.Maximize(total), [pulled, size(S) <= 1])
-    with warnings.catch_warnings():
-        # The caller judges, from w and beta.
+    with warnings.catch_warnings():  # the caller judges, from w and beta
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         accuracies = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE)
         with contextlib.suppress(cp.error.SolverError):

@@ -26,8 +26,8 @@ class Scaled:
     delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
     (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE
     ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin.
-    Whatever W this yields is feasible, and its norm rises by at most MORE ||W_1||, W_1 the solution
-    for constraints of norm 1; the duality gap shows it. ratio (runs,) longest to shortest.
+    Whatever W this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
+    constraints of norm 1. ratio (runs,) longest to shortest.
     """
 
     delta: np.ndarray
@@ -38,10 +38,7 @@ class Scaled:
 
 
 def scaled(delta: np.ndarray, z: np.ndarray) -> Scaled:
-    """The constraints in common units; delta (runs, n, S, d), z (runs, n, d_z).
-
-    A constraint that is zero stays zero. Raises ValueError where a difference of tokens overflows.
-    """
+    """delta (runs, n, S, d), z (runs, n, d_z) in common units; ValueError where delta overflows."""
     if not np.isfinite(delta).all():
         raise ValueError(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: divide them by a "
@@ -91,10 +88,7 @@ def _normalised(x):
 
 
 def shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, asked): rows (m, D) over BAD times the shortest are cut to its norm.
-
-    asked (m,): what A w >= 1 then asks of each.
-    """
+    """Rows (m, D), cut to the shortest where over BAD times it; what A w >= 1 then asks, (m,)."""
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
     return rows * asked[:, None], asked

@@ -70,12 +70,6 @@ def _problem(data):
         return problem, svm.token_svm(problem.tokens).W, time.perf_counter() - began
 
 
-def _first_run(problem):
-    return coordinates.Minimal(
-        problem.tokens.run(0), problem.token_basis[:1], problem.query_basis[:1]
-    )
-
-
 def _ours(problem, W_mm, step_size, steps, head="fixed", every=EVERY):
     record = np.arange(0, steps + 1, every)
     return dynamics.train(
@@ -90,30 +84,6 @@ def _products(K, run, c, out, count):
         c[0] = 1e-300 * out[0]  # so that no compiler moves the product out of the loop
 
 
-@numba.njit(parallel=True)
-def _floor(K, out, count):
-    for run in numba.prange(len(K)):
-        _products(K, run, np.ones(out.shape[1]), out[run], count)
-
-
-def floor(n, *grams) -> float:
-    """Seconds per run and iteration of the products with the Gram matrices alone.
-
-    On all cores; the matrices are (runs, m, m).
-    """
-    total, count = 0.0, 200  # short, so that the best of many is undisturbed
-    for K in (gram.pack(matrix, n) for matrix in grams):
-        c, out = np.ones(K.shape[1]), np.zeros(K.shape[:2])
-        work = (
-            partial(_products, K, 0, c, out[0], count)
-            if len(K) == 1
-            else partial(_floor, K, out, count)
-        )
-        work()
-        total += min(seconds(work) for _ in range(50)) / count / len(K)
-    return total
-
-
 def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     """NGD on what `draw` gives, per run and iteration, against autograd on W of the first run."""
     data = draw()
@@ -122,13 +92,12 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     model, target = plain.Model(data), problem.expand(W_mm)[0]
     reference = plain.train_joint if joint else plain.train
 
-    horizon = np.arange(0, 101, 20)
-    expected = reference(model, step_size, 100, horizon, target)
-    first = _ours(_first_run(problem), W_mm[:1], step_size, 100, head, 20)
+    expected = reference(model, step_size, 100, range(0, 101, 20), target)
+    first = _ours(coordinates.minimal(data.run(0)), W_mm[:1], step_size, 100, head, 20)
+    error = first.direction_error["W_mm"][0, 1:]  # W_0 = 0 has no direction
     gate(f"{name}: loss gap", np.exp(first.log_gap[0]), expected[:, 0], AGREE)
     gate(f"{name}: norm of W", first.norm[0], expected[:, 1], AGREE)
-    # W_0 = 0
-    gate(f"{name}: direction error", first.direction_error["W_mm"][0, 1:], expected[1:, -1], AGREE)
+    gate(f"{name}: direction error", error, expected[1:, -1], AGREE)
     if joint:
         gate(f"{name}: norm of u", first.head_norm[0], expected[:, 2], AGREE)
 
@@ -138,21 +107,9 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
         lambda: reference(model, step_size, reference_steps, record, target),
         units=runs * steps, reference_units=reference_steps,
     )  # fmt: skip
-    reduced = problem.tokens
-    grams = [coordinates.gram(coordinates.differences(reduced, reduced.opt), reduced.z)]
-    if joint:
-        flat = reduced.X.reshape(runs, -1, reduced.X.shape[-1])
-        grams.append(flat @ np.swapaxes(flat, 1, 2))
-    least = floor(reduced.y.shape[1], *grams)
-    return times.entry(
-        name, bar,
-        f"per run and iteration, {median(times.ours) / least:.1f} x its products with Gram "
-        f"matrices "
-        f"({least * 1e6:.2f} us); "
-        f"{steps} iterations x {runs} runs (reference {reference_steps} x 1), recording every "
-        f"{EVERY}; "
-        f"basis and W_mm apart: {setup * 1e3:.3g} ms",
-    )  # fmt: skip
+    note = f"per run and iteration; {steps} iterations x {runs} runs (reference {reference_steps}"
+    note = f"{note} x 1), recording every {EVERY}; basis and W_mm apart: {setup * 1e3:.3g} ms"
+    return times.entry(name, bar, note)
 
 
 @contextmanager
@@ -209,36 +166,21 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
     """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its square root."""
 
     data = draw()
-
-    def solve():
-        return svm.token_svm(data, norm=p)
-
-    def reference():
-        return of(data) if p == 2 else of(data, p)
-
+    solve = lambda: svm.token_svm(data, norm=p)
+    reference = lambda: of(data) if p == 2 else of(data, p)
     solution, expected = solve(), reference()
-    gate(
-        f"{name}: norm of W_mm",
-        *(np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected)),
-        agree,
-    )
+    norms = (np.linalg.norm(W.ravel(), p) for W in (solution.W[0], expected))
+    gate(f"{name}: norm of W_mm", *norms, agree)
     gate(f"{name}: W_mm", solution.W[0], expected, agree**0.5)
-    times = in_turns(solve, reference)
     accuracy = f"gap {solution.gap.max():.0e}, violation {solution.violation.max():.0e}"
-    return times.entry(
-        name, bar, f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel"
-    )
+    note = f"p = {p:g}; {solution.solver[0]}, {accuracy}; cvxpy with Clarabel"
+    return in_turns(solve, reference).entry(name, bar, note)
 
 
 def mirror_runs() -> Entry:
     """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one call."""
-    name, steps, reference_steps, seeds, exponents = (
-        "mirror_runs",
-        2000,
-        500,
-        range(100),
-        (1.75, 2, 3),
-    )
+    name, steps, reference_steps = "mirror_runs", 2000, 500
+    seeds, exponents = range(100), (1.75, 2, 3)
     data = tokens.unit_tokens(seeds, n=6, T=8, d=10)
     start, model = mirror.gaussian_start(data, seeds), plain.Model(data)
     targets = {p: svm.token_svm(data, norm=p).W for p in exponents}
@@ -249,11 +191,9 @@ def mirror_runs() -> Entry:
         return {p: (history, history.divergence(targets[p])) for p, history in histories.items()}
 
     def reference(steps=reference_steps, every=EVERY):
+        train = partial(plain.train_mirror, model, step_size=0.1, steps=steps, start=start[0])
         record = range(0, steps + 1, every)
-        return {
-            p: plain.train_mirror(model, p, 0.1, steps, record, start[0], targets[p][0])
-            for p in exponents
-        }
+        return {p: train(p, record=record, target=targets[p][0]) for p in exponents}
 
     expected = reference(100, 20)
     for p, (history, divergence) in ours(100, 20).items():
@@ -265,31 +205,24 @@ def mirror_runs() -> Entry:
 
 
 def _along(name, bar, rules, directions):
-    """Rules of `engine` on unit tokens of n=6, T=8, d=10, per run and iteration, against autograd.
-
-    rules and directions by name; each direction() makes one for a run of the reference.
-    """
+    """Rules of `engine` on unit tokens, against autograd along what directions[name]() makes."""
     steps, reference_steps, runs = 5000, 200, 8
     data = tokens.unit_tokens(range(runs), n=6, T=8, d=10)
-    model, gated = plain.Model(data), 100
+    model = plain.Model(data)
 
     def ours(steps=steps, every=EVERY):
         return training_along(data, rules, steps, record=np.arange(0, steps + 1, every))
 
     def reference(steps=reference_steps, every=EVERY):
         record = range(0, steps + 1, every)
-        return {
-            kind: plain.train_along(model, make(), rules[kind].step_size, steps, record)
-            for kind, make in directions.items()
-        }
+        train = partial(plain.train_along, model, steps=steps, record=record)
+        return {kind: train(directions[kind](), step_size=rules[kind].step_size) for kind in rules}
 
-    expected = reference(gated, 20)
-    for kind, path in ours(gated, 20).items():
+    expected = reference(100, 20)
+    for kind, path in ours(100, 20).items():
         gate(f"{name}, {kind}: W", path.W[0], expected[kind], AGREE)
-    times = in_turns(
-        ours, reference, units=len(rules) * runs * steps,
-        reference_units=len(rules) * reference_steps,
-    )  # fmt: skip
+    units, reference_units = len(rules) * runs * steps, len(rules) * reference_steps
+    times = in_turns(ours, reference, units, reference_units)
     note = f"per run and iteration; {', '.join(rules)}; {steps} x {runs} runs"
     note = f"{note} (reference {reference_steps} x 1), recording every {EVERY}"
     return times.entry(name, bar, note)
@@ -331,14 +264,11 @@ def _svm_peers(name, bar, draw):
 
 
 def _jax(name, bar, draw, step_size, steps):
-    """NGD over the same closed form by JAX in minimal coordinates: processor time a run and step.
-
-    The gate compares 100 steps: later the weights missing are lost to rounding in plain float64.
-    """
+    """NGD over the same closed form by JAX in minimal coordinates: processor time a step."""
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
     ours = lambda count=steps: _ours(problem, W_mm, step_size, count, every=count)
-    reference = peers.jax_ngd(problem.tokens, step_size, 100)
+    reference = peers.jax_ngd(problem.tokens, step_size, 100)  # later float64 loses the weights
     gate(f"{name}: norm of W", ours(100).norm[:, -1], reference(), AGREE)
     reference = peers.jax_ngd(problem.tokens, step_size, steps)
     for work in (reference, ours):
@@ -349,11 +279,9 @@ def _jax(name, bar, draw, step_size, steps):
 
 def dimension() -> Entry:
     """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is built."""
-    small, large = (_problem(tokens.class_mean_tokens(0, n=20, T=10, d=d)) for d in (300, 100_000))
+    small, large = (_problem(class_means(d=d)) for d in (300, 100_000))
     steps = 10_000
-    runs = [
-        lambda p=problem, W=W_mm: _ours(p, W, 0.05, steps) for problem, W_mm, _ in (large, small)
-    ]
+    runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
     first, second = (run().norm[0] for run in runs)
     gate("dimension: norm of W at both d", first, second, 0.5)  # two draws of the same law
     times = in_turns(*runs, units=steps, reference_units=steps, repeats=9)
@@ -362,33 +290,22 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """The gradient of paper B's in-sample loss on a minibatch, against autograd.
-
-    500 samples, d = k = 10.
-    """
+    """Paper B's in-sample gradient on a minibatch of 500, d = k = 10, against autograd."""
     problem = regression.random_regression(0, d=10, k=10)
     samples = problem.sample(500, np.random.default_rng(0))
     layer = regression.gaussian_start(0, 10, 10, 0.3)
     tensors = [torch.from_numpy(value) for value in (*samples, *layer)]
-    pairs = zip(
-        regression.empirical_gradients(*samples, *layer),
-        plain.regression_gradients(*tensors),
-        strict=True,
-    )
-    for part, (ours, expected) in zip("AB", pairs, strict=True):
-        gate(f"minibatch_gradient: grad_{part}", ours, expected, 1e-12)
-    times = in_turns(
-        lambda: regression.empirical_gradients(*samples, *layer),
-        lambda: plain.regression_gradients(*tensors),
-    )
-    return times.entry("minibatch_gradient", 3, "one call each, float64")
+    ours = lambda: regression.empirical_gradients(*samples, *layer)
+    reference = lambda: plain.regression_gradients(*tensors)
+    for part, gradient, expected in zip("AB", ours(), reference(), strict=True):
+        gate(f"minibatch_gradient: grad_{part}", gradient, expected, 1e-12)
+    return in_turns(ours, reference).entry("minibatch_gradient", 3, "one call each, float64")
 
 
 def long_horizon() -> Entry:
-    """Ten million NGD steps of Figure 2's problem, per step, against one million.
+    """Ten million NGD steps of Figure 2's problem, per step, against one million, processor time.
 
-    In processor time, which a busy machine stretches less than the clock. The gate: the direction
-    error at the end of both is the one that the law of the margins sets.
+    The gate: the direction error at the end of both is the one that the law of the margins sets.
     """
     name, steps, fewer = "long_horizon", 10_000_000, 1_000_000
     data = tokens.class_mean_tokens(0, n=20, T=10, d=300, signal=3.0, noise=0.1)
@@ -416,12 +333,10 @@ def _optimizer_step(name, make):
     first can take less than 4/3 of SGD's time. Squares are summed in float64, which takes more.
     """
     generator = torch.Generator().manual_seed(0)
-    parameters = [
-        torch.randn(shape, generator=generator).requires_grad_()
-        for shape in plain.bert_base_shapes()
-    ]
+    draw = partial(torch.randn, generator=generator)
+    parameters = [draw(shape).requires_grad_() for shape in plain.bert_base_shapes()]
     for parameter in parameters:
-        parameter.grad = 1e-3 * torch.randn(parameter.shape, generator=generator)
+        parameter.grad = 1e-3 * draw(parameter.shape)
     ours, reference = make(parameters), torch.optim.SGD(parameters, 1e-3, foreach=True)
     before, loss = [parameter.detach().clone() for parameter in parameters], torch.tensor(0.7)
     ours.step(lambda: loss)
@@ -429,20 +344,13 @@ def _optimizer_step(name, make):
     for parameter, start in zip(parameters, before, strict=True):
         worst = max(worst, float((start - size * parameter.grad - parameter.detach()).abs().max()))
     gate(f"{name}: the move", 1 + worst, 1.0, 1e-6)
-    norm = (
-        sum(float(np.square(parameter.grad.numpy(), dtype=float).sum()) for parameter in parameters)
-        ** 0.5
-    )
-    gate(f"{name}: gradient norm", float(ours.last_gradient_norm), norm, 1e-8)
+    square = sum(float(np.square(p.grad.numpy(), dtype=float).sum()) for p in parameters)
+    gate(f"{name}: gradient norm", float(ours.last_gradient_norm), square**0.5, 1e-8)
     del before
     times = in_turns(lambda: ours.step(lambda: loss), reference.step, repeats=25)
     count = sum(parameter.numel() for parameter in parameters) / 1e6
-    return times.entry(
-        name,
-        1.6,
-        f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)",
-        "at most",
-    )
+    note = f"{count:.1f} million float32, gradients given; over torch.optim.SGD(foreach=True)"
+    return times.entry(name, 1.6, note, "at most")
 
 
 def _loop_step(name, make):
@@ -453,17 +361,13 @@ def _loop_step(name, make):
     batches, steps = training.Batches(images, labels, 32, seed=0), 4
 
     def work(make):
-        model = training.initialised(
-            lambda: networks.VisionTransformer(32, 4, width=128, depth=4, hidden=512), 0
-        )
-        return model, lambda: training.train(
-            model, make(model.parameters()), batches, steps, cpu=True
-        )
+        vision = partial(networks.VisionTransformer, 32, 4, width=128, depth=4, hidden=512)
+        model = training.initialised(vision, 0)
+        run = lambda: training.train(model, make(model.parameters()), batches, steps, cpu=True)
+        return model, run
 
-    (model, ours), (_, reference) = (
-        work(make),
-        work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True)),
-    )
+    model, ours = work(make)
+    _, reference = work(lambda parameters: torch.optim.SGD(parameters, 1e-3, foreach=True))
     gate(f"{name}: first loss", ours().loss[0], reference().loss[0], 1e-6)
     times = in_turns(ours, reference, units=steps, reference_units=steps, repeats=11)
     count = sum(p.numel() for p in model.parameters()) / 1e6
@@ -474,8 +378,7 @@ def _loop_step(name, make):
 def two_trainings(steps=300, repeats=3) -> Entry:
     """Two training commands side by side against the same two one after the other, start included.
 
-    A training that took every core, with threads that wait by spinning, would slow its neighbour
-    down. The gate: both ways give the same losses.
+    The gate: both ways give the same losses.
     """
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / way / rule for way in ("both", "each") for rule in ("SGD", "SNGD")]
@@ -489,7 +392,8 @@ def two_trainings(steps=300, repeats=3) -> Entry:
         run(*both)
         run(*each)
         for ours, reference in zip(both, each, strict=True):
-            losses = (_losses(path) for path in (ours, reference))
+            kept = (next(path.glob("digits-*/one-*.npz")) for path in (ours, reference))
+            losses = (curves.load(path).curves[0].loss for path in kept)
             gate(f"two_trainings: losses of {ours.name}", *losses, 1e-12)
         turns = [
             (seconds(lambda: [run(path) for path in each]), seconds(lambda: run(*both)))
@@ -499,11 +403,6 @@ def two_trainings(steps=300, repeats=3) -> Entry:
     times = Times(ours, reference, (1, 1))
     note = f"digits, {steps} steps of SGD and of SNGD, each a command of its own; nothing chosen"
     return times.entry("two_trainings", 1.0, note, "at most")
-
-
-def _losses(state):
-    (path,) = state.glob("digits-*/one-*.npz")
-    return curves.load(path).curves[0].loss
 
 
 def _begin(out, steps):
@@ -526,10 +425,7 @@ def _finish(processes):
 
 
 def image_loader() -> Entry:
-    """Cropped, mirrored and standardised CIFAR-sized images, per image.
-
-    The reference is a small ViT's training step on them.
-    """
+    """Cropped, mirrored and standardised CIFAR-sized images, against a small ViT's step on them."""
     data = images.load("cifar10", "train", demo=True)
     loader = batch_room.AugmentedBatches(data.images, data.labels, 100, 0, data.standardise())
     model = networks.VisionTransformer(32, 8, 3, 10, width=48, depth=3, heads=4, hidden=96)
@@ -548,9 +444,8 @@ def image_loader() -> Entry:
 
     times = in_turns(load, step, units=batches * loader.size, reference_units=loader.size)
     loaded, trained = (1 / median(taken) for taken in (times.ours, times.reference))
-    return times.entry(
-        "image_loader", 10, f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on"
-    )
+    note = f"{loaded:,.0f} images/s loaded, {trained:,.0f} images/s trained on"
+    return times.entry("image_loader", 10, note)
 
 
 class_means = partial(tokens.class_mean_tokens, 0, n=20, T=10)

@@ -22,10 +22,9 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the report: median seconds per unit of work, ratio, spread (its min, max).
+    """One row of the report: median seconds per unit of work (None for memory), ratio, its spread.
 
-    Seconds are None for memory. `sense` "at least": ratio = reference/ours, of medians; "at most":
-    ours over the reference or limit. `ours` and `reference` say both in words.
+    `sense` "at least": ratio = reference/ours, of medians; "at most": ours over the reference.
     """
 
     name: str
@@ -97,25 +96,19 @@ def seconds(work: Callable[[], object], at_least: float = 0.0) -> float:
             return elapsed / calls
 
 
-def in_turns(
-    ours: Callable,
-    reference: Callable,
-    units: int = 1,
-    reference_units: int = 1,
-    repeats: int = REPEATS,
-) -> Times:
-    """Time both in turns, each with the thread count (1 or 2) that suits it.
+def in_turns(ours, reference, units=1, reference_units=1, repeats=REPEATS) -> Times:
+    """Time both in turns, each with the thread count (1 or 2) that was faster while burning in.
 
-    It is the one with which it ran faster while burning in. units, reference_units: what one call
-    does, in units of work (iterations).
+    units, reference_units: what one call does, in units of work (iterations).
     """
     counts = _faster(ours), _faster(reference)
     times = Times([], [], counts)
+    sides = (
+        (reference, counts[1], reference_units, times.reference),
+        (ours, counts[0], units, times.ours),
+    )
     for _ in range(repeats):
-        for work, count, amount, taken in (
-            (reference, counts[1], reference_units, times.reference),
-            (ours, counts[0], units, times.ours),
-        ):
+        for work, count, amount, taken in sides:
             with threads(count):
                 time.sleep(0.02)  # lets the other side's threads stop spinning
                 taken.append(seconds(work, at_least=0.1) / amount)

@@ -25,10 +25,8 @@ def large_svm():
 def minibatch():
     """Paper B's in-sample gradient on 20,000 samples, d = k = 10."""
     problem = regression.random_regression(0, d=10, k=10)
-    samples, layer = (
-        problem.sample(20_000, np.random.default_rng(0)),
-        regression.gaussian_start(0, 10, 10, 0.3),
-    )
+    samples = problem.sample(20_000, np.random.default_rng(0))
+    layer = regression.gaussian_start(0, 10, 10, 0.3)
     assert all(np.isfinite(part).all() for part in regression.empirical_gradients(*samples, *layer))
 
 

@@ -27,7 +27,7 @@ JOINT = {
     "polyak": rules.polyak(),
 }
 CASES = [("fixed", name) for name in FIXED] + [("joint", name) for name in JOINT]
-EVERY = np.arange(41)
+DATA = tokens.unit_tokens(0)
 
 
 def problem(head):
@@ -73,7 +73,7 @@ def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
 def test_engine_equals_plain_ambient_training(head, name, loss):
     data, start, known = problem(head)
     space = coordinates.minimal(data)
-    history = dynamics.train(space, known[name], 40, EVERY, start=start, head=head, loss=loss)
+    history = dynamics.train(space, known[name], 40, range(41), start=start, head=head, loss=loss)
     inside, _ = space.reduce(start)
     for t, (W, u) in enumerate(ambient(data, known[name], start, head, loss, 40)):
         ours = start - space.expand(inside) + space.expand(history.weights(t))
@@ -141,9 +141,9 @@ def test_targets_are_in_the_coordinates_of_what_is_trained(data):
     """In the first two the shapes coincide, in the first the basis is -1 times the identity."""
     inner = attention.minimal(data)
     solution, small = svm.token_svm(data), svm.token_svm(inner.tokens)
+    inside = svm.token_svm(inner), small, small.W, inner.reduce(solution.W)[0]
     given = [(data, solution.W), (data, solution), (inner.tokens, small.W)]
-    others = svm.token_svm(inner), small, small.W, inner.reduce(solution.W)[0]
-    given += [(inner, target) for target in others]
+    given += [(inner, target) for target in inside]
     errors, descents = [], []
     for trained, target in given:
         history = dynamics.train(trained, rules.ngd(0.1), 300, [1, 30, 300], targets={"mm": target})
@@ -158,12 +158,12 @@ def test_targets_are_in_the_coordinates_of_what_is_trained(data):
 def test_targets_outside_the_span_and_of_the_head():
     data = tokens.two_token_gaussian([0, 1], n=3, d=12)
     V, v = np.random.default_rng(0).standard_normal((2, 12, 12)), np.ones((2, 12))
-    targets = dict(targets={"V": V}, head_targets={"v": v, "mm": svm.head_svm(data)})
-    rule = rules.ngd(0.1, decay=2 / 3)
-    history = dynamics.train(data, rule, 30, [1, 30], head="joint", **targets)
+    ngd = rules.ngd(0.1, decay=2 / 3)
+    of_head = {"v": v, "mm": svm.head_svm(data)}
+    history = dynamics.train(data, ngd, 30, [1, 30], None, {"V": V}, "joint", of_head)
     inner = attention.minimal(data)
-    targets = dict(head_targets={"mm": svm.head_svm(inner)})
-    again = dynamics.train(inner, rule, 30, [1, 30], head="joint", **targets)
+    of_head = {"mm": svm.head_svm(inner)}
+    again = dynamics.train(inner, ngd, 30, [1, 30], head="joint", head_targets=of_head)
     W, u = inner.expand(history.weights(1)), history.head(1)
     u = np.einsum("rk,rdk->rd", u, inner.token_basis)
     cosine = lambda a, b: (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)
@@ -195,9 +195,8 @@ def test_history_reports_gradient_step_and_missing_weight():
 def test_score_gaps_are_those_of_the_opt_token_over_the_others():
     data = tokens.two_token_gaussian([0, 1], n=3, d=12)
     history = dynamics.train(data, rules.ngd(0.1), 9, [0, 9], head="joint")
-    space = coordinates.minimal(data)
-    u = np.einsum("rdk,rk->rd", space.token_basis, history.head(-1))
-    scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, u)  # the opt token stands last
+    u = np.einsum("rdk,rk->rd", coordinates.minimal(data).token_basis, history.head(-1))
+    scores = attention.scores(data, u)  # the opt token stands last
     np.testing.assert_allclose(history.score_gaps[:, -1, :, 0], scores[..., 1] - scores[..., 0])
     assert (history.score_gaps[:, -1] > 0).all()
 
@@ -206,13 +205,13 @@ def test_score_gaps_are_those_of_the_opt_token_over_the_others():
 def test_a_fixed_head_is_recorded_once(rule):
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=20)
     history = dynamics.train(data, rule, 9, [0, 4, 9])
-    scores = data.y[..., None] * np.einsum("rntd,rd->rnt", data.X, data.u)
+    scores = attention.scores(data, data.u)
     best = np.take_along_axis(scores, data.opt[..., None], 2)
-    others = scores[np.arange(3) != data.opt[..., None]].reshape(2, 4, 2)
-    space = coordinates.minimal(data)
+    rest = scores[np.arange(3) != data.opt[..., None]].reshape(2, 4, 2)
+    basis = coordinates.minimal(data).token_basis
     for k in range(3):
-        np.testing.assert_allclose(np.sort(history.score_gaps[:, k]), np.sort(best - others))
-        u = np.einsum("rdk,rk->rd", space.token_basis, history.head(k))
+        np.testing.assert_allclose(np.sort(history.score_gaps[:, k]), np.sort(best - rest))
+        u = np.einsum("rdk,rk->rd", basis, history.head(k))
         np.testing.assert_allclose(u, data.u, atol=1e-12)
     assert np.shares_memory(history.score_gaps[:, 0], history.score_gaps[:, 2])
 
@@ -238,8 +237,7 @@ def test_a_custom_rule_runs_on_the_same_road():
 def test_zero_gradient_is_reported_as_stalled():
     data = tokens.two_token_gaussian(0, n=3, d=12)  # head zero, so that nothing pulls on W
     history = dynamics.train(data, rules.ngd(0.1), 10, range(11))
-    assert history.status.tolist() == ["stalled"]
-    assert history.ended.tolist() == [0]
+    assert history.status.tolist() == ["stalled"] and history.ended.tolist() == [0]
     assert np.isnan(history.norm[0, 1:]).all()
 
 
@@ -258,9 +256,8 @@ def test_divergence_is_reported_with_its_iteration(twin):
     data = tokens.unit_tokens(3, n=3, T=3, d=5)
     rule = rules.custom(rules.polyak().log_step) if twin else rules.polyak()
     history = dynamics.train(data, rule, 100, range(101))
-    assert history.status.tolist() == ["diverged"]
     ended = history.ended[0]
-    assert 0 < ended < 100
+    assert history.status.tolist() == ["diverged"] and 0 < ended < 100
     assert np.isfinite(history.norm[0, :ended]).all()
     assert np.isnan(history.norm[0, ended + 1 :]).all()
 
@@ -301,17 +298,24 @@ def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
     np.testing.assert_allclose(start_logits(moved), expected, atol=1e-12 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("kind", DEGENERATE)
-def test_minimal_coordinates_of_a_degenerate_set_are_orthonormal(kind):
-    data = DEGENERATE[kind](0)
+def wide_tokens(d):
+    return tokens.unit_tokens(range(2), n=3, T=2, d=d)
+
+
+@pytest.mark.parametrize("kind", [*DEGENERATE, coordinates.BLOCK + 1, 3 * coordinates.BLOCK, 9001])
+def test_minimal_coordinates_are_orthonormal_and_lead_back(kind):
+    data = DEGENERATE[kind](0) if kind in DEGENERATE else wide_tokens(kind)
     space = coordinates.minimal(data)
-    for basis, given, small in (
-        (space.token_basis[0], data.X.reshape(-1, data.X.shape[-1]), space.tokens.X),
-        (space.query_basis[0], data.z[0], space.tokens.z),
+    for basis, given, inside in (
+        (space.token_basis, data.X, space.tokens.X),
+        (space.query_basis, data.z, space.tokens.z),
     ):
-        np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-13)
-        inside = small.reshape(len(given), -1)
-        np.testing.assert_allclose(inside @ basis.T, given, atol=1e-13 * np.abs(given).max())
+        runs, d, r = basis.shape
+        assert r == min(d, given[0].size // d)
+        back, given = np.swapaxes(basis, 1, 2), given.reshape(runs, -1, d)
+        np.testing.assert_allclose(back @ basis, np.tile(np.eye(r), (runs, 1, 1)), atol=1e-13)
+        again = inside.reshape(runs, -1, r) @ back
+        np.testing.assert_allclose(again, given, atol=1e-13 * np.abs(given).max())
 
 
 def test_log_spaced_covers_start_and_end():
@@ -338,13 +342,10 @@ def test_log_spaced_covers_start_and_end():
         (dict(targets={"V": np.zeros((1, 10, 6))}), "target 'V' has shape"),  # minimal coordinates
         (dict(targets={"V": np.zeros((1, 10, 10))}), "not zero"),
         (dict(targets={"V": svm.token_svm(tokens.unit_tokens(1))}), "other tokens"),
-        (
-            dict(targets={"V": svm.token_svm(attention.minimal(tokens.unit_tokens(0)))}),
-            "other coordinates",
-        ),
+        (dict(targets={"V": svm.token_svm(attention.minimal(DATA))}), "other coordinates"),
         (dict(start=np.eye(10)[None], targets={"V": np.ones((1, 10, 10))}), "both leave the span"),
     ],
 )
 def test_bad_input_is_named(options, message):
     with pytest.raises(ValueError, match=message):
-        dynamics.train(tokens.unit_tokens(0), **{"rules": rules.ngd(0.1), "steps": 10, **options})
+        dynamics.train(DATA, **{"rules": rules.ngd(0.1), "steps": 10, **options})

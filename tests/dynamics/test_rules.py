@@ -5,10 +5,7 @@ from lib.dynamics import rules
 
 
 def step(rule, W, gradient, loss_gap, t, buffer=0.0):
-    """One step of `rule` in plain arithmetic: W_{t+1} and the momentum buffer m_t.
-
-    W and gradient (runs, ...), loss_gap = L - L* (runs,), normal floating point numbers.
-    """
+    """One step of `rule` in plain arithmetic: W_{t+1} and the momentum buffer m_t."""
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0
     log_norm, log_gap = (np.log(np.where(moving, value, 1.0)) for value in (norm, loss_gap))
@@ -45,20 +42,11 @@ def test_one_step_equals_the_formula(rule, expected):
     np.testing.assert_allclose(W - new, buffer, rtol=1e-10, atol=1e-15)
 
 
-@pytest.mark.parametrize("rule", [rules.gd(1.0), rules.ngd(1.0), rules.polyak()])
-def test_without_gradient_nothing_moves(rule):
-    new, _ = step(rule, W, 0 * G, GAP, t=0)
-    np.testing.assert_array_equal(new, W)
-
-
-NAN, INF = float("nan"), float("inf")
-
-
 @pytest.mark.parametrize(
     "make, options",
     [
-        *((rules.gd, dict(step_size=size)) for size in (0.0, -1.0, NAN, INF)),
-        *((rules.ngd, dict(step_size=0.1, max_step=cap)) for cap in (0.0, NAN)),
+        *((rules.gd, dict(step_size=size)) for size in (0.0, -1.0, np.nan, np.inf)),
+        *((rules.ngd, dict(step_size=0.1, max_step=cap)) for cap in (0.0, np.nan)),
         (rules.ngd, dict(step_size=0.1, momentum=1.0)),
         (rules.ngd, dict(step_size=0.1, decay=-0.5)),
         (rules.polyak, dict(max_step=-1.0)),

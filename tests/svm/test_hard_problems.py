@@ -11,6 +11,7 @@ import pytest
 from lib import svm
 from lib.attention import token_sets, tokens
 from lib.svm import frobenius
+from tests.problems import stacked
 from tests.svm import fuzz
 
 NORMS = ("frobenius", 1, 1.75, 3, np.inf, "nuclear", "spectral")
@@ -145,10 +146,7 @@ def test_w_below_the_digits_of_floats_is_refused_with_its_margin():
 
 def test_runs_solved_by_their_rows_and_by_their_duals_stay_apart():
     both = [nearly_between(1e-2), nearly_between(1e-5)]
-    stacked = token_sets.TokenSet(
-        *(np.concatenate([getattr(data, name) for data in both]) for name in "X y z u opt".split())
-    )
-    solution = svm.token_svm(stacked)
+    solution = svm.token_svm(stacked(*both))
     for run, data in enumerate(both):
         alone = svm.token_svm(data)
         np.testing.assert_allclose(solution.W[run], alone.W[0], rtol=1e-9)
@@ -205,10 +203,7 @@ def test_violation_is_that_of_the_smallest_margin():
 
 def test_feasible_keeps_the_runs_with_a_solution():
     X, z = drawn(0)
-    flat = X.copy()
-    flat[0, 0] = (flat[0, 1] + flat[0, 3]) / 2
-    both = [np.stack(pair) for pair in ((X, flat, X + 1), (z, z, 2 * z))]
-    data = token_sets.token_set(both[0], np.ones((3, 3)), z=both[1], opt=np.zeros((3, 3), int))
+    data = stacked(token_set(X, z), nearly_between(0.0), token_set(X + 1, 2 * z))
     kept = svm.feasible(data)
     np.testing.assert_array_equal(kept.X, data.X[[0, 2]])
     np.testing.assert_array_equal(kept.z, data.z[[0, 2]])
