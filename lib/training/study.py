@@ -5,6 +5,7 @@ checkpointed before, and several processes share one study. `notebooks/protocol.
 protocol.
 """
 
+import contextlib
 import json
 import math
 import time
@@ -20,9 +21,8 @@ from torch import Tensor, nn
 from lib import files
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.budget import Budget
 from lib.training.curves import Curve, Curves, code, load, made
-from lib.training.measures import Evaluate, correctness, cross_entropy
+from lib.training.measures import Evaluate, Fits, correctness, cross_entropy
 from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no judged run has it
@@ -45,8 +45,7 @@ class Problem:
     `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
     held-out rows where `tuning`. `evaluate(model, seed, tuning)` is measured at the points of a
     run, `finish(model, seed)` once at its end, as arrays. `about` names network and data. `clock`
-    measures "clock_loss", the training loss on fixed rows. `baselines` {name: fit} are plain
-    classifiers on the same rows; `fit()` says which test rows one classifies correctly, (rows,).
+    measures "clock_loss", the training loss on fixed rows. `baselines` are plain classifiers.
     """
 
     build: Callable[[], nn.Module]
@@ -56,7 +55,7 @@ class Problem:
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
     clock: Evaluate | None = None
-    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    baselines: Fits = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Study:
     `extensions` rates at most are added beyond an edge of the grid. Seeds are `first_seed` and the
     `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a `clock`, steps between
     its readings, targets and `stop_at` of "speed" are on these, rates race, and plain classifiers
-    are fitted to the same rows: the second protocol.
+    are fitted to the same rows: the second protocol. ValueError for what is none of these.
     """
 
     name: str
@@ -114,27 +113,27 @@ class Study:
         return self.horizon // 4
 
     @property
-    def stopping(self) -> tuple[str, int, str]:
-        """The entry of `CRITERIA`, or `CLOCK`, by which a run may end."""
-        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
-
-    @property
     def points(self) -> np.ndarray:
         """Numbers of steps after which a run is evaluated, ascending, the quarter among them."""
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
         return np.unique([*every, self.quarter])
 
+    @property
+    def _stopping(self) -> tuple[str, int, str]:
+        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
+
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends."""
-        name, sign, _ = self.stopping
+        name, sign, _ = self._stopping
         return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
 
     def configuration(self, about: Mapping) -> dict:
         """All that decides the runs, as plain values; `about` is the problem's."""
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        stop = "never" if self.stop_at is None else f"{self.stopping[2]} {self.stop_at:g}"
-        return values | {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
+        stop = "never" if self.stop_at is None else f"{self._stopping[2]} {self.stop_at:g}"
+        values |= {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
+        return json.loads(files.dumps(values))
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
@@ -147,25 +146,23 @@ class Study:
         target = self.targets[-1] * self.loss_rows
         return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
 
-    def level(self, trial: Curve) -> tuple[float, float]:
-        """How good a trial is on its way, the smaller the better, and the error of that.
-
-        For speed mean and standard deviation of the clock's last `RECENT` readings; for accuracy
-        minus the last held-out one, with its binomial deviation.
-        """
-        if self.criterion == "accuracy":
-            p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
-            return -p, math.sqrt(p * (1 - p) / rows)
-        last = trial.clock["loss"][-RECENT:].astype(float)
-        return float(last.mean()), float(last.std())
-
     def going_on(self, trials: Mapping[float, Curve], part: int) -> list[float]:
-        """The rates of `trials` that go on after this part of the horizon.
+        """The rates of `trials` that go on in a race after this part of the horizon.
 
         They did not diverge, nor are they, from the second part on, worse than the best by more
-        than `ERRORS` of the error of that.
+        than `ERRORS` of its error. For speed that is the deviation of the clock's last `RECENT`
+        readings from their mean; for accuracy the binomial one of the last held-out accuracy.
         """
-        levels = {rate: self.level(trial) for rate, trial in trials.items() if not trial.diverged}
+        levels = {}
+        for rate, trial in trials.items():
+            if trial.diverged:
+                continue
+            if self.criterion == "accuracy":
+                p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
+                levels[rate] = -p, math.sqrt(p * (1 - p) / rows)
+            else:
+                last = trial.clock["loss"][-RECENT:].astype(float)
+                levels[rate] = float(last.mean()), float(last.std())
         if part == 1 or not levels:
             return list(levels)
         best, error = min(levels.values())
@@ -192,19 +189,27 @@ class OutOfTime(Exception):
 class Work:
     """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
 
-    Its runs are <run>.npz, those under way <run>.pt beside it.
+    Its runs are <run>.npz, those under way <run>.pt beside it. ValueError for minutes that are not
+    above 0, or a loss summed over a batch that several processes share.
     """
 
-    def __init__(self, study: Study, folder: Path, minutes=None, say=print, cpu: bool = False):
-        self.study, self.budget, self.say, self.cpu = study, Budget(minutes), say, cpu
+    def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
+        if not minutes > 0:
+            raise ValueError(f"minutes must be above 0, got {minutes:g}")
+        self.study, self.say, self.cpu = study, say, cpu
+        self.end = time.monotonic() + 60 * minutes
         torch.set_num_threads(1)  # sums are split over threads, another split rounds differently
         self.machine = loop.accelerator(cpu)
         if study.loss_rows > 1 and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.problem = study.problem(batch=study.batch, **study.options)
-        self.configuration = json.loads(files.dumps(study.configuration(self.problem.about)))
+        self.configuration = study.configuration(self.problem.about)
         self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
+
+    def spent(self, _step: int = 0) -> bool:
+        """Whether the minutes are over."""
+        return time.monotonic() >= self.end
 
     def run(self) -> Curves:
         """Run the trials, then the judged runs, and return all of them; raises OutOfTime."""
@@ -260,8 +265,8 @@ class Work:
             beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
             capped = outcomes[best].end.get("capped", 1)
-            idle = rule == "SPS" and best == tried[-1] and capped < 0.01
-            if beside is None or idle or extension == study.extensions:
+            free = rule == "SPS" and best == tried[-1] and capped < 0.01
+            if beside is None or free or extension == study.extensions:
                 return best
             outcomes |= trials([float(f"{best * best / beside:.3g}")], end)
 
@@ -277,7 +282,7 @@ class Work:
                 if place not in curves and (curve := self.one(who, until)):
                     curves[place] = curve
             if len(curves) == before:
-                if loop.agreed(self.budget.spent()):
+                if loop.agreed(self.spent()):
                     raise OutOfTime(f"the rest is another process's; {self.left()}")
                 time.sleep(0.2)
         return [curves[place] for place in range(len(runs))]
@@ -287,16 +292,13 @@ class Work:
         # A name may end in a rate, so suffixes are added to it and never replaced.
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock, mine = FileLock(self.folder / f".{name}.lock"), True
+        lock, path = FileLock(self.folder / f".{name}.lock"), self.folder / f"{name}.npz"
         try:
             if self.machine.is_main_process:
-                lock.acquire(blocking=False)
-        except Timeout:
-            mine = False
-        try:
-            if not loop.agreed(mine):
+                with contextlib.suppress(Timeout):
+                    lock.acquire(blocking=False)
+            if not loop.agreed(lock.is_locked):
                 return None
-            path = self.folder / f"{name}.npz"
             curve = self.finished(path) if path.exists() else None
             if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
                 return curve
@@ -347,14 +349,14 @@ class Work:
             checkpoint=checkpoint,
             key=f"{self.key} {code()} {name}",
             until=until,
-            pause=lambda step: self.budget.spent(),
+            pause=self.spent,
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
         end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
-        if trial:
+        if trial:  # its loss and what chooses the rate are kept
             none = np.zeros(0, np.float32)
             # float16 ends at 65,504
             small = {"loss": curve.loss.clip(max=6e4).astype(np.float16), "step_size": none}
