@@ -30,7 +30,7 @@ class _Source:
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
     score in [0, 1] that is one from `threshold` on. `shape` is (channels, height, width). `splits`
-    are what "train" and "test" are called in its files. `demo`: the stand-in's name, revision, rows.
+    are what "train" and "test" are called in its files. `demo` names the stand-in.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """One run as arrays, and the file of a study's runs, from which every claim is recomputed.
 
 An .npz of plain arrays, never pickled, with the study's configuration and where each run was made.
-A run under way and a whole study are kept in the same form.
 """
 
 import io
@@ -33,13 +32,11 @@ class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
-    that was asked for alone, "baseline" for a plain classifier, of which there is an `end` alone.
-    `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules
-    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
-    `evaluated_at`; `clock` {"at", "loss": (readings,)} is the training loss on fixed rows, where it
-    was read; `end` {name: array} at the end. `seconds` is processor time.
-    `status` is "finished", "stopped after step k", "paused after step k" or "diverged at step k".
-    `made`: commit, code, torch, device, processor, threads.
+    that was asked for alone, "baseline" for a plain classifier, which has an `end` alone. `loss`,
+    `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules whose
+    step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at `evaluated_at`;
+    `clock` {"at", "loss": (readings,)} is the training loss on fixed rows; `end` {name: array}.
+    `status` is "finished", or stopped, paused or diverged at a step; `seconds` is processor time.
     """
 
     status: str

@@ -71,8 +71,7 @@ def train(
     """Train `model` in place for `steps` steps and return the curve.
 
     Args:
-        optimizer: called as `step(closure)`; where it states `last_step_size` and
-            `last_gradient_norm`, both are recorded.
+        optimizer: its `last_step_size` and `last_gradient_norm` are recorded, if it states them.
         batches: step k uses `batches.batch(k)`; its seed also seeds dropout, afresh at every step.
         loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
         evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
@@ -82,8 +81,8 @@ def train(
         clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
-        until: after so many steps the run is saved and left, also if that was done before.
-        pause: the steps done to whether the run is saved and left there, never where it began.
+        until, pause: the run is saved and left after `until` steps, also if that was done before,
+            and where `pause(steps done)` says so, never where it began.
 
     A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
     ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of

@@ -1,7 +1,6 @@
 """The papers' real-data studies: their numbers from studies.toml, and what they train on.
 
-`STUDIES` by name. `DEMO` are smoke tests in seconds: smaller networks, few steps, stand-in data.
-They show that the code runs, and nothing about the papers' claims.
+`DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 """
 
 import tomllib
