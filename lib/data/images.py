@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.data import places, stand_in_images
+from lib.data import places
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     import torch
 
 IMAGES = places.pinned("image")
-STAND_INS = {"digits": stand_in_images.digits, "demo pictures": stand_in_images.pictures}
 
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
     """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,).
 
-    Labels lie in 0 ... classes - 1. `name`, `source` (data_dir, data, hub or demo), `revision` and
-    `rows` (all splits together) are those of `identity`.
+    Labels lie in 0 ... classes - 1. `name`, `source`, `revision` and `rows` are of `identity`.
     """
 
     images: "torch.Tensor"
@@ -67,24 +65,22 @@ class ImageSet(Shapes):
 def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) -> ImageSet:
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
-    With `demo` the hub is left alone: without a local copy the stand-in is used. Raises
-    FileNotFoundError for a set that is nowhere, ValueError for `rows` below 1, or for a file that
-    is damaged, lacks a column, or holds an image or label that cannot be used; the message names
-    file, row and remedy.
+    With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError for
+    `rows` below 1 or an image that cannot be used, and what `_Source.read` raises.
     """
     import torch
 
     source = places.known(name, IMAGES)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
-    column = partial(_pixels, source.shape)
-    (pixels,), labels, about = source.read(split, demo, column, STAND_INS, rows)
+    (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
     images = torch.from_numpy(np.asarray(pixels))
     return ImageSet(images, torch.from_numpy(labels), source.classes, **about)
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}."""
+    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}, the
+    rows of all splits together."""
     return places.known(name, IMAGES).identity(demo)
 
 

@@ -1,8 +1,8 @@
 """Where real data sets are found, in a fixed order, and always with the place's name.
 
 The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision; for a demo, which
-leaves the hub alone, a small stand-in that is embedded in a package or generated. A place that is
-named but broken is an error. What the rows hold is the business of `images` and `texts`.
+leaves the hub alone, a small stand-in. A place that is named but broken is an error. What the rows
+hold is the business of `images` and `texts`.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.data.stand_ins import STAND_INS
 from lib.files import ROOT
 
 SPLITS = ("train", "test")
@@ -28,9 +29,8 @@ class _Source:
     """A set of images or texts, as sources.toml has it.
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
-    score in [0, 1] that is one from `threshold` on. `shape` is (channels, height, width) of an
-    image. `splits` are what "train" and "test" are called in its files. `demo` is the stand-in's
-    name, revision and rows.
+    score in [0, 1] that is one from `threshold` on. `shape` is (channels, height, width). `splits`
+    are what "train" and "test" are called in its files. `demo` names the stand-in.
     """
 
     name: str
@@ -65,13 +65,9 @@ class _Source:
     def _below(self, given: str) -> Path:
         # A relative path counts from the working folder, else from the repository.
         path = Path(given).expanduser()
-        places = [place for place in (path.absolute(), ROOT / path) if place.is_dir()]
-        for place in places:
+        for place in (path.absolute(), ROOT / path):
             if (place / self.name).is_dir():
                 return place / self.name
-        if not places:
-            what = f"is not a folder; point it at the folder that holds {self.name}/, or unset it"
-            raise FileNotFoundError(f"DATA_DIR={given} {what}")
         wanted = " and ".join(f"{self.name}/{split}-*.parquet" for split in self.splits)
         what = f"put {wanted} there (data/README.md says which), or unset DATA_DIR"
         raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
@@ -113,24 +109,19 @@ class _Source:
         return about
 
     def read(
-        self,
-        split: str,
-        demo: bool,
-        column: Callable,
-        stand_ins: Mapping[str, Callable],
-        rows: int | None = None,
+        self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[list[list], np.ndarray, dict]:
         """Columns and labels int64 (N,) of the first `rows`, and the identity.
 
-        `column(file, name, table)` gives the checked values of a column of a file's table; those of
-        `stand_ins` columns and labels of a split, always the same.
-        ValueError for a split or a row that cannot be used.
+        `column(file, name, table)` gives the checked values of a column of a file's table. Raises
+        FileNotFoundError for a set that is nowhere, ValueError for an unknown split, a file that is
+        damaged or lacks a column, or a label that cannot be used, with file, row and remedy.
         """
         if split not in SPLITS:
             raise ValueError(f'split must be "train" or "test", not {split!r}')
         about = self.identity(demo)
         if about.pop("instead_of", None):
-            stood, labels = stand_ins[self.demo["name"]](split)
+            stood, labels = STAND_INS[self.demo["name"]](split)
             return [values[:rows] for values in stood], labels[:rows], about
         columns, labels = [[] for _ in self.columns], []
         for file, table in self._tables(split, demo):
@@ -177,8 +168,7 @@ class _Source:
             place = f"{file}, row {row}"
             if self.threshold is not None:
                 if not (isinstance(value, int | float) and 0 <= value <= 1):
-                    what = f"{self.label} {value!r} is not a number from 0 to 1"
-                    raise ValueError(f"{place}: {what}")
+                    raise ValueError(f"{place}: {self.label} {value!r} is no number from 0 to 1")
             elif type(value) is not int or not 0 <= value < self.classes:
                 why = f"label {value!r} is not one of 0 ... {self.classes - 1}"
                 why += " (-1 marks a row without a label: remove it from the file)" * (value == -1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import files, seeds
-from lib.data import places, stand_in_texts
+from lib.data import places
 from lib.representation import Shapes
 
 TEXTS = places.pinned("text")
@@ -16,7 +16,7 @@ class TextSet(Shapes):
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
     `pairs` (N) holds the second sentence of each row, or is None. `name`, `source`, `revision` and
-    `rows` are those of `identity`.
+    `rows` are of `identity`.
     """
 
     texts: list[str]
@@ -48,9 +48,8 @@ class TextSet(Shapes):
     def balanced(self, rows: int, characters: int, seed: int = 0) -> "TextSet":
         """At most `rows` rows at random, equally many of each class, of few characters.
 
-        A row has at most `characters` of them, both sentences of a pair together. The draw depends
-        on the rows and `seed` alone, so that whoever has the file has the sample. ValueError where
-        a class has no such row.
+        A row has at most `characters` of them, both sentences of a pair together. Whoever has the
+        file has the sample. ValueError where a class has no such row.
         """
         order = seeds.stream(seed, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
@@ -82,12 +81,11 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb".
 
     The test split of multi_nli is its validation_matched. With `demo` the hub is left alone:
-    without a local copy the generated stand-in is used. Raises FileNotFoundError for a set that is
-    nowhere, ValueError for a file that is damaged, lacks a column, or holds a text or label that
-    cannot be used; the message names file and row.
+    without a local copy the generated stand-in is used. ValueError for a text that cannot be used,
+    and what `_Source.read` raises.
     """
     source = places.known(name, TEXTS)
-    (texts, *pairs), labels, about = source.read(split, demo, _texts, stand_in_texts.STAND_INS)
+    (texts, *pairs), labels, about = source.read(split, demo, _texts)
     pairs = list(pairs[0]) if pairs else None
     return TextSet(list(texts), labels, source.classes, pairs=pairs, **about)
 
@@ -101,8 +99,6 @@ def _texts(file: object, column: str, table) -> list[str]:
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            shown = "null" if text is None else f"{text!r}, not a text"
-            what = "empty" if isinstance(text, str) else shown
-            remedy = "remove such rows from the file"
-            raise ValueError(f"{file}, row {row}: {column} is {what}; {remedy}")
+            what = f"{column} {text!r} is no text, or an empty one"
+            raise ValueError(f"{file}, row {row}: {what}; remove such rows from the file")
     return texts

@@ -1,10 +1,6 @@
-"""Pretrained BERT encoders as classifiers: the texts as tensors, and the network.
-
-The weights are those that `pretrained.weights` finds.
-"""
+"""BERT encoders as classifiers, on the weights that `pretrained` finds: texts and network."""
 
 import contextlib
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from lib import files
 from lib.networks.pretrained import Weights
 from lib.networks.pretrained import weights as weights
 from lib.representation import Shapes
@@ -24,10 +21,9 @@ CHUNK = 4096  # texts that are tokenised at a time
 
 @dataclass(frozen=True, repr=False)
 class _Tokens(Shapes):
-    """Texts as numbers: `inputs` int32 (N, 2, T) and `labels` int64 (N,).
+    """Texts as numbers: `inputs` int32 (N, 2, T), token ids and segment ids, `labels` int64 (N,).
 
-    `inputs` holds token ids and then segment ids. `lengths` (N,) counts the tokens of each row,
-    [CLS] and [SEP] included; beyond them the ids are 0.
+    `lengths` (N,) counts the tokens of each row, [CLS] and [SEP] included; beyond them is 0.
     """
 
     inputs: Tensor
@@ -67,9 +63,8 @@ def tokenise(weights: Weights, data: "TextSet", length: int, whole: bool = False
         columns = torch.tensor(columns, dtype=torch.int32).reshape(2, len(fitting), length)
         parts.append(columns.transpose(0, 1))  # (rows, 2, T)
     if not kept:
-        raise ValueError(
-            f"no text of {data.name} has at most {length} tokens; choose a larger length"
-        )
+        words = f"no text of {data.name} has at most {length} tokens"
+        raise ValueError(f"{words}; choose a larger length")
     inputs = torch.cat(parts)  # (N, 2, T)
     return _Tokens(inputs, torch.from_numpy(data.labels[kept]), (inputs[:, 0] != 0).sum(1))
 
@@ -88,17 +83,12 @@ class _Classifier(nn.Module):
         if mean:
             network.bert.pooler = None
 
-    @property
-    def layers(self) -> int:
-        """Layers of the encoder."""
-        return self.network.config.num_hidden_layers
-
     def describe(self) -> str:
         """Weights and size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
-        width = self.network.config.hidden_size
-        read = ", read by the mean of its tokens" if self.mean else ""
-        return f"{self.origin}, {self.layers} layers, width {width}, {millions:.1f} M weights{read}"
+        config, read = self.network.config, ", read by the mean of its tokens" * self.mean
+        size = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
+        return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
     def forward(self, inputs: Tensor, **options):
         """Logits; with output_attentions=True also each layer's attention, (b, heads, T, T)."""
@@ -106,12 +96,13 @@ class _Classifier(nn.Module):
         mask = (ids != 0).long()
         encoder = self.network.bert if self.mean else self.network
         out = encoder(input_ids=ids, token_type_ids=segments, attention_mask=mask, **options)
-        logits = self._read(out.last_hidden_state, mask) if self.mean else out.logits
+        if self.mean:
+            hidden = out.last_hidden_state  # (b, T, d)
+            weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
+            logits = self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
+        else:
+            logits = out.logits
         return (logits, out.attentions) if options.get("output_attentions") else logits
-
-    def _read(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.dtype)  # (b, T, 1)
-        return self.network.classifier(self.network.dropout((weights * hidden).sum(1)))
 
 
 def classifier(weights: Weights, classes: int) -> _Classifier:
@@ -124,39 +115,32 @@ def classifier(weights: Weights, classes: int) -> _Classifier:
 
     if classes < 2:
         raise ValueError(f"classes must be 2 or more, got {classes}")
+    path, head = weights.folder / "model.safetensors", classes
     try:
-        with safe_open(weights.folder / "model.safetensors", "pt") as file:
-            head = classes
+        with safe_open(path, "pt") as file:
             if "classifier.weight" in file.keys():
                 head = file.get_slice("classifier.weight").get_shape()[0]
     except SafetensorError as error:
-        raise ValueError(
-            f"{weights.folder}/model.safetensors is damaged: fetch it again ({error})"
-        ) from error
+        raise ValueError(f"{path} is damaged: fetch it again ({error})") from error
     if head != classes:
-        raise ValueError(
-            f"{weights.folder} carries a head for {head} labels; the data have {classes}"
-        )
+        words = f"{weights.folder} carries a head for {head} labels"
+        raise ValueError(f"{words}; the data have {classes}")
+    how = dict(num_labels=classes, use_safetensors=True, local_files_only=True)
     with _quiet() as transformers:
-        network = transformers.BertForSequenceClassification.from_pretrained(
-            weights.folder,
-            num_labels=classes,
-            use_safetensors=True,
-            local_files_only=True,
-            attn_implementation="sdpa",
-        )
+        load = transformers.BertForSequenceClassification.from_pretrained
+        network = load(weights.folder, attn_implementation="sdpa", **how)
     return _Classifier(network, f"BERT pretrained as {weights.name} ({weights.source})")
 
 
 def lower(model: _Classifier, layers: int) -> _Classifier:
     """The lowest `layers` layers of `model`, read by the mean; ValueError if it has fewer."""
-    if not 1 <= layers <= model.layers:
-        raise ValueError(f"layers must lie between 1 and {model.layers}, got {layers}")
-    encoder = model.network.bert.encoder
-    origin = f"the lower {layers} of {model.layers} layers of {model.origin}"
-    encoder.layer = encoder.layer[:layers]
-    model.network.config.num_hidden_layers = layers
-    return _Classifier(model.network, origin, mean=True)
+    network, whole = model.network, model.network.config.num_hidden_layers
+    if not 1 <= layers <= whole:
+        raise ValueError(f"layers must lie between 1 and {whole}, got {layers}")
+    network.bert.encoder.layer = network.bert.encoder.layer[:layers]
+    network.config.num_hidden_layers = layers
+    origin = f"the lower {layers} of {whole} layers of {model.origin}"
+    return _Classifier(network, origin, mean=True)
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
@@ -164,17 +148,11 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
 
     Two layers of four heads and width 64.
     """
-    config = json.loads((weights.folder / "config.json").read_text(encoding="utf-8"))
+    words = files.read_object(weights.folder / "config.json")["vocab_size"]
+    sizes = dict(vocab_size=words, hidden_size=64, intermediate_size=128, num_labels=classes)
+    sizes |= dict(num_hidden_layers=2, num_attention_heads=4)
     with _quiet() as transformers:
-        config = transformers.BertConfig(
-            vocab_size=config["vocab_size"],
-            hidden_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=128,
-            num_labels=classes,
-            attn_implementation="sdpa",
-        )
+        config = transformers.BertConfig(**sizes, attn_implementation="sdpa")
         network = transformers.BertForSequenceClassification(config)
     return _Classifier(network, "small BERT from a random start")
 
@@ -196,7 +174,7 @@ def entropies(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _entropy(weights: Tensor, used: Tensor) -> Tensor:
-    """Mean relative entropy of `weights` (b, heads, T, T) over the queries `used` (b, T)."""
+    """The mean over the queries `used` (b, T) of `weights` (b, heads, T, T)."""
     entropies = torch.special.entr(weights).sum(-1).mean(1)  # (b, heads, T) -> (b, T)
     return (entropies / used.sum(1, keepdim=True).double().log())[used].mean()
 

@@ -33,8 +33,8 @@ class Weights:
 
     def as_row(self) -> dict:
         """The weights as a data row of a figure record."""
-        parts = {"name": self.name, "source": self.source, "revision": self.revision}
-        return {"kind": "weights"} | parts
+        names = ("name", "source", "revision")
+        return {"kind": "weights"} | {name: getattr(self, name) for name in names}
 
 
 def weights(*, demo: bool = False) -> Weights:
@@ -47,9 +47,8 @@ def weights(*, demo: bool = False) -> Weights:
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
         if not folder.is_dir():
-            raise FileNotFoundError(
-                f"BERT_DIR={given} is not a folder; point it at one with {', '.join(FILES)}"
-            )
+            remedy = f"point it at one with {', '.join(FILES)}"
+            raise FileNotFoundError(f"BERT_DIR={given} is not a folder; {remedy}")
         return _described(folder, folder.resolve().name, "bert_dir")
     if not demo and (folder := _hub_folder()):
         return _described(folder, REPOSITORY, "hub")
@@ -86,10 +85,8 @@ def _hub_folder() -> Path | None:
 
 
 def _described(folder: Path, name: str, source: str) -> Weights:
-    if missing := [file for file in FILES if not (folder / file).is_file()]:
-        raise FileNotFoundError(
-            f"{folder} lacks {', '.join(missing)}; a model folder has {', '.join(FILES)}"
-        )
+    if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
+        raise FileNotFoundError(f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}")
     config = files.read_object(folder / "config.json")
     if config.get("model_type") != "bert":
         raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}, not 'bert'")

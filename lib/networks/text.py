@@ -1,6 +1,4 @@
-"""Paper C's encoder classifier for reviews: post-norm blocks without biases.
-
-It is read out at the first token.
+"""Paper C's encoder classifier for reviews: post-norm blocks without biases, read at one token.
 
 Shapes: b texts, T tokens, width d, h heads of d_h. Source: paper C, experiments on IMDb.
 """
@@ -23,10 +21,8 @@ class _SelfAttention(nn.Module):
         super().__init__()
         if width % heads:
             raise ValueError(f"heads must divide the width: width {width}, heads {heads}")
-        self.heads = heads
-        self.query, self.key, self.value, self.merge = (
-            nn.Linear(width, width, bias=False) for _ in range(4)
-        )
+        self.heads, square = heads, (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.query, self.key, self.value, self.merge = square
 
     def split(self, tokens: Tensor) -> Tensor:
         """(b, T, d) to one part per head, (b, h, T, d_h)."""
@@ -55,12 +51,8 @@ class _EncoderBlock(nn.Module):
         super().__init__()
         self.attention = _SelfAttention(width, heads)
         self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, bias=False) for _ in range(2))
-        inner = (
-            nn.Linear(width, hidden, bias=False),
-            nn.GELU(),
-            nn.Linear(hidden, width, bias=False),
-        )
-        self.mlp, self.dropout = nn.Sequential(*inner), nn.Dropout(dropout)
+        up, down = nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width, bias=False)
+        self.mlp, self.dropout = nn.Sequential(up, nn.GELU(), down), nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """New values of `asking` (b, S, d), which are the `tokens` (b, T, d) or some of them."""
@@ -69,9 +61,7 @@ class _EncoderBlock(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """Embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
-
-    The embeddings of tokens and of positions are learned.
+    """Learned embeddings, `size` post-norm blocks of `size` heads, one logit from the first token.
 
     Args:
         vocabulary: number of token ids; id 0 is padding, which no token attends to.
@@ -80,27 +70,19 @@ class TextTransformer(nn.Module):
         width, hidden: d and the width of the MLP; the paper has 384 and 1536.
         dropout: rate behind embeddings, attention and MLP; the paper has 0.2.
 
-    `forward` takes ids int (b, T') with T' ≤ length and returns the logit of label 1, (b,). Raises
-    ValueError for heads that do not divide the width, longer texts, or a text that begins with
-    padding, which has nothing to read. Source: paper C; where dropout acts and the start are ours.
+    Raises ValueError for heads that do not divide the width. Source: paper C; where dropout acts
+    and the start are ours.
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        length: int,
-        size: int,
-        width: int = 384,
-        hidden: int = 1536,
-        dropout: float = 0.2,
+        self, vocabulary: int, length: int, size: int, width=384, hidden=1536, dropout=0.2
     ):
         super().__init__()
         self.length = length
         self.embed, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(
-            _EncoderBlock(width, size, hidden, dropout) for _ in range(size)
-        )
+        shape = (width, size, hidden, dropout)
+        self.blocks = nn.ModuleList(_EncoderBlock(*shape) for _ in range(size))
         self.head = nn.Linear(width, 1, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -111,13 +93,12 @@ class TextTransformer(nn.Module):
     def start(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The embedded tokens (b, T', d) of `ids` (b, T'), and which are no padding, bool (b, T').
 
-        Raises ValueError for ids of another number of axes, for a text longer than the network's
-        `length`, and for one that begins with padding.
+        ValueError for ids of another shape, T' > length among them, and for a text that begins
+        with padding, which has nothing to read.
         """
         if ids.ndim != 2 or ids.shape[1] > self.length:
-            raise ValueError(
-                f"ids must have shape (batch, at most {self.length}), they have {tuple(ids.shape)}"
-            )
+            words = f"ids must have shape (batch, at most {self.length})"
+            raise ValueError(f"{words}, they have {tuple(ids.shape)}")
         present = ids != PADDING
         if not present[:, 0].all():
             raise ValueError("a text must not begin with padding: there would be nothing to read")
@@ -125,7 +106,7 @@ class TextTransformer(nn.Module):
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The logit (b,) of each text of token ids (b, T'), read off its first token."""
+        """The logit (b,) of label 1 of each text of token ids (b, T'), off its first token."""
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
@@ -143,8 +124,7 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            weights = block.attention.weights(tokens[:, :1], tokens, present)  # (b, h, 1, T')
-            maps.append(weights[:, :, 0])
+            maps.append(block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0])
             tokens = block(tokens, tokens, present)
         self.train(training)
         return torch.stack(maps, dim=1).to(ids.device)

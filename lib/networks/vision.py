@@ -22,11 +22,8 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
-    """`images` beside four copies moved by `offset` pixels, along both diagonals or both axes.
-
-    Zeros fill what was outside. Shape (b, c, s, s) to (b, 5c, s, s), the original first.
-    Source: Lee et al. (2021) for "diagonal", vit_for_small_dataset for "cardinal".
-    """
+    """`images` (b, c, s, s) before four copies moved by `offset` pixels, zeros in their gaps:
+    (b, 5c, s, s)."""
     s, k = images.shape[-1], offset
     wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
@@ -36,10 +33,7 @@ def _shifted(images: Tensor, offset: int, shift: str = "diagonal") -> Tensor:
 
 def _patches(images: Tensor, patch: int) -> Tensor:
     """Cut `images` (b, c, s, s) into a row per patch, in reading order: (b, (s/p)², c p²)."""
-    b, c, s, _ = images.shape
-    grid = s // patch
-    cells = images.reshape(b, c, grid, patch, grid, patch)  # (b, c, row, p, column, p)
-    return cells.permute(0, 2, 4, 1, 3, 5).reshape(b, grid * grid, c * patch * patch)
+    return F.pixel_unshuffle(images, patch).flatten(2).mT
 
 
 class _ShiftedPatches(nn.Module):
@@ -52,14 +46,11 @@ class _ShiftedPatches(nn.Module):
     shape.
     """
 
-    def __init__(
-        self, size: int, patch: int, channels: int, width: int, shift: str | None = "diagonal"
-    ):
+    def __init__(self, size: int, patch: int, channels: int, width: int, shift="diagonal"):
         super().__init__()
         if not 1 < patch <= size or size % patch:
-            raise ValueError(
-                f"patch must divide the image size and be 2 or more: size {size}, patch {patch}"
-            )
+            words = "patch must divide the image size and be 2 or more"
+            raise ValueError(f"{words}: size {size}, patch {patch}")
         if shift is not None and shift not in SHIFTS:
             raise ValueError(f"shift {shift!r}: choose one of {', '.join(SHIFTS)}, or None")
         self.size, self.patch, self.channels, self.shift = size, patch, channels, shift
@@ -72,9 +63,8 @@ class _ShiftedPatches(nn.Module):
         """Images (b, channels, size, size) as tokens (b, T, d); ValueError for another shape."""
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
-            raise ValueError(
-                f"images must have shape {('batch', *expected)}, they have {tuple(images.shape)}"
-            )
+            words = f"images must have shape {('batch', *expected)}"
+            raise ValueError(f"{words}, they have {tuple(images.shape)}")
         if self.shift:
             images = _shifted(images, self.offset, self.shift)  # (b, 5c, s, s)
         rows = _patches(images, self.patch)  # (b, T, 5 c p²), or (b, T, c p²)
@@ -84,27 +74,14 @@ class _ShiftedPatches(nn.Module):
 class _LocalityAttention(nn.Module):
     """Locality self-attention: softmax(M(q kᵀ / τ)) v per head, with τ learned.
 
-    M sets the diagonal to -∞. τ starts at sqrt(d_h), the fixed value of plain attention, and stays
-    positive: log τ is what is learned.
-
-    Args:
-        width: d.
-        heads: h.
-        head_width: d_h; without it d / h, where `heads` must divide the width, else ValueError.
-        mask_diagonal: M on, so that a token attends to the others only.
-        learn_temperature: τ is a parameter, one per layer; otherwise it stays sqrt(d_h).
-
-    With both off this is `torch.nn.functional.scaled_dot_product_attention`.
+    M (`mask_diagonal`) sets the diagonal to -∞, so that a token attends to the others only. τ
+    starts at sqrt(d_h), the fixed value of plain attention, and with `learn_temperature` log τ is
+    learned. d_h is `head_width`, without it d / h: ValueError if the heads do not divide the width.
     Source: Lee et al. (2021).
     """
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        mask_diagonal: bool = True,
-        learn_temperature: bool = True,
-        head_width: int | None = None,
+        self, width: int, heads: int, mask_diagonal=True, learn_temperature=True, head_width=None
     ):
         super().__init__()
         if head_width is None and width % heads:
@@ -139,29 +116,17 @@ class _LocalityAttention(nn.Module):
 
 
 class _EncoderBlock(nn.Module):
-    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
+    """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)), with GELU.
 
-    The MLP has GELU; `dropout` acts on what attention and MLP add.
+    `dropout` acts on what both add; `options` are those of the attention.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        hidden: int,
-        mask_diagonal: bool = True,
-        learn_temperature: bool = True,
-        dropout: float = 0.0,
-        head_width: int | None = None,
-    ):
+    def __init__(self, width: int, heads: int, hidden: int, dropout: float, **options):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = _LocalityAttention(
-            width, heads, mask_diagonal, learn_temperature, head_width
-        )
-        self.mlp = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
-        )
+        self.attention = _LocalityAttention(width, heads, **options)
+        up, down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
@@ -178,12 +143,12 @@ class VisionTransformer(nn.Module):
         size, patch, channels: images are (b, channels, size, size), in patches of patch x patch.
         classes: number of classes; `forward` returns logits (b, classes).
         width, depth, heads, hidden: d, number of blocks, h, and the width of a block's MLP.
-        mask_diagonal, learn_temperature: the two parts of `_LocalityAttention`.
-        shift: shifted patches, "diagonal" or "cardinal"; with these three off it is the plain ViT.
-        head_width: d_h; without it width / heads.
-        start: standard deviation of the class token and the positions at the start.
+        shift: shifted patches, "diagonal" or "cardinal", or None.
         dropout: rate behind the positions and in the blocks; 0 for the Polyak step, which takes a
             batch to have one loss.
+        start: standard deviation of the class token and the positions at the start.
+        options: of attention, mask_diagonal, learn_temperature and head_width; with the first two
+            and `shift` off it is the plain ViT.
 
     Raises ValueError for a patch that does not divide the size, heads that do not divide the width,
     or images of another shape. Source: Lee et al. (2021); the plain ViT is that of paper C.
@@ -199,20 +164,18 @@ class VisionTransformer(nn.Module):
         depth: int = 4,
         heads: int = 4,
         hidden: int = 128,
-        mask_diagonal: bool = True,
-        learn_temperature: bool = True,
         shift: str | None = "diagonal",
         dropout: float = 0.0,
-        head_width: int | None = None,
         start: float = 0.02,
+        **options,
     ):
         super().__init__()
         self.tokens = _ShiftedPatches(size, patch, channels, width, shift)
         self.dropout = nn.Dropout(dropout)
         self.class_token = nn.Parameter(start * torch.randn(1, 1, width))
         self.positions = nn.Parameter(start * torch.randn(1, (size // patch) ** 2 + 1, width))
-        options = (width, heads, hidden, mask_diagonal, learn_temperature, dropout, head_width)
-        self.blocks = nn.Sequential(*(_EncoderBlock(*options) for _ in range(depth)))
+        shape = (width, heads, hidden, dropout)
+        self.blocks = nn.Sequential(*(_EncoderBlock(*shape, **options) for _ in range(depth)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:

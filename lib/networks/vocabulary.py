@@ -1,13 +1,9 @@
-"""Reviews as numbers of one length: ids of frequent words, or of BERT's word pieces as in paper C.
-
-The words are the most frequent ones of the training reviews.
-"""
+"""Reviews as numbers of one length: ids of the most frequent words of the training reviews."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
@@ -21,7 +17,7 @@ CHUNK = 1000  # texts that are encoded at a time
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words or word pieces by id, as a tokenizer of the package tokenizers holds them."""
+    """Words by id, as a tokenizer of the package tokenizers holds them."""
 
     tokenizer: Tokenizer
 
@@ -43,11 +39,8 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """Words or word pieces by id."""
-        return [self.tokenizer.id_to_token(number) for number in range(len(self))]
-
-    def __len__(self) -> int:
-        return self.tokenizer.get_vocab_size()
+        """Words by id."""
+        return [self.tokenizer.id_to_token(k) for k in range(self.tokenizer.get_vocab_size())]
 
     def encode(self, texts: Sequence[str], length: int) -> Tensor:
         """Each text's first `length` ids, int32 (N, length), [CLS] first, 0 beyond the end.
@@ -57,35 +50,21 @@ class Vocabulary:
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
                 raise ValueError(f"row {row}: the text has no word ({text[:20]!r}); leave it out")
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        ids = np.zeros((len(texts), length), dtype=np.int32)
+        self.tokenizer.enable_truncation(length)
+        self.tokenizer.enable_padding(length=length)  # with the id 0
+        parts = []
         for first in range(0, len(texts), CHUNK):
             encodings = self.tokenizer.encode_batch(list(texts[first : first + CHUNK]))
-            for row, numbers in enumerate((encoding.ids for encoding in encodings), first):
-                ids[row, : len(numbers)] = numbers[:length]
-        return torch.from_numpy(ids)
+            parts.append(torch.tensor([row.ids for row in encodings], dtype=torch.int32))
+        return torch.cat(parts)
 
 
 def _words(model: models.WordLevel) -> Tokenizer:
     """A tokenizer of `WORD`s in small letters, [CLS] first."""
     made = Tokenizer(model)
-    made.normalizer = normalizers.Sequence(
-        [normalizers.Lowercase(), normalizers.Replace(BREAK, " ")]
-    )
+    small, broken = normalizers.Lowercase(), normalizers.Replace(BREAK, " ")
+    made.normalizer = normalizers.Sequence([small, broken])
     made.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A", special_tokens=[("[CLS]", FIRST)]
-    )
+    first = {"single": "[CLS] $A", "special_tokens": [("[CLS]", FIRST)]}
+    made.post_processor = processors.TemplateProcessing(**first)
     return made
-
-
-def _choose(tokenizer: str, texts: Iterable[str], size: int) -> Vocabulary:
-    """`Vocabulary.of(texts, size)` for "words", BERT's word pieces for "bert"; ValueError else."""
-    if tokenizer == "words":
-        return Vocabulary.of(texts, size)
-    if tokenizer != "bert":
-        raise ValueError(f'tokenizer must be "words" or "bert", not {tokenizer!r}')
-    from lib.networks import bert
-
-    return Vocabulary(Tokenizer.from_file(str(bert.weights().folder / "tokenizer.json")))

@@ -7,6 +7,7 @@ Examples: `python -m lib.training mnist --minutes 50`,
 
 import argparse
 import ast
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -16,9 +17,7 @@ from pathlib import Path
 import torch
 
 from lib import files
-from lib.training.budget import minutes
 from lib.training.curves import load
-from lib.training.rules import RULES
 from lib.training.studies import STUDIES
 from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
@@ -34,7 +33,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     words = f"this run alone; seed {TUNING_SEED} is that of the trials"
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
     words = "train so long, save, say what is left, go on next time"
-    add("--minutes", type=minutes, help=words)
+    add("--minutes", type=float, default=math.inf, help=words)
     words = "write the curves so far to DIR/STUDY.npz and stop"
     add("--keep", type=Path, metavar="DIR", help=words)
     state = files.folder("runs") / "studies"
@@ -43,25 +42,22 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _changed(study: Study, words: list[str]) -> Study:
+def _changed(study: Study, word: str) -> Study:
     """`study` with "field=value" or "field.entry=value"; ValueError for a field that there is none
     of, and for a value of another kind."""
     names = [f.name for f in fields(study) if f.name not in ("name", "problem")]
-    for word in words:
-        place, equals, text = word.partition("=")
-        name, dot, entry = place.partition(".")
-        if not equals or name not in names:
-            raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(names)}")
-        before = getattr(study, name)
-        if not dot:
-            study = replace(study, **{name: _value(f"--set {word}", text, before)})
-            continue
-        entries = before if isinstance(before, Mapping) else {}
-        if entry not in entries and name != "rates":
-            raise ValueError(f"--set {word}: {name} has the entries {[*entries]}, not {entry!r}")
-        value = _value(f"--set {word}", text, entries.get(entry, ()))
-        study = replace(study, **{name: {**entries, entry: value}})
-    return study
+    place, equals, text = word.partition("=")
+    name, dot, entry = place.partition(".")
+    if not equals or name not in names:
+        raise ValueError(f"--set {word}: there is no field {name!r}, only {', '.join(names)}")
+    before = getattr(study, name)
+    if not dot:
+        return replace(study, **{name: _value(f"--set {word}", text, before)})
+    entries = before if isinstance(before, Mapping) else {}
+    if entry not in entries and name != "rates":
+        raise ValueError(f"--set {word}: {name} has the entries {[*entries]}, not {entry!r}")
+    value = _value(f"--set {word}", text, entries.get(entry, ()))
+    return replace(study, **{name: {**entries, entry: value}})
 
 
 def _value(word: str, text: str, before):
@@ -70,11 +66,12 @@ def _value(word: str, text: str, before):
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text
+    number = lambda x: type(x) in (int, float)
     if isinstance(before, list | tuple):
         value = value if isinstance(value, tuple) else (value,)
-        fits = value and all(type(v) in (int, float) for v in value)
+        fits = value and all(map(number, value))
     elif before is None or isinstance(before, float):
-        fits = value is None or type(value) in (int, float)
+        fits = value is None or number(value)
     else:
         fits = type(value) is type(before)
     if not fits:
@@ -83,17 +80,16 @@ def _value(word: str, text: str, before):
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """Do what `options` chose; what is to be said at the end."""
+    """Do what the options `chosen` say; what is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
-    study = _changed(STUDIES[chosen.study], chosen.set)
-    single = None
+    study, single = STUDIES[chosen.study], None
+    for word in chosen.set:
+        study = _changed(study, word)
     if chosen.one:
         rule, rate, seed = chosen.one
-        if rule not in RULES:
-            raise ValueError(f"there is no rule {rule!r}, only {', '.join(RULES)}")
         rate = _value(f"--one {rule}", rate, 0.1)
-        replace(study, rates={rule: (rate,)})  # which refuses what is no rate
+        replace(study, rates={rule: (rate,)})  # which refuses what is no rule or no rate
         if not seed.isdecimal():
             raise ValueError(f"a seed must be a whole number from 0 on, got {seed}")
         study = replace(study, rates={rule: (rate,), **study.rates})

@@ -21,16 +21,16 @@ class Batches(Shapes):
     """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
     Batch k is a function of (seed, k) alone: every epoch has its own order, drawn from the stream
-    "batches" of `seed`; an incomplete batch is left out. `transform` is applied to the inputs that
-    a batch takes. `part` (k, n) is the k-th of n equal parts of every batch. ValueError for inputs
-    and targets of different length, a size above N, or parts that do not divide it.
+    "batches" of `seed`; an incomplete batch is left out. `transform` is applied to a batch's
+    inputs. `part` (k, n) is the k-th of n equal parts of every batch. ValueError for inputs and
+    targets of different length, a size above N, or parts that do not divide it.
     """
 
     inputs: Tensor
     targets: Tensor
     size: int
     seed: int
-    transform: Callable[[Tensor], Tensor] | None = None
+    transform: Callable[[Tensor], Tensor] = lambda inputs: inputs
     part: tuple[int, int] = (0, 1)
 
     def __post_init__(self):
@@ -40,9 +40,8 @@ class Batches(Shapes):
         if not 0 < self.size <= N:
             raise ValueError(f"size must lie between 1 and the {N} rows there are, got {self.size}")
         if self.size % n:
-            raise ValueError(
-                f"a batch of {self.size} rows cannot be shared equally by {n} processes"
-            )
+            words = f"a batch of {self.size} rows cannot be shared equally by {n} processes"
+            raise ValueError(words)
 
     def rows(self, step: int) -> Tensor:
         """Row numbers of the whole batch `step` (from 0): (size,)."""
@@ -50,25 +49,23 @@ class Batches(Shapes):
         order = _order(self.seed, epoch, len(self.inputs))
         return order[place * self.size : (place + 1) * self.size]
 
-    def mine(self, values: Tensor) -> Tensor:
-        """This part's share, on the data's device, of one value a row: (size,) -> (size / n,)."""
-        k, n = self.part
-        return values.reshape(n, -1)[k].to(self.inputs.device)
-
-    def pick(self, step: int, rows: Tensor) -> Tensor:
-        """The inputs of these `rows` in batch `step`, before `transform`."""
-        return self.inputs[rows]
-
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs (rows, ...) and targets (rows,) of batch `step`, or of this part of it."""
-        rows = self.mine(self.rows(step))
-        inputs = self.pick(step, rows)
-        return (inputs if self.transform is None else self.transform(inputs)), self.targets[rows]
+        rows = self._mine(self.rows(step))
+        return self.transform(self._pick(step, rows)), self.targets[rows]
 
     def on(self, device, part: tuple[int, int] = (0, 1)) -> "Batches":
         """The same batches, or this `part` of each, with the data on `device`."""
         data = {"inputs": self.inputs.to(device), "targets": self.targets.to(device)}
         return replace(self, **data, part=part)
+
+    def _mine(self, values: Tensor) -> Tensor:
+        """This part's share, on the data's device, of one value a row: (size,) -> (size / n,)."""
+        k, n = self.part
+        return values.reshape(n, -1)[k].to(self.inputs.device)
+
+    def _pick(self, step: int, rows: Tensor) -> Tensor:
+        return self.inputs[rows]
 
 
 @lru_cache(maxsize=4)
@@ -100,16 +97,15 @@ class Bucketed(Batches):
 class AugmentedBatches(Batches):
     """`Batches` of images (N, c, s, s), cropped out of a border of `BORDER` pixels and mirrored.
 
-    What happens to a picture is a function of (seed, step) alone. Source: paper C, vision
-    experiment (crop, resize, flip; a flip after the resize is the same picture as before it).
+    What happens to a picture is a function of (seed, step) alone, whatever the part. Source: paper
+    C, vision experiment (crop, resize, flip; a flip after the resize is the same picture).
     """
 
-    def pick(self, step: int, rows: Tensor) -> Tensor:
-        """The pictures of these `rows`; offsets are drawn for the whole batch, for every part."""
+    def _pick(self, step: int, rows: Tensor) -> Tensor:
         rng = seeds.stream_at(self.seed, "crops", step)
         top, left = rng.integers(0, 2 * BORDER + 1, (2, self.size))
         drawn = map(torch.from_numpy, (top, left, rng.random(self.size) < 0.5))
-        return _crop_flip(self.inputs[rows], *map(self.mine, drawn))
+        return _crop_flip(self.inputs[rows], *map(self._mine, drawn))
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:

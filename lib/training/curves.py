@@ -1,7 +1,6 @@
 """One run as arrays, and the file of a study's runs, from which every claim is recomputed.
 
 An .npz of plain arrays, never pickled, with the study's configuration and where each run was made.
-A run under way and a whole study are kept in the same form.
 """
 
 import io
@@ -20,7 +19,6 @@ from lib.representation import Shapes
 
 SCHEMA = 2
 ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
-PLAIN = ("part", "rule", "rate", "cap", "seed", "status", "seconds", "made")
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
@@ -34,13 +32,11 @@ class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
-    that was asked for alone, "baseline" for a plain classifier, of which there is an `end` alone.
-    `loss`, `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules
-    whose step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at
-    `evaluated_at`; `clock` {"at", "loss": (readings,)} is the training loss on fixed rows, where it
-    was read; `end` {name: array} at the end. `seconds` is processor time.
-    `status` is "finished", "stopped after step k", "paused after step k" or "diverged at step k".
-    `made`: commit, code, torch, device, processor, threads.
+    that was asked for alone, "baseline" for a plain classifier, which has an `end` alone. `loss`,
+    `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules whose
+    step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at `evaluated_at`;
+    `clock` {"at", "loss": (readings,)} is the training loss on fixed rows; `end` {name: array}.
+    `status` is "finished", or stopped, paused or diverged at a step; `seconds` is processor time.
     """
 
     status: str
@@ -105,11 +101,11 @@ class Curve(Shapes):
         With a clock: the first reading whose mean with the two before it is.
         """
         if self.clock:
-            reached = self.readings() <= target
-            return float(self.clock["at"][reached.argmax()]) if reached.any() else np.inf
-        reached = self.smooth(window) <= target
-        reached[: window - 1] = False  # a mean over fewer entries is noisier
-        return reached.argmax() + 1.0 if reached.any() else np.inf
+            reached, at = self.readings() <= target, self.clock["at"]
+        else:
+            reached, at = self.smooth(window) <= target, np.arange(1, len(self.loss) + 1)
+            reached[: window - 1] = False  # a mean over fewer entries is noisier
+        return float(at[reached.argmax()]) if reached.any() else np.inf
 
 
 @dataclass(frozen=True)
@@ -163,11 +159,12 @@ class Curves:
         """Write them all to `path`, atomically."""
         rows, arrays = [], {}
         for k, curve in enumerate(self.curves):
-            rows.append({name: getattr(curve, name) for name in PLAIN})
-            arrays |= {f"{k}/{name}": np.asarray(getattr(curve, name)) for name in STEPWISE}
+            values = dict(vars(curve))
+            arrays |= {f"{k}/{name}": np.asarray(values.pop(name)) for name in STEPWISE}
             for group in GROUPS:
-                values = getattr(curve, group).items()
-                arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in values}
+                entries = values.pop(group).items()
+                arrays |= {f"{k}/{group}/{name}": np.asarray(array) for name, array in entries}
+            rows.append(values)
         head = {"schema": SCHEMA, "name": self.name, "configuration": self.configuration}
         content = io.BytesIO()
         np.savez_compressed(content, json=files.dumps(head | {"curves": rows}), **arrays)
@@ -187,12 +184,12 @@ def load(path: Path) -> Curves:
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             runs = [row | {group: {} for group in GROUPS} for row in head["curves"]]
-            for place in filter(lambda place: place != "json", file.files):
-                k, name, *key = place.split("/", 2)
-                if key:
-                    runs[int(k)][name][key[0]] = file[place]
-                else:
-                    runs[int(k)][name] = file[place]
+            for place in file.files[1:]:  # after json
+                k, *groups, name = place.split("/", 2)
+                values = runs[int(k)]
+                for group in groups:
+                    values = values[group]
+                values[name] = file[place]
         schema, every = head["schema"], tuple(Curve(**run) for run in runs)
         curves = Curves(head["name"], head["configuration"], every)
     except DAMAGE as error:

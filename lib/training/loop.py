@@ -71,8 +71,7 @@ def train(
     """Train `model` in place for `steps` steps and return the curve.
 
     Args:
-        optimizer: called as `step(closure)`; where it states `last_step_size` and
-            `last_gradient_norm`, both are recorded.
+        optimizer: its `last_step_size` and `last_gradient_norm` are recorded, if it states them.
         batches: step k uses `batches.batch(k)`; its seed also seeds dropout, afresh at every step.
         loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
         evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
@@ -82,8 +81,8 @@ def train(
         clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
         checkpoint, every, key: the file that is written every so many steps and that the same call
             goes on from, bit for bit on a CPU; a file of another `key` is refused.
-        until: after so many steps the run is saved and left, also if that was done before.
-        pause: the steps done to whether the run is saved and left there, never where it began.
+        until, pause: the run is saved and left after `until` steps, also if that was done before,
+            and where `pause(steps done)` says so, never where it began.
 
     A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
     ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of
@@ -93,7 +92,7 @@ def train(
     if steps < 1 or points[0] < 0 or points[-1] > steps:
         raise ValueError(f"steps must be 1 or more, at within 0 ... steps; got {steps}, {points}")
     machine = accelerator(cpu)
-    device, first = machine.device, machine.is_main_process
+    device = machine.device
     network, stepper = machine.prepare(model, optimizer)
     part = batches.on(device, (machine.process_index, machine.num_processes))
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -133,24 +132,26 @@ def train(
         model.train()
         return metrics
 
-    def observe() -> None:
-        row = {"at": step, "metrics": look(evaluate)}
-        row["weight_norms"] = dict(zip(weights, norms(parameters).cpu().tolist()))
-        row["walked"] = dict(zip(weights, path.cpu().tolist())) if walk else {}
-        row["recent_loss"] = float(log[0, max(0, step - RECENT) : step].mean())
-        row["clock"] = float(np.mean(readings[-READINGS:])) if readings else math.inf
-        rows.append(row)
+    def observe() -> dict:
+        return {
+            "at": step,
+            "metrics": look(evaluate),
+            "weight_norms": dict(zip(weights, norms(parameters).cpu().tolist())),
+            "walked": dict(zip(weights, path.cpu().tolist())) if walk else {},
+            "recent_loss": float(log[0, max(0, step - RECENT) : step].mean()),
+            "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
+        }
 
     def save() -> None:
-        if checkpoint and first:
+        if checkpoint and machine.is_main_process:
             state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
             state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
             _write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
-        done, spent, rows = state["step"], state["seconds"], state["rows"]
-        readings += state["readings"]
+        done, spent = state["step"], state["seconds"]
+        rows, readings = state["rows"], state["readings"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         path.copy_(state["path"])
@@ -170,11 +171,10 @@ def train(
             if tick and step == tick * len(readings):
                 readings.append(look(clock)["clock_loss"])
             if step in points and not (rows and rows[-1]["at"] == step):
-                observe()
+                rows.append(observe())
             if step == steps:
                 break
-            last = rows[-1] if step in points else None
-            if last and stop(last["metrics"] | last):
+            if step in points and stop(rows[-1]["metrics"] | rows[-1]):
                 status = f"stopped after step {step}"
                 break
             if saving:
@@ -184,8 +184,8 @@ def train(
                 break
             batch = part.batch(step)
             take()
-    loss, size, norm = log.double().cpu().numpy()
-    finite = np.isfinite(loss) & (np.isfinite(norm) if sized else True)
+    record = log.double().cpu().numpy()
+    finite = np.isfinite(record[: 3 if sized else 1]).all(0)
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
@@ -200,9 +200,9 @@ def train(
         status=status,
         seconds=spent + time.process_time() - begin,
         seed=batches.seed,
-        loss=loss[:end],
-        step_size=size[taken],
-        gradient_norm=norm[taken],
+        loss=record[0, :end],
+        step_size=record[1, taken],
+        gradient_norm=record[2, taken],
         evaluated_at=np.array([row["at"] for row in rows], dtype=int),
         metrics=over("metrics"),
         weight_norms=over("weight_norms"),

@@ -62,8 +62,8 @@ class _GradientStep(torch.optim.Optimizer):
 class NormalizedSGD(_GradientStep):
     """Stochastic normalised gradient descent with a cap: θ ← θ - min(η / ‖g‖, η_max) g.
 
-    `lr` is η, the length of an uncapped move, `max_step` η_max: once η / ‖g‖ exceeds it the rule is
-    SGD. ValueError for either not above 0. Source: paper A, Eq. 2 and App. C ("SNGD").
+    `lr` is η, `max_step` η_max. ValueError for either not above 0. Source: paper A, Eq. 2 and
+    App. C ("SNGD").
     """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
@@ -76,9 +76,9 @@ class NormalizedSGD(_GradientStep):
 class StochasticPolyak(_GradientStep):
     """Stochastic Polyak step with a cap: θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss.
 
-    A loss below 0 counts as 0. ValueError for `max_step`, η_max, not above 0. With several
-    processes the closure must return the loss averaged over them, as the gradient is. Source: paper
-    A, Eq. 3 and App. C ("SPS"); the cap is that of SPS_max, Loizou et al. (2021).
+    A loss below 0 counts as 0; with several processes the closure returns its mean over them.
+    ValueError for `max_step`, η_max, not above 0. Source: paper A, Eq. 3 and App. C ("SPS"); the
+    cap is that of SPS_max, Loizou et al. (2021).
     """
 
     def __init__(self, params, max_step: float = math.inf):
@@ -104,10 +104,9 @@ class MirrorDescent(torch.optim.Optimizer):
 
     `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight at
     0 moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps U = ∇ψ(θ),
-    where η g adds up (one more copy of the parameters, at least float32; none for p = 2). A
-    parameter that someone else changed in place is mirrored afresh; a loaded state is taken at its
-    word at its first step. ValueError for lr not above 0 or p not above 1 and finite. Source: paper
-    C, Algorithm l_p-AttGD as in its App. on real data (not normalised).
+    where η g adds up (a copy of the parameters, at least float32; none for p = 2). A parameter that
+    someone else changed in place is mirrored afresh. ValueError for lr not above 0 or p not above 1
+    and finite. Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):
@@ -119,10 +118,8 @@ class MirrorDescent(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         """Take one step and return the loss of `closure` (None without one)."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        with torch.enable_grad():
+            loss = closure() if closure else None
         for group in self.param_groups:
             members = [member for member in group["params"] if member.grad is not None]
             lr, p = group["lr"], group["p"]

@@ -1,7 +1,6 @@
 """The papers' real-data studies: their numbers from studies.toml, and what they train on.
 
-`STUDIES` by name. `DEMO` are smoke tests in seconds: smaller networks, few steps, stand-in data.
-They show that the code runs, and nothing about the papers' claims.
+`DEMO` are smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
 """
 
 import tomllib
@@ -11,17 +10,16 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert, pretrained, vocabulary
 from lib.networks.text import attended, summed_loss
 from lib.networks.weight_statistics import binned, by_part, hoyer, matrices, sparsity
 from lib.seeds import stream
-from lib.training import baselines
+from lib.training import measures
 from lib.training.batches import AugmentedBatches, Batches, Bucketed
 from lib.training.loop import initialised
-from lib.training.measures import Evaluate, classification, correctness, predict, right
+from lib.training.measures import classification, correctness, predict, right
 from lib.training.study import Problem, Study
 
 SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500  # test rows at the points of a run
@@ -43,61 +41,52 @@ def _every(rows, count: int) -> slice:
     return slice(None, None, max(1, len(rows) // count))
 
 
+def _split(name: str, demo: bool, sizes: tuple[int, int]) -> list[texts.TextSet]:
+    """Training and test texts, of a `demo` samples of these `sizes`."""
+    parts = [texts.load(name, split, demo=demo) for split in ("train", "test")]
+    return [part.sample(size) for part, size in zip(parts, sizes)] if demo else parts
+
+
 def pictures(
-    batch: int,
-    name: str,
-    rows: int,
-    width: int,
-    depth: int,
-    hidden: int,
-    heads: int = 4,
-    grid: int = 4,
-    held_out: int = 0,
-    crops: bool = False,
-    named: bool = False,
-    demo: bool = False,
+    batch, name, rows, grid=4, held_out=0, crops=False, named=False, demo=False, **shape
 ) -> Problem:
     """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
 
-    Paper A's is the one for small data sets, where `named` that of the code that the paper names.
-    With `held_out` further images, on which rates are judged, it is paper C's plain one, which sees
-    random crops and flips; paper A's does where `crops` is on.
+    `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
+    data sets, where `named` that of the code that the paper names. With `held_out` further images,
+    on which rates are judged, it is paper C's plain one, which sees random crops and flips; paper
+    A's does where `crops` is on.
     """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
     train, transform = whole[:rows], whole[:rows].standardise()
     channels, size = train.images.shape[1:3]
-    patch, shape = size // grid, dict(width=width, depth=depth, heads=heads, hidden=hidden)
-    how, kind = {}, "ViT with SPT and LSA"
+    patch, how, kind = size // grid, {}, "ViT with SPT and LSA"
     if held_out:
         how, kind = PLAIN, f"plain ViT on {size} pixels"
     elif named:
         how, kind = NAMED, NAME
     batches = AugmentedBatches if held_out or crops else Batches
 
-    def look(part: images.ImageSet, name: str = "test") -> Evaluate:
+    def look(part, name="test"):
         return classification(part.images, part.labels, transform, name=name)
 
     judged, tuned = look(test[:SHOWN_IMAGES]), look(whole[rows:])
     control = look(train[:CONTROL], "control")
 
-    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+    def evaluate(model, seed, tuning):
         if not held_out:
             return judged(model)
         index = {f"hoyer.{name}": hoyer(W) for name, W in matrices(model).items()}
         index["hoyer"] = float(np.median(list(index.values())))
         return (tuned if tuning else judged)(model) | control(model) | index
 
-    def finish(model: nn.Module, seed: int) -> dict:
+    def finish(model, seed):
         ends = correctness(right(predict(model, test.images, transform), test.labels))
         return ends | ({"histogram": binned(matrices(model).values())} if held_out else {})
 
-    about = {
-        "data": images.identity(name, demo=demo),
-        "rows": rows,
-        "test_rows": len(test),
-        "network": f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops,
-    }
+    about = {"data": images.identity(name, demo=demo), "rows": rows, "test_rows": len(test)}
+    about["network"] = f"{kind}, patch {patch}, {shape}" + ", crops and flips" * crops
     return Problem(
         build=lambda: VisionTransformer(size, patch, channels, train.classes, **shape, **how),
         batches=lambda seed, tuning: batches(train.images, train.labels, batch, seed, transform),
@@ -105,19 +94,11 @@ def pictures(
         finish=finish,
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
-        baselines=baselines.of_images(train, test),
+        baselines=measures.of_images(train, test),
     )
 
 
-def sentences(
-    batch: int,
-    name: str,
-    length: int,
-    layers: int,
-    rows: int | None = None,
-    characters: int | None = None,
-    demo: bool = False,
-) -> Problem:
+def sentences(batch, name, length, layers, rows=None, characters=None, demo=False) -> Problem:
     """The lower `layers` of a pretrained BERT (paper A) on `rows` texts of `name`, all for None.
 
     Training texts have at most `length` tokens, test texts are cut to 4 `length`. With `characters`
@@ -125,14 +106,12 @@ def sentences(
     `demo` trains a small classifier from a random start.
     """
     weights = pretrained.weights(demo=demo)
-    train, test = (texts.load(name, split, demo=demo) for split in ("train", "test"))
-    if demo:
-        train, test = (part.sample(count) for part, count in zip((train, test), SMOKE_TEXTS))
+    train, test = _split(name, demo, SMOKE_TEXTS)
     classes, sample, plain = train.classes, {}, {}
     if characters:
         train, test = (part.balanced(rows or len(part), characters) for part in (train, test))
         sample = {"characters": characters, "content": [train.content(), test.content()]}
-        plain = baselines.of_texts(train, test)
+        plain = measures.of_texts(train, test)
     train = bert.tokenise(weights, train, length, whole=not characters)
     if rows and not (characters or demo):
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
@@ -142,12 +121,12 @@ def sentences(
     shown = test.take(_every(test.labels, SHOWN_TEXTS))
     ordered = shown.take(shown.lengths.argsort(stable=True))
 
-    def build() -> nn.Module:
+    def build():
         if demo:
             return bert.small_classifier(weights, classes)
         return bert.lower(bert.classifier(weights, classes), layers)
 
-    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+    def evaluate(model, seed, tuning):
         logits = predict(model, ordered.inputs, bert.trim, 64)
         entropies = bert.entropies(model, shown.inputs[:PROBED_TEXTS])
         return {f"entropy.{k}": float(value) for k, value in enumerate(entropies)} | {
@@ -155,7 +134,7 @@ def sentences(
             "test_accuracy": float(right(logits, ordered.labels).double().mean()),
         }
 
-    def finish(model: nn.Module, seed: int) -> dict:
+    def finish(model, seed):
         order = test.lengths.argsort(stable=True)
         hits = right(predict(model, test.inputs[order], bert.trim, 64), test.labels[order])
         return correctness(hits[order.argsort()])
@@ -179,23 +158,12 @@ def sentences(
     )
 
 
-def reviews(
-    batch: int,
-    length: int,
-    words: int,
-    size: int,
-    width: int,
-    hidden: int,
-    held_out: int,
-    demo: bool = False,
-) -> Problem:
+def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> Problem:
     """Paper C's encoder on all IMDb reviews, cut to `length` of the commonest `words`.
 
     Rates are judged on `held_out` training reviews, which trials do not train on.
     """
-    train, test = (texts.load("imdb", split, demo=demo) for split in ("train", "test"))
-    if demo:
-        train, test = (part.sample(count) for part, count in zip((train, test), SMOKE_REVIEWS))
+    train, test = _split("imdb", demo, SMOKE_REVIEWS)
     known, parts = vocabulary.Vocabulary.of(train.texts, words), train.hold_out(held_out)
     sets = {
         key: (known.encode(part.texts, length), torch.from_numpy(part.labels.copy()))
@@ -203,29 +171,28 @@ def reviews(
     }
     names, (ids, labels) = known.names, sets["test"]
 
-    def build() -> nn.Module:
+    def build():
         return TextTransformer(len(names), length, size, width, hidden, DROPOUT)
 
-    def look(part: str, name: str, count: int) -> Evaluate:
+    def look(part, name, count):
         taken = _every(sets[part][1], count)
         return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
     tuned = look("held", "test", held_out), look("rest", "training", SHOWN_REVIEWS)
     judged = look("test", "test", SHOWN_REVIEWS), look("train", "training", SHOWN_REVIEWS)
 
-    def evaluate(model: nn.Module, seed: int, tuning: bool) -> dict:
+    def evaluate(model, seed, tuning):
         on_test, on_training = tuned if tuning else judged
         return sparsity(model, initialised(build, seed)) | on_test(model) | on_training(model)
 
-    def finish(model: nn.Module, seed: int) -> dict:
+    def finish(model, seed):
         taken = _every(labels, PROBED_REVIEWS)
         probe, shown = ids[taken], labels[taken]
         # the first favourable review and the first other one
         drawn = probe[[int(np.flatnonzero(shown == k)[0]) for k in (1, 0)]]
-        ends = correctness(right(predict(model, ids, size=500), labels)) | {
-            "training_accuracy": look("train", "x", len(train))(model)["x_accuracy"],
-            "present": (probe != vocabulary.PADDING).sum(1).numpy(),
-        }
+        ends = correctness(right(predict(model, ids, size=500), labels))
+        ends["training_accuracy"] = look("train", "x", len(train))(model)["x_accuracy"]
+        ends["present"] = (probe != vocabulary.PADDING).sum(1).numpy()
         if seed == 0:  # the reviews are those of every seed
             ends["words"] = np.array([[names[k] for k in row[:MAPPED]] for row in drawn])
         for when, network in (("start", initialised(build, seed)), ("last", model)):
@@ -255,7 +222,7 @@ def reviews(
         loss=summed_loss,
         about=about,
         clock=look("rest", "clock", FIXED),
-        baselines=baselines.of_tokens(sets["train"], sets["test"], len(names)),
+        baselines=measures.of_tokens(sets["train"], sets["test"], len(names)),
     )
 
 

@@ -1,10 +1,10 @@
 """A study: update rules compared on one data set by one protocol. Rates first, then paired seeds.
 
 `Study` declares one, `Work` runs it, piece by piece: every run is saved when it ends and
-checkpointed before, and several processes share one study. `notebooks/protocol.md` states the
-protocol.
+checkpointed before. `notebooks/protocol.md` states the protocol.
 """
 
+import contextlib
 import json
 import math
 import time
@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from lib import files
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.budget import Budget
 from lib.training.curves import Curve, Curves, code, load, made
-from lib.training.measures import Evaluate, correctness, cross_entropy
+from lib.training.measures import Evaluate, Fits, correctness, cross_entropy
 from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no judged run has it
@@ -42,11 +41,9 @@ CLOCK = ("clock", -1, "mean training loss of the clock's last three readings at 
 class Problem:
     """Network and data of a study, loaded.
 
-    `build()` makes the network. `batches(seed, tuning)` are the training batches, without the
-    held-out rows where `tuning`. `evaluate(model, seed, tuning)` is measured at the points of a
-    run, `finish(model, seed)` once at its end, as arrays. `about` names network and data. `clock`
-    measures "clock_loss", the training loss on fixed rows. `baselines` {name: fit} are plain
-    classifiers on the same rows; `fit()` says which test rows one classifies correctly, (rows,).
+    `batches(seed, tuning)` are the training batches, without the held-out rows where `tuning`.
+    `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` once
+    at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed rows.
     """
 
     build: Callable[[], nn.Module]
@@ -56,7 +53,7 @@ class Problem:
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
     clock: Evaluate | None = None
-    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    baselines: Fits = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,14 +61,13 @@ class Study:
     """What is compared, fixed before the runs.
 
     `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS (whose rate
-    is its cap) before SNGD; a single candidate is taken without a trial. `targets` are training
+    is its cap) before SNGD, whose `cap` is that of SPS where it is None. `targets` are training
     losses, the last one decides. `criterion` is "speed" (rates by the training loss) or "accuracy"
     (by held-out accuracy). A run ends at the first evaluation where what `CRITERIA` names is past
-    `stop_at`, or after `horizon` steps. `cap` is that of SNGD, None for the one that SPS chose.
-    `extensions` rates at most are added beyond an edge of the grid. Seeds are `first_seed` and the
-    `seeds` - 1 after it. `loss_rows` divides a loss that is a sum. With a `clock`, steps between
-    its readings, targets and `stop_at` of "speed" are on these, rates race, and plain classifiers
-    are fitted to the same rows: the second protocol.
+    `stop_at`, or after `horizon` steps. `extensions` rates at most are added beyond an edge of the
+    grid. `loss_rows` divides a loss that is a sum. With a `clock`, steps between its readings,
+    targets and `stop_at` of "speed" are on these, rates race, and plain classifiers are fitted to
+    the same rows: the second protocol. ValueError for what is none of these.
     """
 
     name: str
@@ -114,27 +110,27 @@ class Study:
         return self.horizon // 4
 
     @property
-    def stopping(self) -> tuple[str, int, str]:
-        """The entry of `CRITERIA`, or `CLOCK`, by which a run may end."""
-        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
-
-    @property
     def points(self) -> np.ndarray:
         """Numbers of steps after which a run is evaluated, ascending, the quarter among them."""
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
         return np.unique([*every, self.quarter])
 
+    @property
+    def _stopping(self) -> tuple[str, int, str]:
+        return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
+
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends."""
-        name, sign, _ = self.stopping
+        name, sign, _ = self._stopping
         return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
 
     def configuration(self, about: Mapping) -> dict:
         """All that decides the runs, as plain values; `about` is the problem's."""
         apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        stop = "never" if self.stop_at is None else f"{self.stopping[2]} {self.stop_at:g}"
-        return values | {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
+        stop = "never" if self.stop_at is None else f"{self._stopping[2]} {self.stop_at:g}"
+        values |= {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
+        return json.loads(files.dumps(values))
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
@@ -147,35 +143,32 @@ class Study:
         target = self.targets[-1] * self.loss_rows
         return trial.steps_to(target, self.window), float(trial.smooth(self.window)[-1])
 
-    def level(self, trial: Curve) -> tuple[float, float]:
-        """How good a trial is on its way, the smaller the better, and the error of that.
-
-        For speed mean and standard deviation of the clock's last `RECENT` readings; for accuracy
-        minus the last held-out one, with its binomial deviation.
-        """
-        if self.criterion == "accuracy":
-            p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
-            return -p, math.sqrt(p * (1 - p) / rows)
-        last = trial.clock["loss"][-RECENT:].astype(float)
-        return float(last.mean()), float(last.std())
-
     def going_on(self, trials: Mapping[float, Curve], part: int) -> list[float]:
-        """The rates of `trials` that go on after this part of the horizon.
+        """The rates of `trials` that go on in a race after this part of the horizon.
 
         They did not diverge, nor are they, from the second part on, worse than the best by more
-        than `ERRORS` of the error of that.
+        than `ERRORS` deviations: of the clock's last `RECENT` readings, or binomial ones.
         """
-        levels = {rate: self.level(trial) for rate, trial in trials.items() if not trial.diverged}
+        levels = {}
+        for rate, trial in trials.items():
+            if trial.diverged:
+                continue
+            if self.criterion == "accuracy":
+                p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
+                levels[rate] = -p, math.sqrt(p * (1 - p) / rows)
+            else:
+                last = trial.clock["loss"][-RECENT:].astype(float)
+                levels[rate] = float(last.mean()), float(last.std())
         if part == 1 or not levels:
             return list(levels)
         best, error = min(levels.values())
         return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
 
     def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
-        """Whether a race is over after so many steps, of all its `trials` with these rates `alive`.
+        """Whether a race for speed is over after so many steps, with these rates `alive`.
 
-        For speed: two have reached the last target, or the first has and no other is left, or twice
-        its steps are over. Who is not there yet needs more steps, so nothing is guessed.
+        Two have reached the last target, or one has and no other is left, or twice its steps are
+        over. Who is not there yet needs more steps, so nothing is guessed.
         """
         if self.criterion == "accuracy":
             return False
@@ -192,17 +185,22 @@ class OutOfTime(Exception):
 class Work:
     """Runs a `study` in `folder`/<name>-<digest> until its end, or until `minutes` are over.
 
-    Its runs are <run>.npz, those under way <run>.pt beside it.
+    Its runs are <run>.npz, those under way <run>.pt beside it; several processes share a study.
+    ValueError for minutes not above 0, or a loss summed over a batch that processes share.
     """
 
-    def __init__(self, study: Study, folder: Path, minutes=None, say=print, cpu: bool = False):
-        self.study, self.budget, self.say, self.cpu = study, Budget(minutes), say, cpu
+    def __init__(self, study: Study, folder: Path, minutes=math.inf, say=print, cpu: bool = False):
+        if not minutes > 0:
+            raise ValueError(f"minutes must be above 0, got {minutes:g}")
+        self.study, self.say, self.cpu = study, say, cpu
+        end = time.monotonic() + 60 * minutes
+        self.spent = lambda step=0: time.monotonic() >= end
         torch.set_num_threads(1)  # sums are split over threads, another split rounds differently
         self.machine = loop.accelerator(cpu)
         if study.loss_rows > 1 and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.problem = study.problem(batch=study.batch, **study.options)
-        self.configuration = json.loads(files.dumps(study.configuration(self.problem.about)))
+        self.configuration = study.configuration(self.problem.about)
         self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
@@ -219,12 +217,11 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """The rate at which `rule` is judged, out of the study's candidates.
+        """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
 
-        Half of the candidates are dropped at a quarter of the horizon, and the rest run to the end;
-        with a clock they race, which costs the best two. The best is taken. While it lies at an
-        edge of the grid, one more rate beyond is tried, as far as the others ran, at most
-        `extensions` times. ValueError, with the rates, where every one diverged.
+        Half of them are dropped at a quarter of the horizon, and the rest run to the end; with a
+        clock they race. While the best lies at an edge of the grid, one more rate beyond is tried,
+        as far as the others ran. ValueError, with the rates, where every one diverged.
         """
 
         def trials(rates: list[float], until: int) -> dict[float, Curve]:
@@ -260,8 +257,8 @@ class Work:
             beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
             capped = outcomes[best].end.get("capped", 1)
-            idle = rule == "SPS" and best == tried[-1] and capped < 0.01
-            if beside is None or idle or extension == study.extensions:
+            free = rule == "SPS" and best == tried[-1] and capped < 0.01
+            if beside is None or free or extension == study.extensions:
                 return best
             outcomes |= trials([float(f"{best * best / beside:.3g}")], end)
 
@@ -277,56 +274,55 @@ class Work:
                 if place not in curves and (curve := self.one(who, until)):
                     curves[place] = curve
             if len(curves) == before:
-                if loop.agreed(self.budget.spent()):
+                if loop.agreed(self.spent()):
                     raise OutOfTime(f"the rest is another process's; {self.left()}")
                 time.sleep(0.2)
         return [curves[place] for place in range(len(runs))]
 
     def one(self, who: dict, until: int | None = None) -> Curve | None:
-        """The curve of one run, from its file or trained; None while another process has it."""
+        """The curve of one run, from its file or trained; None while another process has it.
+
+        ValueError for a file of other code or another device, whose bits would be mixed; OutOfTime
+        for a run that is left.
+        """
         # A name may end in a rate, so suffixes are added to it and never replaced.
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock, mine = FileLock(self.folder / f".{name}.lock"), True
+        lock, path = FileLock(self.folder / f".{name}.lock"), self.folder / f"{name}.npz"
         try:
             if self.machine.is_main_process:
-                lock.acquire(blocking=False)
-        except Timeout:
-            mine = False
-        try:
-            if not loop.agreed(mine):
+                with contextlib.suppress(Timeout):
+                    lock.acquire(blocking=False)
+            if not loop.agreed(lock.is_locked):
                 return None
-            path = self.folder / f"{name}.npz"
-            curve = self.finished(path) if path.exists() else None
+            curve = self._finished(path) if path.exists() else None
             if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
                 return curve
             if who["part"] == "baseline":
-                return self.fitted(who, name)
-            return self.trained(who, name, until)
+                return self._fitted(who, name)
+            return self._trained(who, name, until)
         finally:
             lock.release()
 
-    def finished(self, path: Path) -> Curve:
-        """The run in a file; ValueError for one of other code, whose bits would be mixed."""
+    def _finished(self, path: Path) -> Curve:
         (curve,) = load(path).curves
         device, theirs = self.machine.device.type, curve.made
         if (theirs["code"], theirs["device"]) != (code(), device):
-            raise ValueError(
-                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']},"
-                f" this code would run on {device}: move it away, or use another --state"
+            words = (
+                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']}"
             )
+            remedy = f"this code would run on {device}: move it away, or use another --state"
+            raise ValueError(f"{words}, {remedy}")
         return curve
 
-    def fitted(self, who: dict, name: str) -> Curve:
-        """Fit a plain classifier and save which test rows it has right."""
+    def _fitted(self, who: dict, name: str) -> Curve:
         begin, none = time.process_time(), np.zeros(0)
         hits = self.problem.baselines[who["rule"]]()
         end, seconds = correctness(torch.from_numpy(hits)), time.process_time() - begin
         curve = Curve("finished", none, none, none, none, seconds=seconds, end=end, **who)
-        return self.saved(curve, name, f"{hits.mean():.4f} of the test rows right")
+        return self._saved(curve, name, f"{hits.mean():.4f} of the test rows right")
 
-    def trained(self, who: dict, name: str, until: int | None) -> Curve:
-        """Train one run from its checkpoint on and save it; raises OutOfTime where it is left."""
+    def _trained(self, who: dict, name: str, until: int | None) -> Curve:
         study, problem, seed = self.study, self.problem, who["seed"]
         trial, tuning = who["part"] == "trial", seed == TUNING_SEED
         checkpoint = self.folder / f"{name}.pt"
@@ -347,14 +343,14 @@ class Work:
             checkpoint=checkpoint,
             key=f"{self.key} {code()} {name}",
             until=until,
-            pause=lambda step: self.budget.spent(),
+            pause=self.spent,
         )
         if curve.paused and len(curve.loss) != until:
             raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
         end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
-        if trial:
+        if trial:  # its loss and what chooses the rate are kept
             none = np.zeros(0, np.float32)
             # float16 ends at 65,504
             small = {"loss": curve.loss.clip(max=6e4).astype(np.float16), "step_size": none}
@@ -365,13 +361,12 @@ class Work:
             small = {name: getattr(curve, name).astype(np.float32) for name in names}
         small["end"] = {key: np.asarray(values) for key, values in end.items()}
         small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
-        curve = self.saved(replace(curve, **who, **small), name, f"loss {last}")
+        curve = self._saved(replace(curve, **who, **small), name, f"loss {last}")
         if self.machine.is_main_process and not curve.paused:
             checkpoint.unlink(missing_ok=True)
         return curve
 
-    def saved(self, curve: Curve, name: str, words: str) -> Curve:
-        """`curve` with where it was made, saved, and said with these `words`."""
+    def _saved(self, curve: Curve, name: str, words: str) -> Curve:
         curve = replace(curve, made=made(self.machine.device.type))
         if self.machine.is_main_process:
             path = self.folder / f"{name}.npz"
@@ -383,7 +378,7 @@ class Work:
         """All trials and judged runs so far."""
         kinds = ("baseline", "trial", "curve")
         paths = [path for kind in kinds for path in self.folder.glob(f"{kind}-*.npz")]
-        curves = tuple(self.finished(path) for path in sorted(paths))
+        curves = tuple(self._finished(path) for path in sorted(paths))
         return Curves(self.study.name, self.configuration, curves)
 
     def left(self) -> str:

@@ -187,22 +187,6 @@ def test_an_empty_review_is_named_by_its_row(text):
 def test_bad_vocabularies():
     with pytest.raises(ValueError, match="size must be 4 or more"):
         Vocabulary.of(["a"], 3)
-    with pytest.raises(ValueError, match='"words" or "bert"'):
-        vocabulary._choose("letters", ["a"], 10)
-
-
-def test_word_pieces_agree_with_words_about_length():
-    tokenizers = pytest.importorskip("tokenizers")
-    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "good": 4, "film": 5}
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(names, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    pieces = Vocabulary(made)
-    found = pieces.encode(["good film", "good good good good"], 5)
-    assert found.tolist() == [[2, 4, 5, 3, 0], [2, 4, 4, 4, 4]]
-    assert len(pieces) == 6 and pieces.names[4] == "good"
-    with pytest.raises(ValueError, match="row 0"):
-        pieces.encode([" "], 5)
 
 
 def test_the_hoyer_index_and_share_above():

@@ -5,7 +5,7 @@ import torch
 
 from lib.data import texts
 from lib.data.images import ImageSet
-from lib.training import baselines
+from lib.training import measures
 
 
 def test_plain_classifiers_read_images_and_texts():
@@ -20,9 +20,9 @@ def test_plain_classifiers_read_images_and_texts():
         return ImageSet(*arrays, 2, **place), texts.TextSet(words, labels, 2, **place)
 
     (pictures, reviews), (seen, read) = split(100), split(40)
-    fits = baselines.of_images(pictures, seen) | baselines.of_texts(reviews, read)
+    fits = measures.of_images(pictures, seen) | measures.of_texts(reviews, read)
     ids = torch.stack([seen.labels + 1, torch.zeros(40, dtype=torch.int64)], 1)
-    tokens = baselines.of_tokens((ids, seen.labels), (ids[:9], seen.labels[:9]), 3)
+    tokens = measures.of_tokens((ids, seen.labels), (ids[:9], seen.labels[:9]), 3)
     assert tokens["bag of words"]().tolist() == [True] * 9
     assert set(fits) == {"logistic regression", "3 nearest neighbours", "bag of words"}
     assert all(fit().shape == (40,) and fit().all() for fit in fits.values())

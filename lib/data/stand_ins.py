@@ -1,7 +1,7 @@
-"""Small text sets made here: sentences from templates, labelled by how they were put together.
+"""Small image and text sets that need no file: scanned digits, shapes drawn and sentences made.
 
-They stand in where the real set is nowhere. Whoever reads them should see at once that they are not
-real.
+They stand in where the real set is nowhere; each gives columns and labels int64 (N,) of "train" or
+"test", the same bytes every time. Whoever reads the sentences should see that they are not real.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,10 @@ import numpy as np
 
 from lib import seeds
 
+DIGITS_TEST_ROWS = 360
 TRAIN_ROWS, TEST_ROWS = 2000, 500
+SIDE = 32
+BLOCK = 100  # pictures drawn at once
 Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
 
 PEOPLE = tuple("teacher farmer doctor painter sailor baker singer pilot nurse writer".split())
@@ -50,12 +53,61 @@ GOOD = ("moving", "brilliant", "charming", "gripping", "wonderful", "clever")
 BAD = ("dull", "clumsy", "tedious", "hollow", "awful", "lazy")
 
 
-def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """The columns of "train" or "test" and their labels int64 (N,), every label equally often.
+def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+    """Pixels uint8 (N, 1, 8, 8) of scikit-learn's digits, each in one split."""
+    from sklearn.datasets import load_digits
 
-    `make(rng, label)` gives the sentences of a row. The same bytes every time; no row of
-    "test" is in "train".
+    scans = load_digits()
+    # The set has no split of its own; this one is fixed, whatever seed a run has.
+    order = seeds.stream(0, "split").permutation(len(scans.target))
+    rows = order[:DIGITS_TEST_ROWS] if split == "test" else order[DIGITS_TEST_ROWS:]
+    grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
+    return (grey.astype(np.uint8)[:, None],), scans.target[rows].astype(np.int64)
+
+
+def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
+    """Pixels uint8 (N, 3, SIDE, SIDE), one shape each at random place, size and colour.
+
+    The class is that of the shape, plus 5 where stripes run upright.
     """
+    rng = seeds.stream(0, "data").spawn(2)[split == "test"]
+    rows = TEST_ROWS if split == "test" else TRAIN_ROWS
+    labels = rng.permutation(np.arange(rows) % 10)
+    size, phase = rng.uniform(6, 11, rows), rng.uniform(0, 4, rows)
+    centre = rng.uniform(11, SIDE - 11, (rows, 2))
+    back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
+    pixels = np.empty((rows, 3, SIDE, SIDE), np.uint8)
+    for first in range(0, rows, BLOCK):  # all of them in float64 would take 200 MB
+        part = slice(first, first + BLOCK)
+        lit = _lit(labels[part], size[part], phase[part], centre[part])[:, None]
+        dark, bright = back[part, :, None, None], front[part, :, None, None]
+        drawn = dark + lit * (bright - dark)  # (b, 3, SIDE, SIDE)
+        drawn += rng.normal(0, 12, drawn.shape)
+        pixels[part] = np.clip(np.rint(drawn), 0, 255)
+    return (pixels,), labels.astype(np.int64)
+
+
+def _lit(labels: np.ndarray, size: np.ndarray, phase: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """How much of the front colour each pixel has, (b, SIDE, SIDE); centre (b, 2), else (b,).
+
+    Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1.
+    """
+    grid = np.arange(SIDE) - centre[..., None]  # (b, 2, SIDE)
+    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (b, SIDE, 1), (b, 1, SIDE)
+    phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
+    y, x = down / size, across / size
+    radius, largest = np.hypot(y, x), np.maximum(abs(y), abs(x))
+    triangle = (abs(x) < (y + 1) / 2) & (y < 0.8)
+    cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
+    shapes = [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
+    chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
+    inside = np.select(chosen, shapes)  # (b, SIDE, SIDE)
+    along = np.where(level, *np.broadcast_arrays(down, across))
+    return inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
+
+
+def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
+    """Rows of `make(rng, label)`, every label equally often; no row of "test" is in "train"."""
     rng = seeds.stream(0, "data")
     rows, labels = _draw(rng, TRAIN_ROWS, classes, make, set())
     if split == "test":
@@ -108,13 +160,13 @@ def _review(rng, label: int) -> tuple[str]:
     mine, other = (GOOD, BAD) if label else (BAD, GOOD)
     words = [_pick(rng, mine), _pick(rng, mine), _pick(rng, other if rng.random() < 0.5 else mine)]
     parts = rng.permutation(PARTS)[:3]
-    verdicts = [
-        f"{part} is {word}" for part, word in zip(parts, rng.permutation(words), strict=True)
-    ]
-    return (f"In this {_pick(rng, FILMS)} {verdicts[0]}, {verdicts[1]} and {verdicts[2]}.",)
+    first, second, third = map(" is ".join, zip(parts, rng.permutation(words), strict=True))
+    return (f"In this {_pick(rng, FILMS)} {first}, {second} and {third}.",)
 
 
 STAND_INS = {
+    "digits": _digits,
+    "demo pictures": _pictures,
     "demo pairs": partial(_made, classes=3, make=_pair),
     "demo comments": partial(_made, classes=2, make=_comment),
     "demo reviews": partial(_made, classes=2, make=_review),
