@@ -1,18 +1,17 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Class means are the base. Along an axis C moves and the rate stays; C is predicted
-from the SVM's duals and measured beside it. Where a token other than the opt one overtakes its
-score, no run can rest on the opt token: that is the threshold of the axes that change scores.
+Class means are the base. C is predicted from the SVM's duals and measured beside it. Where another
+token overtakes the opt one's score, no run can rest on the opt token.
 
-Correlated tokens keep scores of 0, and runs from zero keep the opt tokens. Their differences
-shrink, the slowest wrong offset dies at a rate that tends to 0, and a run of given length is
-refused as too short from some correlation on. At correlation 1 within a sample its other tokens are
-one token: the law of the merged pair holds.
+Correlated tokens keep scores of 0, and runs keep the opt tokens. The slowest wrong offset dies at a
+rate that tends to 0, so that a run of given length is too short from some correlation on. At
+correlation 1 within a sample the law of the merged pair holds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from lib.dynamics.rules import ngd
 from lib.seeds import stream
 from lib.svm.max_margin import Infeasible, token_svm
 from papers.beyond import margin_law_runs, margins, thresholds
-from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, score_gaps
-from papers.beyond.margin_law_runs import Comparison, LawSetting, compare
+from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
 from papers.beyond.tolerances import SETTLED, above, below, but, each_near, near
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
@@ -33,42 +31,36 @@ STEP = 0.5  # of the longest step
 OVERTAKEN = 4.0  # the switch is looked for up to so many times the score crossing
 
 
-def _tilted(seed: int, amount: float, **sizes) -> TokenSet:
+def _tilted(seed: int, amount: float) -> TokenSet:
     """Class means with `amount` times a random unit vector added to the head: scores differ."""
-    data = tokens.class_mean_tokens(seed, **BASE | sizes)
+    data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
-def _raw(seed: int, amount: float, **sizes) -> TokenSet:
+def _raw(seed: int, amount: float) -> TokenSet:
     """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
-    data = tokens.class_mean_tokens(seed, **BASE | sizes)
+    data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _correlated(seed: int, amount: float, among: str = "sample", **sizes) -> TokenSet:
+def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     """Class means whose other tokens, queries too, have correlation `amount` with each other.
 
     x_{i,t} = sqrt(1 - amount) g_{i,t} + sqrt(amount) c with g, c ~ N(0, noise^2 P): one c_i for the
     tokens of each "sample", or one c for "all". Every law of a single token stays, scores stay 0.
     """
-    sizes = BASE | sizes
-    data = tokens.class_mean_tokens(seed, **sizes)
+    data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
     rows = np.arange(n)
     opt = data.X[0, rows, data.opt[0]]
     means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]  # (d, 2)
-    shared = sizes["noise"] * (shared - shared @ means @ means.T)
+    shared = BASE["noise"] * (shared - shared @ means @ means.T)
     X = np.sqrt(1 - amount) * data.X + np.sqrt(amount) * shared[None, :, None]
     X[0, rows, data.opt[0]] = opt
     return replace(data, X=X, z=X[:, :, 0])
-
-
-def _long(seed, T):
-    """Two samples of T tokens in 15 T dimensions: constraints stay as far from tight at every T."""
-    return tokens.class_mean_tokens(seed, **BASE | {"n": 2, "T": T, "d": 15 * T})
 
 
 def _sized(name, **fixed):
@@ -83,9 +75,10 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
     "n": _sized("n"),
     "d": _sized("d"),
-    "long T": _long,
-    "correlation": partial(_correlated, d=960),
-    "correlation of all": partial(_correlated, among="all", d=960),
+    # two samples in 15 T dimensions: constraints stay as far from tight at every T
+    "long T": lambda seed, T: tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T)),
+    "correlation": _correlated,
+    "correlation of all": partial(_correlated, among="all"),
 }
 VALUES: Mapping[str, Sequence[float]] = {
     "noise": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
@@ -103,32 +96,30 @@ ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map: its axis, value and seed, and the run beside its law.
-
-    refusal: the premise that fails, with the reason, where there is no such run.
-    """
+    """One problem of the map and its run beside its law, or `refusal`: the premise that fails."""
 
     axis: str
     value: float
     seed: int
-    refusal: str
-    comparison: Comparison | None = None
+    refusal: str = ""
+    comparison: margin_law_runs.Comparison | None = None
 
 
 def point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem by NGD with half of the longest step of its opt tokens' law."""
-    at = partial(Point, axis=axis, value=value, seed=seed)
+    at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
     try:
         problem = coordinates.minimal(AXES[axis](seed, value))
         longest = _law_of(problem.tokens).longest_step()[0]
     except (PremiseFails, Infeasible, RuntimeError) as why:
-        return at(refusal=f"{where}: {why}")
+        return replace(at, refusal=f"{where}: {why}")
     step = STEP * longest if np.isfinite(longest) else 1.0
-    (run,) = compare(LawSetting(axis, problem, ngd(step)), min(steps, ENOUGH.get(axis, steps)))
+    setting = margin_law_runs.LawSetting(axis, problem, ngd(step))
+    (run,) = margin_law_runs.compare(setting, min(steps, ENOUGH.get(axis, steps)))
     if run.refusal:
-        return at(refusal=f"{where}: {run.refusal}")
-    return at(refusal="", comparison=run)
+        return replace(at, refusal=f"{where}: {run.refusal}")
+    return replace(at, comparison=run)
 
 
 def _law_of(data):
@@ -174,15 +165,13 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     NaN where no run in that range switches.
     """
     unit = score_crossing(axis, seed)
+    stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
     low, high = 0.0, OVERTAKEN
-    if _ends_in_opt(AXES[axis](seed, high * unit)):
+    if stays_at(high):
         return float("nan")
     while high - low > accuracy:
         middle = (low + high) / 2
-        if _ends_in_opt(AXES[axis](seed, middle * unit)):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if stays_at(middle) else (low, middle)
     return (low + high) / 2 * unit
 
 
@@ -197,14 +186,10 @@ def _has_solution(data):
     return 1.0
 
 
-def _solvable(seeds: Sequence[int], values: Mapping[str, Sequence[float]]) -> np.ndarray:
-    """`_has_solution` of class means for each value of the one size in `values`, (k, seeds).
-
-    The other sizes are single-valued entries of the same mapping.
-    """
-    (name, moving), *rest = sorted(values.items(), key=lambda item: -len(item[1]))
-    make = _sized(name, **{key: value[0] for key, value in rest})
-    return np.array([[_has_solution(make(seed, v)) for seed in seeds] for v in moving])
+def _solvable(seeds: Sequence[int], axis: str, values: Sequence[float], sizes) -> np.ndarray:
+    """`_has_solution` of class means at each value along "n", "T" or "d", (k, seeds)."""
+    make = _sized(axis, **sizes)
+    return np.array([[_has_solution(make(seed, value)) for seed in seeds] for value in values])
 
 
 def _crowding(n: float, T: float, d: float) -> float:
@@ -289,7 +274,7 @@ def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, floa
     """Where W_mm is lost along every axis of SEARCHED, with its interval, and the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
-        has = _solvable(seeds, {axis: values} | {name: [value] for name, value in sizes.items()})
+        has = _solvable(seeds, axis, values, sizes)
         lost[axis], claims = _capacity(axis, values, has, sizes)
         rows += claims
     return lost, rows
@@ -300,7 +285,7 @@ def _changed(world):
     return lambda p: p if p.refusal else replace(p, comparison=world(p.comparison))
 
 
-WORLDS: Mapping[str, Callable[[Point], Point]] = {
+WORLDS = {
     "one dual 20 % high": _changed(partial(margin_law_runs.dual_off, by=0.2)),
     # one of a thousand duals is no share of C
     "all duals alike": _changed(margin_law_runs.duals_alike),
@@ -314,64 +299,47 @@ AXIS = "correlation"
 GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 
-def _level_after(law: MarginLaw, steps: int) -> float:
-    """a_t of one run of the map: its step, STEP times the longest, raises a by 2 STEP/fastest."""
-    return 2 * STEP * steps / law.fastest[0]
-
-
-def _too_short(law, steps):
-    """Whether duals and step say that `steps` iterations do not settle one run of the map.
-
-    What pairs off the support leave outside its span is read off at a tenth of the run.
-    """
-    level = _level_after(law, steps)
-    left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
-    return bool(max(left) > SETTLED)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Onset:
-    """Runs (k, seeds) along a grid of correlations: refused as too short, predicted and measured.
-
-    level (k, seeds): margin level of a run over `_level_after`, NaN where it is refused.
-    """
+    """Runs (k, seeds) along a grid of correlations, whether refused as too short."""
 
     steps: int
     values: tuple[float, ...]
     predicted: np.ndarray
     measured: np.ndarray
-    level: np.ndarray
+    level: np.ndarray  # a_t of a run over that of its steps, NaN where it is refused
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
         """1 - correlation at which half of the seeds are refused, and its interval."""
-        values = 1 - np.array(self.values)[::-1]
-        return thresholds.half(values, ~did[::-1])
+        return thresholds.half(1 - np.array(self.values)[::-1], ~did[::-1])
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Every seed at every correlation: refused by its duals, and by its run.
+    """Every seed at every correlation: refused as too short by its duals, and by its run.
 
-    Raises PremiseFails where a run is refused for another reason than its length.
+    Raises PremiseFails where a run is refused for another reason.
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
-    level = np.full(measured.shape, np.nan)
+    reached = np.full(measured.shape, np.nan)
     for k, value in enumerate(values):
         for j, seed in enumerate(seeds):
             law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
-            predicted[k, j] = _too_short(law, steps)
+            level = 2 * STEP * steps / law.fastest[0]  # a step is STEP times the longest
+            # what pairs off the support leave outside its span is read off at a tenth of the run
+            left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
+            predicted[k, j] = max(left) > SETTLED
             run = point(AXIS, value, seed, steps)
             if run.refusal and "'long enough'" not in run.refusal:
                 raise PremiseFails("length alone", j, value, run.refusal)
             measured[k, j] = bool(run.refusal)
             if run.comparison:
-                level[k, j] = run.comparison.measured.level[-1] / _level_after(law, steps)
-    grid = dict(values=tuple(values), predicted=predicted, measured=measured, level=level)
-    return _Onset(steps=steps, **grid)
+                reached[k, j] = run.comparison.measured.level[-1] / level
+    refused = dict(predicted=predicted, measured=measured)
+    return _Onset(steps=steps, values=tuple(values), level=reached, **refused)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Repeated:
-    """At correlation 1: ||W_t|| x error of one run, and C of the problem of its distinct tokens."""
+class _Repeated(NamedTuple):
+    """At correlation 1: C of the problem of its distinct tokens, and ||W_t|| x error of one run."""
 
     predicted: float
     measured: float
@@ -387,12 +355,10 @@ def repeated(seed: int, steps: int) -> _Repeated:
     pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # (n, 2, d): the query is a copy
     two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
     law = _law_of(two)
-    rule = ngd(float(STEP * law.longest_step()[0]))
     problem = coordinates.minimal(data)
-    W = train(problem, rule, steps, [0, steps]).weights(1)
-    V = problem.reduce(token_svm(two).W)[0]
-    error = margins.direction_error(W, V)[0]
-    return _Repeated(predicted=float(law.constant[0]), measured=float(np.linalg.norm(W) * error))
+    W = train(problem, ngd(float(STEP * law.longest_step()[0])), steps, [0, steps]).weights(1)
+    error = margins.direction_error(W, problem.reduce(token_svm(two).W)[0])[0]
+    return _Repeated(float(law.constant[0]), float(np.linalg.norm(W) * error))
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
@@ -425,9 +391,7 @@ def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
     ]
 
 
-END_WORLDS: Mapping[str, Callable[[_Repeated], _Repeated]] = {
-    "C with the copies": lambda o: replace(o, predicted=o.predicted * BASE["T"] ** 0.5)
+END_WORLDS = {
+    "C with the copies": lambda pair: pair._replace(predicted=pair.predicted * BASE["T"] ** 0.5)
 }
-ONSET_WORLDS: Mapping[str, Callable[[_Onset], _Onset]] = {
-    "margins rise half as fast": lambda o: replace(o, level=o.level / 2)
-}
+ONSET_WORLDS = {"margins rise half as fast": lambda at: replace(at, level=at.level / 2)}

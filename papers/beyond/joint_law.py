@@ -6,61 +6,36 @@ What the predictions know of a run is its steps; `train` measures it beside them
 judges such runs in WORLDS, `start_claims` runs whose head starts elsewhere (`from_start`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim
+from lib.companion.claims import Claim, interval
 from lib.dynamics import gradient_descent
 from lib.dynamics.rules import GradientRule, ngd
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
-from papers.beyond import margins
-from papers.beyond.margin_law import (
-    MarginLaw,
-    PremiseFails,
-    from_duals,
-    gram,
-    joint_slopes,
-    margin_law,
-    require,
-    saturated_slopes,
-    score_gaps,
-)
-from papers.beyond.tolerances import (
-    INDEPENDENT,
-    SATURATED,
-    SETTLED_JOINT,
-    above,
-    below,
-    but,
-    each_near,
-    near,
-)
-from papers.fits import fitted_slope
+from papers.beyond import margin_law, margins
+from papers.beyond.margin_law import MarginLaw, require, score_gaps
+from papers.beyond.tolerances import INDEPENDENT, SATURATED, SETTLED_JOINT, above, below, but, near
+from papers.fits import log_slope
 from papers.joint_loss import curvature
 
 
 @dataclass(frozen=True, kw_only=True)
 class _JointLaw:
-    """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates.
-
-    problem, W, head: tokens and the two solutions. W_law: that of W in the limit; head_law: that of
-    the head, one pair per sample, offsets log(1/nu_i) less their mean. residual (runs, r): rho_u,
-    the head's residual in the span of the opt tokens. frozen (runs, r): off that span, the part of
-    the first gradient's direction. curvature (runs,): limit of ||Hessian of L||/L.
-    """
+    """The laws of a joint run that ends in (u_mm, W_mm); tokens in minimal coordinates."""
 
     problem: coordinates.Minimal
     W: MaxMargin
     head: MaxMargin
-    W_law: MarginLaw
-    head_law: MarginLaw
-    residual: np.ndarray
-    frozen: np.ndarray
-    curvature: np.ndarray
+    W_law: MarginLaw  # that of W in the limit
+    head_law: MarginLaw  # one pair per sample, offsets log(1/nu_i) less their mean
+    residual: np.ndarray  # (runs, r) rho_u, the head's residual in the span of the opt tokens
+    frozen: np.ndarray  # (runs, r) off that span, the part of the first gradient's direction
+    curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
         """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,): kappa moves with it.
@@ -68,25 +43,29 @@ class _JointLaw:
         It tends to `W_law` like 1/a_u. Raises PremiseFails "score gaps" where such a head scores
         another token as high as the opt one.
         """
-        tokens = self.problem.tokens
-        u = level[:, None] * self.head.W + self.residual
-        gaps = score_gaps(tokens, u)
-        run = int(gaps.min((1, 2)).argmin())
-        smallest = gaps[run].min()
+        gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
+        run, smallest = _lowest(gaps.min((1, 2)))
         reason = f"at head level {level[run]:.3g} the smallest gap is {smallest:.2g}"
         require(smallest > 0, "score gaps", smallest, reason, run)
-        return _law_of_W(tokens, self.W, self.head.duals, gaps)
+        return _law_of_W(self.problem.tokens, self.W, self.head.duals, gaps)
+
+
+def _lowest(values):
+    """The run of the lowest of `values` (runs,), and that value."""
+    run = int(values.argmin())
+    return run, values[run]
 
 
 def _law_of_W(tokens, W, head_duals, gaps):
     """The law of the solution W with kappa_m = nu_i times the score gap."""
     slopes = np.log(head_duals)[..., None] + np.log(gaps)
-    return from_duals(gram(tokens), W.duals, W.margins, slopes)
+    return margin_law.from_duals(margin_law.gram(tokens), W.duals, W.margins, slopes)
 
 
 def _law_of_head(rows, duals, margins):
     """The law of the head SVM on features `rows` (runs, n, r), one pair per sample."""
-    return from_duals(rows @ np.swapaxes(rows, 1, 2), duals, margins, np.zeros_like(duals))
+    K = rows @ np.swapaxes(rows, 1, 2)
+    return margin_law.from_duals(K, duals, margins, np.zeros_like(duals))
 
 
 def _opt_tokens(tokens):
@@ -110,7 +89,7 @@ def predict(tokens: TokenSet) -> _JointLaw:
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     W, head = token_svm(data), head_svm(data)
-    law = margin_law(data, W, log_slopes=joint_slopes(data, head))
+    law = margin_law.margin_law(data, W, log_slopes=margin_law.joint_slopes(data, head))
     rows = _opt_tokens(data)
     _check_independent(rows @ np.swapaxes(rows, 1, 2))
     head_law = _law_of_head(rows, head.duals, head.margins)
@@ -132,13 +111,12 @@ def predict(tokens: TokenSet) -> _JointLaw:
 def _check_independent(K):
     length = np.sqrt(np.einsum("rii->ri", K))
     smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
-    run = int(smallest.argmin())
+    run, least = _lowest(smallest)
     reason = (
         f"opt tokens are linearly dependent: smallest eigenvalue of their cosines "
-        f"{smallest[run]:.1e}, it needs {INDEPENDENT:.0e}"
+        f"{least:.1e}, it needs {INDEPENDENT:.0e}"
     )
-    holds = smallest[run] >= INDEPENDENT
-    require(holds, "independent head", smallest[run], reason, run)
+    require(least >= INDEPENDENT, "independent head", least, reason, run)
 
 
 def path_length(rule: GradientRule, steps: int) -> float:
@@ -148,25 +126,19 @@ def path_length(rule: GradientRule, steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class JointRuns:
-    """Joint runs of one rule beside their law; k records, the last decade of iterations.
-
-    iterations (k,); error, norm, head_norm, curvature (runs, k): direction error of W, ||W||,
-    ||u||, ||Hessian||/L. residual (runs,): of u in the span of the opt tokens across v, at the end.
-    first (runs, r): u_1. outside (runs, 2): norm of u off that span, at the first and the last of
-    the records. level (runs,): sum of step lengths over ||v||, where the head should be.
-    """
+    """Joint runs of one rule beside their law; k records, the last decade of iterations."""
 
     law: _JointLaw
     rule: GradientRule
-    iterations: np.ndarray
-    error: np.ndarray
-    norm: np.ndarray
-    head_norm: np.ndarray
-    curvature: np.ndarray
-    residual: np.ndarray
-    first: np.ndarray
-    outside: np.ndarray
-    level: np.ndarray
+    iterations: np.ndarray  # (k,)
+    error: np.ndarray  # (runs, k) direction error of W
+    norm: np.ndarray  # (runs, k) ||W||
+    head_norm: np.ndarray  # (runs, k) ||u||
+    curvature: np.ndarray  # (runs, k) ||Hessian||/L
+    residual: np.ndarray  # (runs,) of u in the span of the opt tokens across v, at the end
+    first: np.ndarray  # (runs, r) u_1
+    outside: np.ndarray  # (runs, 2) norm of u off that span, at the first and the last record
+    level: np.ndarray  # (runs,) sum of step lengths over ||v||, where the head should be
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
@@ -209,13 +181,12 @@ def _check_selected(history):
     """Raise PremiseFails unless every run attends to its opt tokens and scores them higher."""
     needed = ("margin", history.margins, SATURATED), ("gap", history.score_gaps, 0.0)
     for name, values, bound in needed:
-        lowest = values[:, -1].min((1, 2))
-        run = int(lowest.argmin())
+        run, lowest = _lowest(values[:, -1].min((1, 2)))
         reason = (
-            f"the smallest {name} is {lowest[run]:.2g}, it needs {bound:g}: this run does not "
+            f"the smallest {name} is {lowest:.2g}, it needs {bound:g}: this run does not "
             f"end in (u_mm, W_mm), or not yet"
         )
-        require(lowest[run] > bound, "selection made", lowest[run], reason, run)
+        require(lowest > bound, "selection made", lowest, reason, run)
 
 
 def _check_settled(law, rule, history):
@@ -225,15 +196,13 @@ def _check_settled(law, rule, history):
         level = size / part.norm
         left = part.remaining(level)
         run = int(left.argmax())
-        if left[run] <= SETTLED_JOINT:
-            continue
         wanted = np.log(SETTLED_JOINT) / np.log(left[run]) if left[run] < 1 else np.inf
         more = history.iterations[-1] * (wanted ** (1 / (1 - rule.decay)) - 1)
         reason = (
             f"wrong offsets of the {name} have decayed to {left[run]:.1e} at level "
             f"{level[run]:.3g}, they need {SETTLED_JOINT:.0e}: about {more:.2g} steps more"
         )
-        raise PremiseFails("long enough", run, left[run], reason)
+        require(left[run] <= SETTLED_JOINT, "long enough", left[run], reason, run)
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
@@ -255,7 +224,7 @@ def level_errors(runs: JointRuns) -> np.ndarray:
 
 def exponents(runs: JointRuns) -> np.ndarray:
     """Exponent of W's direction error in t over the records, (runs,)."""
-    return fitted_slope(np.log(runs.iterations), np.log(runs.error), -np.inf)
+    return log_slope(runs.iterations, runs.error)
 
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
@@ -264,32 +233,29 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
 
 
 def _claims(name, runs):
-    def text(quantity):
-        return f"{name}: {quantity}, worst run"
-
-    law, product = runs.law, "‖W‖ x error over {}, less 1".format
-    yield near("joint.limit", text(product("C")), limit_errors(runs), setting=name)
-    at_head = text(product("C at the head's level"))
-    yield near("joint.level", at_head, level_errors(runs), setting=name)
-    power = text("exponent of W's direction error in t")
-    yield each_near("joint.exponent", power, exponents(runs), runs.rule.decay - 1, name)
-    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
-        ratio = runs.residual / law.head_law.constant - 1
-    residual = text("u's residual in the opt tokens' span over C_u, less 1")
-    yield near("joint.head", residual, ratio, setting=name)
+    law = runs.law
     predicted = runs.rule.step_size * law.frozen
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
-    off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
-    part = text("part of u_1 off that span, relative error of its prediction")
-    yield below("joint.frozen", part, off, name)
-    moved = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
-    yield below("joint.rest", text("change of that part over the last decade"), moved, name)
-    ratio = runs.curvature[:, -1] / law.curvature - 1
-    limit = text("‖Hessian‖/L over its limit, less 1")
-    yield near("joint.curvature", limit, ratio, setting=name)
-    power = text("exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3")
-    slopes = fitted_slope(np.log(runs.iterations), np.log(runs.curvature), -np.inf)
-    yield near("joint.curvature_power", power, slopes, setting=name)
+    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+        head = runs.residual / law.head_law.constant - 1
+    powers = exponents(runs)
+    rows = (  # judge, id, statement, values, expected value
+        (near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs)),
+        (near, "level", "‖W‖ x error over C at the head's level, less 1", level_errors(runs)),
+        (near, "exponent", "exponent of W's direction error in t", powers, runs.rule.decay - 1),
+        (near, "head", "u's residual in the opt tokens' span over C_u, less 1", head),
+        (below, "frozen", "part of u_1 off that span, relative error of its prediction",
+         np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)),
+        (below, "rest", "change of that part over the last decade",
+         np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)),
+        (near, "curvature", "‖Hessian‖/L over its limit, less 1",
+         runs.curvature[:, -1] / law.curvature - 1),
+        (near, "curvature_power", "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3",
+         log_slope(runs.iterations, runs.curvature)),
+    )  # fmt: skip
+    for judge, id, text, *values in rows:
+        more = {"interval": interval(powers)} if id == "exponent" else {}
+        yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name, **more)
 
 
 def _with_duals(runs, duals):
@@ -305,7 +271,7 @@ def _share(runs, k):
     return runs.iterations / runs.iterations[k]
 
 
-WORLDS: Mapping[str, Callable[[JointRuns], JointRuns]] = {
+WORLDS = {
     # kappa without the head's duals: every |l'_i| alike
     "every sample pulls alike": lambda runs: _with_duals(runs, np.ones_like(runs.law.head.duals)),
     # that of the first sample
@@ -332,19 +298,14 @@ WORLDS: Mapping[str, Callable[[JointRuns], JointRuns]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _StartedHead:
-    """A layer whose head started at u_0: errors of the offsets (runs, records), support only.
-
-    errors: the largest, with the kappa of both SVMs; fixed: the same with the kappa of u_0; law:
-    that of both SVMs. plain and difference (runs,): direction error of the last W_t, and of its
-    difference to the record before.
-    """
+    """A layer whose head started at u_0: errors of the offsets (runs, records), support only."""
 
     iterations: np.ndarray
-    errors: np.ndarray
-    fixed: np.ndarray
-    law: MarginLaw
-    plain: np.ndarray
-    difference: np.ndarray
+    errors: np.ndarray  # the largest, with the kappa of both SVMs
+    fixed: np.ndarray  # the same with the kappa of u_0
+    law: MarginLaw  # that of both SVMs
+    plain: np.ndarray  # (runs,) direction error of the last W_t
+    difference: np.ndarray  # (runs,) and of its difference to the record before
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
@@ -357,19 +318,20 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     history = gradient_descent.train(problem, rule, records[-1], records, head="joint")
     selected = margins.selection(history, data.opt)
     solution, head = token_svm(data, selected), head_svm(data, selected)
-    both, start = joint_slopes(data, head, selected), saturated_slopes(data, selected)
-    law, fixed = (margin_law(data, solution, selected, log_slopes=s) for s in (both, start))
+    both = margin_law.joint_slopes(data, head, selected)
+    start = margin_law.saturated_slopes(data, selected)
+    laws = [margin_law.margin_law(data, solution, selected, log_slopes=s) for s in (both, start)]
     relative = margins.relative_margins(history, data.opt, selected)
     W = [history.weights(k) for k in range(len(records))]
-    level = [margins.along_and_off(w, solution.W)[0] / law.norm for w in W]
-    level = np.stack(level, 1)  # (runs, records)
+    along = [margins.along_and_off(w, solution.W)[0] for w in W]
+    level = np.stack(along, 1) / laws[0].norm[:, None]  # (runs, records)
     off = relative - level[..., None, None]
-    errors, wrong = (np.nanmax(np.abs(off - o.offsets[:, None]), (2, 3)) for o in (law, fixed))
+    errors, wrong = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
     return _StartedHead(
         iterations=np.asarray(records),
         errors=errors,
         fixed=wrong,
-        law=law,
+        law=laws[0],
         plain=margins.direction_error(W[-1], solution.W),
         difference=margins.direction_error(margins.difference(history, -2, -1), solution.W),
     )

@@ -40,40 +40,29 @@ def require(holds: bool, premise: str, amount: float, reason: str, run: int = 0)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MarginLaw(Shapes):
-    """The law for one or more runs, pairs m = (i, t) as in `MaxMargin.duals`.
+    """The law for one or more runs; arrays (runs, n, T-1) over pairs m = (i, t), or (runs,).
 
-    offsets       (runs, n, T-1) log(kappa_m / beta_m) less its beta-weighted mean, the limit of
-                  g_m - a_t; NaN off the support
-    support       (runs, n, T-1) the constraints that carry W_mm
-    duals         (runs, n, T-1) beta: the solution's, or of all its duals those of least entropy
-                  relative to kappa where the tight constraints are dependent
-    coefficients  (runs, n, T-1) rho_perp = sum_m coefficients_m A_m, the residual off W_mm
-    constant      (runs,) C = ||rho_perp||: ||W_t|| times the direction error tends to it
-    norm          (runs,) ||W_mm||
-    slowest       (runs,) and `fastest`: extreme eigenvalues of B^1/2 K B^1/2 off sqrt(beta), with
-                  B = diag(beta) and K the Gram matrix of the support: a wrong offset decays like
-                  e^{-lambda a_t}; infinity and 0 where a single constraint carries W_mm
-    slowest_mode  (runs, n, T-1) v: sum_m v_m (g_m - offsets_m) is what is left of the slowest mode
-    excess        (runs,) least margin off the support, less 1: pulls there die like
-                  e^{-excess a_t}; infinity where all constraints carry W_mm
+    Where dependent tight constraints leave a choice of duals, they are those of least entropy
+    relative to kappa. A wrong offset decays like e^{-lambda a_t}, lambda an eigenvalue of B^1/2 K
+    B^1/2 off sqrt(beta), B = diag(beta) and K the Gram matrix of the support.
     """
 
-    offsets: np.ndarray
-    support: np.ndarray
-    duals: np.ndarray
-    coefficients: np.ndarray
-    constant: np.ndarray
-    norm: np.ndarray
-    slowest: np.ndarray
-    slowest_mode: np.ndarray
-    fastest: np.ndarray
-    excess: np.ndarray
+    offsets: np.ndarray  # the limits of g_m - a_t, NaN off the support
+    support: np.ndarray  # whether a constraint carries W_mm
+    duals: np.ndarray  # beta
+    coefficients: np.ndarray  # of rho_perp, the residual off W_mm, in the A_m
+    constant: np.ndarray  # C = ||rho_perp||: ||W_t|| times the direction error tends to it
+    norm: np.ndarray  # ||W_mm||
+    slowest: np.ndarray  # least lambda; infinite where a single constraint carries W_mm
+    slowest_mode: np.ndarray  # v: sum_m v_m (g_m - offsets_m) is what is left of it
+    fastest: np.ndarray  # largest lambda; 0 where a single constraint carries W_mm
+    excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
         """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
 
-        It is 2 sin(arcsin(C/||W||)/2), about C/||W||. outside (runs,): the norm of W's part off the
-        span of the support, in quadrature with C.
+        2 sin(arcsin(C/||W||)/2), about C/||W||. `outside` (runs,), the norm of W's part off the
+        span of the support, adds to C in quadrature.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
@@ -82,19 +71,17 @@ class MarginLaw(Shapes):
     def remaining(self, level: np.ndarray) -> np.ndarray:
         """Order e^{-rate a_t} of what is left of wrong offsets at margin level a_t (runs, ...).
 
-        rate = min(slowest, excess, 1), the 1 for weights that are not yet small. For steps well
-        below `longest_step`.
+        rate = min(slowest, excess, 1), the 1 for weights that are not yet small; steps are short.
         """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """The longest step at which *small* disturbances of NGD's offsets die, (runs,).
+        """2 (1 + momentum) ||W_mm|| / fastest: longer steps of NGD make the offsets cycle, (runs,).
 
-        2 (1 + momentum) ||W_mm|| / fastest; a longer one makes them cycle. Large cycles can live
-        below it, without momentum where tight A_m are dependent, with it elsewhere too. Infinite
-        where there is nothing to settle. Polyak's step tends to ||W_mm||/2: its offsets settle
-        where fastest < 4. ValueError for a momentum not in [0, 1).
+        Below it *small* disturbances die; large cycles can live there, without momentum where tight
+        A_m are dependent. Polyak's step tends to ||W_mm||/2: its offsets settle where fastest < 4.
+        ValueError for a momentum not in [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -112,10 +99,9 @@ def margin_law(
     """The law for runs that end in `solution`, the Frobenius token SVM of the selection `selected`.
 
     selected (runs, n): default the opt tokens. log_slopes (runs, n, T-1): log kappa_m, default
-    `saturated_slopes`; only their differences count. Raises PremiseFails, a ValueError: "same
-    problem" (the solution is not of these tokens, this selection or this norm), "positive duals" (a
-    tight constraint without a dual), "score gaps" (a token on the support scores at least what the
-    selected one does). ValueError for shapes that do not fit and for a selection of no token.
+    `saturated_slopes`; only their differences count. Raises PremiseFails: "same problem" (another
+    problem's solution), "positive duals" (a tight constraint without a dual), "score gaps" (a token
+    on the support scores at least the selected one); ValueError for shapes that do not fit.
     """
     selected = checked_selection(tokens, selected)
     K, shape = gram(tokens, selected), selected.shape + (tokens.shape[2] - 1,)
@@ -123,12 +109,11 @@ def margin_law(
     for name, values in (("solution.duals", solution.duals), ("log_slopes", slopes)):
         if np.shape(values) != shape:
             raise ValueError(f"{name} has shape {np.shape(values)}; it needs {shape}")
-    duals = solution.duals.copy()
-    for run in range(len(K)):
-        beta, margins = duals[run].ravel(), solution.margins[run].ravel()
-        beta = _checked(run, K[run], beta, margins, np.ravel(slopes[run]), shape[2])
-        duals[run] = beta.reshape(shape[1:])
-    return from_duals(K, duals, solution.margins, slopes)
+    duals = [
+        _checked(run, K[run], solution.duals[run], solution.margins[run].ravel(), slopes[run])
+        for run in range(len(K))
+    ]
+    return from_duals(K, np.stack(duals), solution.margins, slopes)
 
 
 def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
@@ -140,8 +125,7 @@ def gram(tokens: TokenSet, selected: np.ndarray | None = None) -> np.ndarray:
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
     """`margin_law` without its checks, from the Gram matrix K (runs, m, m) of all constraints.
 
-    duals, margins, log_slopes (runs, n, T-1). Of duals that solve nothing it is the law that a
-    wrong world would have measured.
+    duals, margins, log_slopes (runs, n, T-1); duals that solve nothing make a wrong world's law.
     """
     runs = [
         _of_run(K[r], duals[r].ravel(), margins[r].ravel(), np.ravel(log_slopes[r]))
@@ -190,14 +174,12 @@ def _of_run(K, beta, margins, log_slopes):
     }
 
 
-def _checked(run, K, beta, margins, log_slopes, width):
-    """The duals (m,) that the law is about; PremiseFails for the first premise that a run breaks.
-
-    Pairs in one axis (m,); width = T-1, to name a pair in messages.
-    """
+def _checked(run, K, duals, margins, log_slopes):
+    """The duals (n, T-1) that the law is about; PremiseFails for the first premise that fails."""
+    beta, log_slopes = duals.ravel(), np.ravel(log_slopes)
 
     def pair(m):
-        return f"(sample {m // width}, pair {m % width})"
+        return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
     off = np.abs(K @ beta - margins).max()
     reason = (
@@ -209,25 +191,24 @@ def _checked(run, K, beta, margins, log_slopes, width):
     K_tight = K[np.ix_(tight, tight)]
     independent = features(K_tight).shape[1] == len(tight)
     behind = tight[~np.isfinite(log_slopes[tight])]
-    if not independent and not behind.size:
-        total = beta.sum()
-        beta = np.zeros(beta.shape)
-        beta[tight] = total * _least_entropy(K_tight, log_slopes[tight])
+    if not (independent or behind.size):
+        pi = _least_entropy(K_tight, log_slopes[tight])
+        beta, total = np.zeros(beta.shape), beta.sum()
+        beta[tight] = total * pi
     smallest = tight[beta[tight].argmin()]
     share = beta[smallest] / beta.max()
     reason = (
         f"{pair(smallest)} is tight (margin 1 + {margins[smallest] - 1:.1e}) but its "
         f"dual is {share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
     )
-    known = independent or not behind.size
-    require(share >= SMALLEST_DUAL or not known, "positive duals", share, reason, run)
-    if behind.size:
-        reason = (
-            f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
-            f"selected one does, the first {pair(behind[0])}; it needs none"
-        )
-        raise PremiseFails("score gaps", run, len(behind), reason)
-    return beta
+    unknown = behind.size and not independent
+    require(share >= SMALLEST_DUAL or unknown, "positive duals", share, reason, run)
+    reason = (
+        f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
+        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; it needs none"
+    )
+    require(not behind.size, "score gaps", len(behind), reason, run)
+    return beta.reshape(duals.shape)
 
 
 def saturated_slopes(
@@ -235,8 +216,7 @@ def saturated_slopes(
 ) -> np.ndarray:
     """log kappa_m = log |l'(gamma_{i,s_i})| + log(gamma_{i,s_i} - gamma_{i,t}), (runs, n, T-1).
 
-    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive: no run
-    can rest on such a pair.
+    selected (runs, n): s_i, default the opt tokens. NaN where the score gap is not positive.
     """
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
@@ -250,10 +230,9 @@ def joint_slopes(
 ) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
 
-    Up to a constant, (runs, n, T-1). v is the head SVM's solution `head` and nu its duals: a head
-    that obeys the law itself ends with |l'_i| proportional to nu_i. NaN and `selected` as in
-    `saturated_slopes`. Raises PremiseFails "whole head" where a sample is no support vector of the
-    head SVM: its |l'_i| vanishes beside the others'.
+    Up to a constant, (runs, n, T-1); v solves the head SVM `head`, and |l'_i| becomes proportional
+    to its duals nu. NaN and `selected` as in `saturated_slopes`. Raises PremiseFails "whole head"
+    where a sample is no support vector of the head SVM.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)

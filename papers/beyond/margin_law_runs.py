@@ -1,11 +1,10 @@
 """The law of the margins met by training: a run's prediction beside what it measured, and claims.
 
-The prediction is `margin_law`'s and knows the tokens, the head and the loss; of the run it is told
-which tokens it selects and what lies outside the support's span, early on. `all_claims` judges runs
-whose premises hold; WORLDS are worlds in which the law is a little wrong, for them to notice.
+The prediction knows tokens, head and loss, and of the run which tokens it selects and what lies
+outside the support's span, early on. In WORLDS the law is a little wrong, for claims to notice.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +15,8 @@ from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train, zero_start
 from lib.dynamics.rules import POLYAK, GradientRule
 from lib.svm.max_margin import Infeasible, MaxMargin, token_svm
-from papers.beyond import margin_theorem, margins
-from papers.beyond.margin_law import (
-    MarginLaw,
-    PremiseFails,
-    from_duals,
-    gram,
-    margin_law,
-    saturated_slopes,
-)
+from papers.beyond import margin_law, margin_theorem, margins
+from papers.beyond.margin_law import MarginLaw, PremiseFails
 from papers.beyond.tolerances import above, below, but, near
 
 
@@ -41,36 +33,28 @@ class LawSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """The late records (k,) of one run, the last decade of its iterations.
-
-    error (k,) is the direction error against W_mm, norm (k,) ||W_t||, level (k,) a_t = <W_t,
-    W_mm>/||W_mm||^2; margins (n, T-1) and step_length of the last record; moved: how much an offset
-    moved in the last step; outside: norm of what lay off the support's span at the first of them
-    (W_0's, where all constraints carry W_mm); residual: norm of W_T's part in that span across
-    W_mm, T the last iteration. difference_error and difference_gap: direction error of W_T -
-    W_{T/2}, and its `_duality_gap` with the duals read off the margins.
-    """
+    """The late records (k,) of one run, the last decade of its T iterations."""
 
     iterations: np.ndarray
-    error: np.ndarray
-    norm: np.ndarray
-    level: np.ndarray
-    margins: np.ndarray
-    moved: float
-    step_length: float
-    outside: float
-    residual: float
-    difference_error: float
-    difference_gap: float
+    error: np.ndarray  # (k,) direction error against W_mm
+    norm: np.ndarray  # (k,) ||W_t||
+    level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
+    margins: np.ndarray  # (n, T-1) at the last record
+    moved: float  # how much an offset moved in the last step
+    step_length: float  # of the last step
+    outside: float  # what lay off the support's span at the first record, or in W_0
+    residual: float  # norm of W_T's part in that span across W_mm
+    difference_error: float  # direction error of W_T - W_{T/2}
+    difference_gap: float  # its `_duality_gap` with the duals read off the margins
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """One run: its law and what it measured; both None where `refusal` says which premise fails.
 
-    premise: its name; amount: by how much it fails, NaN where there is no W_mm to ask. tokens,
-    selected, solution, log_slopes, law: all of this run alone, a runs axis of length 1. margins
-    (3, n, T-1): at a tenth of the steps, at the last but one and at the last.
+    premise: its name; amount: by how much it fails, NaN where there is no W_mm. The other fields
+    are of this run alone, with a runs axis of length 1. margins (3, n, T-1): at a tenth of the
+    steps, at the last but one and at the last.
     """
 
     setting: LawSetting
@@ -92,9 +76,9 @@ class Comparison:
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """The local theorem applied to this run, from its last iterate on, or from a tenth on.
+        """The local theorem applied from the run's last iterate on, or (early) from a tenth on.
 
-        everywhere: by steps shorter than 8/D^2 alone. With momentum from the last iterate alone.
+        everywhere: by steps shorter than 8/D^2 alone. `early` and `everywhere` know no momentum.
         """
         local = margin_theorem.Local(self.tokens, self.law, self.selected, self.setting.loss)
         (tenth, before, last), rule = self.margins, self.setting.rule
@@ -125,37 +109,32 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     relative = margins.relative_margins(history, problem.tokens.opt, selected)
     compared = []
     for run in range(len(selected)):
+        at = Comparison(setting=setting, run=run, margins=relative[run, [1, -2, -1]])
         try:
-            compared.append(_compare(setting, history, start, selected, relative, run))
+            at = _compare(at, history, start, selected[run : run + 1])
         except PremiseFails as why:  # raised for one run by itself, as run 0
             reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
-            refusal = dict(refusal=reason, premise=why.premise, amount=why.amount)
-            compared.append(Comparison(setting=setting, run=run, **refusal))
+            at = replace(at, refusal=reason, premise=why.premise, amount=why.amount)
         except (Infeasible, RuntimeError) as why:  # no W_mm, or none within accuracy
-            refusal = dict(refusal=f"run {run}: {why}", premise="solution")
-            compared.append(Comparison(setting=setting, run=run, **refusal))
+            at = replace(at, refusal=f"run {run}: {why}", premise="solution")
+        compared.append(at)
     return compared
 
 
-def _compare(setting, history, start, selected, relative, run):
-    tokens, chosen = setting.tokens.run(run), selected[run : run + 1]
-    margins.check_selection(run, relative[run, -1])
-    solution = token_svm(tokens, chosen)
-    slopes = saturated_slopes(tokens, chosen, setting.loss)
-    comparison = Comparison(
-        setting=setting,
-        run=run,
-        tokens=tokens,
-        selected=chosen,
-        solution=solution,
-        log_slopes=slopes,
-        law=margin_law(tokens, solution, chosen, log_slopes=slopes),
-        margins=relative[run, [1, -2, -1]],
-    )
-    measured = _measure(comparison, history, float(start.outside[run]))
-    margins.check_settled(run, comparison.law, measured, setting.rule.momentum)
+def _compare(c, history, start, selected):
+    """The comparison with its law and what the run measured; PremiseFails where none is."""
+    setting, run = c.setting, c.run
+    margins.check_selection(run, c.margins[-1])
+    tokens = setting.tokens.run(run)
+    solution = token_svm(tokens, selected)
+    slopes = margin_law.saturated_slopes(tokens, selected, setting.loss)
+    law = margin_law.margin_law(tokens, solution, selected, log_slopes=slopes)
+    known = dict(tokens=tokens, selected=selected, solution=solution, log_slopes=slopes, law=law)
+    c = replace(c, **known)
+    measured = _measure(c, history, float(start.outside[run]))
+    margins.check_settled(run, law, measured, setting.rule.momentum)
     margins.check_rest(run, measured)
-    return replace(comparison, measured=measured)
+    return replace(c, measured=measured)
 
 
 def _measure(c, history, off_span):
@@ -225,64 +204,56 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     return read[on], solved[on] / solved.sum()
 
 
+CLAIMS = (  # judge, id, statement, formula of a comparison and what it measured, expected value
+    (near, "constant", "direction error over its prediction, less 1: worst of all runs",
+     lambda c, m: m.error[-1] / c.predicted - 1),
+    (near, "residual", "residual across W_mm in the support's span, over C, less 1: worst of "
+     "all runs", lambda c, m: m.residual / c.law.constant[0] - 1),
+    (near, "exponent", "exponent of the direction error in ||W_t||, worst run",
+     lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0], -1.0),
+    (near, "lower_bound", "growth of 1/error per iteration, times C / speed, worst run",
+     lambda c, m: _growth(c), 1.0),
+    (near, "offsets", "margin less a_t less log(kappa/beta): worst support pair of all runs",
+     lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]]),
+    (near, "duals", "dual read off the margins over the solver's, less 1: worst support pair",
+     lambda c, m: np.divide(*dual_shares(c)) - 1),
+    (near, "norm", "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run",
+     lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1),
+    (above, "difference", "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
+     lambda c, m: m.error[-1] / m.difference_error),
+    (below, "certificate", "duality gap of W_T - W_{T/2} and the duals read off, worst run",
+     lambda c, m: abs(m.difference_gap)),
+)  # fmt: skip
+
+
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Every claim on the runs whose premises hold; there must be at least one.
 
     The last applies the local theorem of `notebooks/law_of_margins.md` to the last iterate.
     """
-
-    def each(formula):
-        return np.concatenate([np.atleast_1d(formula(c, c.measured)) for c in comparisons])
-
-    error = each(lambda c, m: m.error[-1] / c.predicted - 1)
-    residual = each(lambda c, m: m.residual / c.law.constant[0] - 1)
-    power = each(lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0])
-    growth = each(lambda c, m: _growth(c))
-    offsets = each(lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]])
-    duals = each(lambda c, m: np.divide(*dual_shares(c)) - 1)
-    norm = each(lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1)
-    gain = each(lambda c, m: m.error[-1] / m.difference_error)
-    gap = each(lambda c, m: abs(m.difference_gap))
-    share = np.mean([c.proof().holds for c in comparisons])
-    span = "residual across W_mm in the support's span, over C, less 1: worst of all runs"
-    pairs = "margin less a_t less log(kappa/beta): worst support pair of all runs"
-    read = "dual read off the margins over the solver's, less 1: worst support pair"
-    per_margin = "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run"
-    nearer = "direction error of W_T over that of W_T - W_{T/2}, least of all runs"
-    certified = "duality gap of W_T - W_{T/2} and the duals read off, worst run"
-    proved = "share of runs whose limit the theorem proves, from their last iterate on"
-    order = "growth of 1/error per iteration, times C / speed, worst run"
-    return [
-        near(
-            "law.constant", "direction error over its prediction, less 1: worst of all runs", error
-        ),
-        near("law.residual", span, residual),
-        near("law.exponent", "exponent of the direction error in ||W_t||, worst run", power, -1.0),
-        near("law.lower_bound", order, growth, 1.0),
-        near("law.offsets", pairs, offsets),
-        near("law.duals", read, duals),
-        near("law.norm", per_margin, norm),
-        above("law.difference", nearer, gain),
-        below("law.certificate", certified, gap),
-        above("law.proved", proved, share),
-    ]
+    rows = []
+    for judge, id, text, formula, *expected in CLAIMS:
+        values = [np.atleast_1d(formula(c, c.measured)) for c in comparisons]
+        rows.append(judge(f"law.{id}", text, np.concatenate(values), *expected))
+    proved = np.mean([c.proof().holds for c in comparisons])
+    text = "share of runs whose limit the theorem proves, from their last iterate on"
+    return [*rows, above("law.proved", text, proved)]
 
 
 def _again(c, duals=None, log_slopes=None):
     """The comparison with the law of other duals or other log kappa."""
     duals = c.law.duals if duals is None else duals
     slopes = c.log_slopes if log_slopes is None else log_slopes
-    law = from_duals(gram(c.tokens, c.selected), duals, c.solution.margins, slopes)
+    K = margin_law.gram(c.tokens, c.selected)
+    law = margin_law.from_duals(K, duals, c.solution.margins, slopes)
     return but(c, law=law, log_slopes=slopes, solution__duals=duals)
 
 
 def _raised(c, values, change):
     """`values` (1, n, T-1), changed on the pair that moves C least: dC = coefficient/C."""
     weight = np.where(c.law.support, np.abs(c.law.coefficients), np.inf)
-    pair = np.unravel_index(weight.argmin(), weight.shape)
-    values = values.copy()
-    values[pair] = change(values[pair])
-    return values
+    pair = np.arange(weight.size).reshape(weight.shape) == weight.argmin()
+    return np.where(pair, change(values), values)
 
 
 def dual_off(c: Comparison, by: float = 0.01) -> Comparison:
@@ -290,8 +261,7 @@ def dual_off(c: Comparison, by: float = 0.01) -> Comparison:
     return _again(c, duals=_raised(c, c.law.duals, lambda dual: dual * (1 + by)))
 
 
-def _offset_off(c: Comparison, by: float = 0.01) -> Comparison:
-    """One offset is larger by `by`, as if its score gap were."""
+def _offset_off(c, by=0.01):
     return _again(c, log_slopes=_raised(c, c.log_slopes, lambda slope: slope + by))
 
 
@@ -308,31 +278,31 @@ def no_score_gaps(c: Comparison) -> Comparison:
 
 def _other_loss(c):
     loss = "logistic" if c.setting.loss == "exponential" else "exponential"
-    return _again(c, log_slopes=saturated_slopes(c.tokens, c.selected, loss))
-
-
-def _slower(c):
-    share = c.measured.iterations / c.measured.iterations[-1]
-    return but(c, measured__error=c.measured.error * share**0.1)
+    return _again(c, log_slopes=margin_law.saturated_slopes(c.tokens, c.selected, loss))
 
 
 def _residual_stays(c):
-    """The residual does not cancel in a difference of iterates."""
     plus = lambda value: value + 1e-4 * c.measured.error[-1]
     return but(c, measured__difference_error=plus, measured__difference_gap=plus)
 
 
-WORLDS: Mapping[str, Callable[[Comparison], Comparison]] = {
+WORLDS = {
     "one dual 1 % high": dual_off,
     "one offset 0.01 high": _offset_off,
     "all offsets of the wrong sign": lambda c: but(
         c, law__offsets=np.negative, law__coefficients=np.negative
     ),
     "‖W_mm‖ 1 % high": lambda c: but(c, law__norm=1.01 * c.law.norm),
-    "error ~ t^-0.9": _slower,
+    "error ~ t^-0.9": lambda c: but(
+        c,
+        measured__error=lambda error: (
+            error * (c.measured.iterations / c.measured.iterations[-1]) ** 0.1
+        ),
+    ),
     "kappa without head and loss": no_score_gaps,
     "kappa of the other loss": _other_loss,
     # what the start and the transients leave off the support's span is forgotten
     "nothing outside the span": lambda c: but(c, measured__outside=0.0),
+    # it does not cancel in a difference of iterates
     "a 10^-4 of the residual stays": _residual_stays,
 }

@@ -5,7 +5,7 @@ wrong offset in the mode of eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,18 +27,16 @@ LAST = 64  # records over which a move is read
 def _growing_gd(step_size: float, growth: float) -> GradientRule:
     """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t.
 
-    Neither the path of gradient flow nor the law depends on the clock; with constant steps ||W_t||
-    ~ log t reaches 13 in a million steps.
+    The path of gradient flow and the law know no clock; with constant steps ||W_t|| ~ log t.
     """
     return custom(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
 
 
 def _growing_polyak(max_step: float, growth: float) -> GradientRule:
     """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
-    log_cap = np.log(max_step)
     return custom(
         lambda t, log_gap, log_norm: np.minimum(
-            log_gap - LOG_2 - 2 * log_norm, log_cap + growth * t
+            log_gap - LOG_2 - 2 * log_norm, np.log(max_step) + growth * t
         )
     )
 
@@ -74,11 +72,9 @@ def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
 
 def within_from(histories: Mapping[str, History], target: str, law: MarginLaw, off=0.01) -> float:
     """The ||W_t|| beyond which every rule stays within `off`, relatively, of the law."""
-    norms = []
-    for history in histories.values():
-        far = np.abs(ratio_to_law(history, target, law)[0, 1:] - 1) > off
-        norms.append(history.norm[0, 1:][far].max(initial=0.0))
-    return max(norms)
+    far = [np.abs(ratio_to_law(h, target, law)[0] - 1) > off for h in histories.values()]
+    sizes = zip(histories.values(), far, strict=True)
+    return max(h.norm[0, 1:][far[1:]].max(initial=0.0) for h, far in sizes)
 
 
 def collapse(histories: dict[str, History], target: str, law: MarginLaw) -> Claim:
@@ -94,13 +90,19 @@ def not_yet(history: History, target: str, law: MarginLaw, rule: str) -> Claim:
     return above("law.unseen", statement, last, rule)
 
 
+def long_run(history: History, target: str, law: MarginLaw) -> Claim:
+    """The law at the end of the longest run."""
+    off = ratio_to_law(history, target, law)[:, -1] - 1
+    end = f"NGD at t = {history.iterations[-1]:,}"
+    return near("law.long_run", f"{end}: direction error over its prediction, less 1", off)
+
+
 def settling_rate(
     history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
 ) -> np.ndarray:
     """Decay of the slowest mode of the offsets per unit of margin, over its eigenvalue, (runs,).
 
-    Fitted where that mode's size lies between `low` and `high`: when what is of second order in
-    it is over. For runs that end in the opt tokens.
+    Fitted where that mode's size lies between `low` and `high`; runs end in the opt tokens.
     """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
@@ -118,8 +120,7 @@ def settles_at(rates: np.ndarray) -> Claim:
     return near("law.settling", statement, rates, 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cycles:
+class Cycles(NamedTuple):
     """How much offsets still move, (runs, multiples), at steps `multiples` x the longest one."""
 
     multiples: np.ndarray
@@ -142,14 +143,12 @@ def cycles(
         solution = token_svm(problem.tokens)
         law = margin_law(problem.tokens, solution)
         start = _settled_start(problem.tokens, solution.W, law)
-        longest = law.longest_step(momentum)[0]
         for column, multiple in enumerate(multiples):
-            rule = ngd(multiple * longest, momentum=momentum)
+            rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
             offsets = history.margins[0][:, law.support[0]]  # (records, support)
-            offsets = offsets - offsets.mean(1, keepdims=True)
-            moved[run, column] = np.ptp(offsets, axis=0).max()
-    return Cycles(multiples=np.asarray(multiples), momentum=momentum, moved=moved)
+            moved[run, column] = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
+    return Cycles(np.asarray(multiples), momentum, moved)
 
 
 def _settled_start(tokens, W_mm, law, level=100.0, longer=1.01):
@@ -162,21 +161,25 @@ def _settled_start(tokens, W_mm, law, level=100.0, longer=1.01):
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
     """Offsets settle at `short` and cycle at `long`, multiples of the longest step."""
     statement = f"step {long:g} x the longest: least move of an offset"
-    cycle = above("law.long", statement, _moved(runs, long))
-    return [short_step(runs, short, ""), cycle]
+    return [short_step(runs, short, ""), above("law.long", statement, _moved(runs, long))]
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
     """Offsets settle at `multiple` of the longest step, with every momentum and in every run.
 
-    The threshold is that of small disturbances. Where the claim fails with momentum, a disturbance
-    that is not small ends in a large cycle.
+    The threshold is that of small disturbances; with momentum one that is not small may end in a
+    large cycle, and the claim fails.
     """
     statement = f"step {multiple:g} x the longest: largest move of an offset"
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
     setting = f"{multiple:g}" if setting is None else setting
     return below("law.short", statement, moved, setting, remark=why)
+
+
+def _moved(runs, multiple):
+    """Moves at one multiple of the longest step, all runs and momenta in one axis."""
+    return np.concatenate([tried.moved[:, tried.multiples == multiple].ravel() for tried in runs])
 
 
 def three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
@@ -206,7 +209,7 @@ def random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
 
     A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
-    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3: far and near to collinear.
+    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3, towards collinear pairs.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
@@ -257,31 +260,25 @@ def search(count: int, pairs: int, momentum: float = 0.0, longer: int = 0) -> tu
         starts *= np.exp(draw.normal(-1, 1, starts.shape[:2]))[..., None]
         cycle = which_cycle(shares, across, starts, momentum=momentum)
         early += cycle.any(1).sum()
-        for one in np.flatnonzero(cycle.any(1) & (longer > 0)):
-            of = shares[one][None], across[one][None], starts[one, cycle[one]][None]
-            late += which_cycle(*of, momentum=momentum, steps=longer).any()
+        for k in np.flatnonzero(cycle.any(1) & (longer > 0)):
+            support = shares[[k]], across[[k]], starts[k, cycle[k]][None]
+            late += which_cycle(*support, momentum=momentum, steps=longer).any()
     return int(early), int(late)
-
-
-def _moved(runs, multiple):
-    """Moves at one multiple of the longest step, all runs and momenta in one axis."""
-    return np.concatenate([c.moved[:, c.multiples == multiple].ravel() for c in runs])
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
     """Direction error of W at record k + 1 less that at k, (runs, k - 1); W_mm (runs, r, q)."""
-    pairs = range(len(history.iterations) - 1)
-    return np.stack(
-        [margins.direction_error(margins.difference(history, k, k + 1), W_mm) for k in pairs], 1
-    )
+    pairs = [(k, k + 1) for k in range(len(history.iterations) - 1)]
+    steps = [margins.difference(history, *pair) for pair in pairs]
+    return np.stack([margins.direction_error(step, W_mm) for step in steps], 1)
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
-    Proved: at most t^-q for every q < min(lambda_1, 1, excess). Where lambda_1 is near 1 a factor
-    log t comes with it, the resonance with the saturation of the softmax weights: measured, over
-    the last four doublings, and not to be asked of other lambda_1 or of an excess below 1.
+    Proved: at most t^-q for every q < min(lambda_1, 1, excess). The factor log t comes where
+    lambda_1 is near 1, in resonance with the saturation of the softmax weights: measured, over the
+    last four doublings, and not to be asked of other lambda_1 or of an excess below 1.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]
@@ -295,10 +292,3 @@ def gain(history: History, target: str, errors: np.ndarray) -> Claim:
     gains = history.direction_error[target][:, -1] / errors[:, -1]
     statement = "NGD: direction error of W_{2t} over that of W_{2t} - W_t, last record"
     return above("law.gain", statement, gains)
-
-
-def long_run(history: History, target: str, law: MarginLaw) -> Claim:
-    """The law at the end of the longest run."""
-    off = ratio_to_law(history, target, law)[:, -1] - 1
-    end = f"NGD at t = {history.iterations[-1]:,}"
-    return near("law.long_run", f"{end}: direction error over its prediction, less 1", off)
