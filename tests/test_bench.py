@@ -32,8 +32,7 @@ def test_plain_training_equals_the_library(head):
     problem = coordinates.minimal(data)
     W = svm.token_svm(problem.tokens).W
     ours = dynamics.train(problem, rules.ngd(0.3), 10, RECORD, targets={"W_mm": W}, head=head)
-    train = plain.train_joint if joint else plain.train
-    reference = train(plain.Model(data), 0.3, 10, RECORD, problem.expand(W)[0])
+    reference = plain.train(plain.Model(data), 0.3, 10, RECORD, problem.expand(W)[0], joint)
     norms = (ours.norm[0], ours.head_norm[0]) if joint else (ours.norm[0],)
     np.testing.assert_allclose(reference[:, 0], np.exp(ours.log_gap[0]), rtol=1e-10)
     np.testing.assert_allclose(reference[:, 1:-1].T, norms, rtol=1e-10)

@@ -1,8 +1,8 @@
 """Minimal coordinates: why the cost of training does not grow with the dimension of the tokens.
 
-The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never leaves
-span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width at most nT) and
-queries in theirs (at most n) have the same scores, norms and angles.
+The gradient of paper A is a sum of token times query outer products, so W_t - W_0 never
+leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span (width
+at most nT) and queries in theirs (at most n) have the same scores, norms and angles.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ DEPENDENT = 1e-12  # a vector lies in a span when its distance is at most this p
 class Minimal(Shapes):
     """A token set in minimal coordinates, with the bases that lead back.
 
-    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and query_basis
-    (runs, d_z, q) with orthonormal columns.
+    tokens: X (runs, n, T, r), z (runs, n, q), u (runs, r); token_basis (runs, d, r) and
+    query_basis (runs, d_z, q) with orthonormal columns.
     """
 
     tokens: TokenSet
@@ -43,10 +43,10 @@ class Minimal(Shapes):
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """`tokens` in orthonormal bases of the spans of its tokens and of its queries.
 
-    What is in minimal coordinates is returned as it is. By Gram-Schmidt in the order given, so that
-    the bases, and a start drawn in them, move with the tokens and not with rounding: r = min(nT,
-    d), q = min(n, d_z). Where a span is smaller, tokens have no part in the last vectors of its
-    basis. Raises ValueError for sizes whose squares leave float64.
+    What is in minimal coordinates is returned as it is. By Gram-Schmidt in the order given,
+    so that the bases, and a start drawn in them, move with the tokens and not with rounding:
+    r = min(nT, d), q = min(n, d_z). Where a span is smaller, tokens have no part in the last
+    vectors of its basis. Raises ValueError for sizes whose squares leave float64.
     """
     if isinstance(tokens, Minimal):
         return tokens
@@ -175,8 +175,8 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), the Gram matrix of delta_m z_i^T, m = (i, t).
 
-    (runs, m, m), of delta (runs, n, T-1, d) and z (runs, n, d_z): the kernel both of gradient
-    descent on W and of the token SVM's dual.
+    (runs, m, m), of delta (runs, n, T-1, d) and z (runs, n, d_z): the kernel both of
+    gradient descent on W and of the token SVM's dual.
     """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)

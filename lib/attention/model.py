@@ -1,9 +1,9 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its closed-form gradients.
 
-Everything is computed relative to the selected
-token s_i, the one with the largest logit, and the softmax weights of the other tokens are kept as
-logarithms with the largest one factored out: subtraction of nearly equal numbers never happens, so
-the gradient's direction stays exact when the weights themselves are e^-30000.
+Everything is computed relative to the selected token s_i, the one with the largest
+logit, and the softmax weights of the other tokens are kept as logarithms with the
+largest one factored out: subtraction of nearly equal numbers never happens, so the
+gradient's direction stays exact when the weights themselves are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from lib.representation import Shapes
 class _Slopes(Shapes):
     """Loss and derivatives of the model at given logits; e^log_scale restores the scaled arrays.
 
-    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms of L and
-    of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale (...,); push (..., n,
-    T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n.
+    log_weights (..., n, T) log of the softmax weights; log_loss, log_gap (...,) logarithms
+    of L and of L - L*; pull (..., n, T) e^log_scale = -dL/dlogits, and its log_scale
+    (...,); push (..., n, T) e^log_push_scale = -dL/dscores = |l'(f_i)| p_{i,t} / n.
     """
 
     log_weights: np.ndarray
@@ -47,7 +47,7 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     D = scores - selected_score
     level = D == 0  # the selected token and those with its score, as repeated tokens have
-    second = np.where(level, -np.inf, b).max(-1)  # the largest that counts, -inf if none does
+    second = np.where(level, -np.inf, b).max(-1)  # -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
     w = np.where(level, 0.0, np.exp(np.where(level, 0.0, b - anchor[..., None])))
     log_Z = np.log((np.exp(b) * level).sum(-1) + np.exp(second) * w.sum(-1))
@@ -65,7 +65,8 @@ def slopes(logits: np.ndarray, scores: np.ndarray, loss: str = "exponential") ->
     best = scores.max(-1)
     lag = best - selected_score[..., 0]  # zero where the selected token is the opt token
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))  # best - f
+        # of epsilon = best - f
+        log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
         gap = _log_mean(log_gap(log_epsilon, best, loss))
     return _Slopes(
         log_weights=log_weights,

@@ -68,9 +68,9 @@ class TokenSet(Shapes):
 def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
     """A TokenSet from arrays, with or without the runs axis.
 
-    z defaults to the first token of each sample, u to zero, opt to the token with the largest score
-    gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a head; a tie raises
-    ValueError naming the sample.
+    z defaults to the first token of each sample, u to zero, opt to the token with the
+    largest score gamma_{i,t} = y_i u^T x_{i,t} (paper A, Definition 1), which needs a
+    head; a tie raises ValueError naming the sample.
     """
     X, y = _real("X", X), _real("y", y)
     z, u = (None if a is None else _real(name, a) for name, a in (("z", z), ("u", u)))
@@ -82,9 +82,9 @@ def token_set(X, y, z=None, u=None, opt=None) -> TokenSet:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     z = X[..., 0, :] if z is None else z
     head = np.zeros((X.shape[0], X.shape[-1])) if u is None else u
+    tokens = TokenSet(X, y, z, head, np.zeros(X.shape[:2], int) if opt is None else opt)
     if opt is not None:
-        return TokenSet(X, y, z, head, opt)
-    tokens = TokenSet(X, y, z, head, np.zeros(X.shape[:2], int))
+        return tokens
     scores = tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, tokens.u)
     tied = (scores == scores.max(-1, keepdims=True)).sum(-1) > 1
     if tied.any():

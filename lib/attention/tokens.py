@@ -14,15 +14,15 @@ def class_mean_tokens(
 ) -> TokenSet:
     """Class means, our reading of the data of paper A's Figures 2 and 5.
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_- (or mu_- =
-    -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0, noise^2 P), `noise` per
-    entry, P the projector off span(mu_+, mu_-). Head u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that
-    all other tokens score zero (Assumption 2); Assumption 1 as we read it fails, since opt tokens
-    of a class are equal. The query is the first token; the opt token stands at a random other
-    position.
+    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to mu_-
+    (or mu_- = -mu_+ when `antipodal`, paper A, Figure 5); the other tokens are N(0,
+    noise^2 P), `noise` per entry, P the projector off span(mu_+, mu_-). Head u = (mu_+
+    - mu_-) / ||mu_+ - mu_-||, so that all other tokens score zero (Assumption 2);
+    Assumption 1 as we read it fails, since opt tokens of a class are equal. The query
+    is the first token; the opt token stands at a random other position.
 
-    One data set a seed. Raises ValueError for sizes that are not whole numbers, n < 1, T < 2 or d <
-    3, and for `signal` or `noise` that is not positive.
+    One data set a seed. Raises ValueError for sizes that are not whole numbers, n < 1,
+    T < 2 or d < 3, and for `signal` or `noise` that is not positive.
     """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
@@ -82,11 +82,11 @@ def two_token_gaussian(
 ) -> TokenSet:
     """Paper A, data model (DM): an opt token and one additional token, both Gaussian.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I); y_i = sign(u_*^T
-    x_{i,opt}) for a random u_*. For T > 2 the additional token is repeated T - 1 times, which keeps
-    Assumption 2 at every step. The head is left at zero: this is the joint-training model. The opt
-    token stands last, the query is the first token (the additional one). `noise` defaults to
-    1/sqrt(d).
+    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I); y_i =
+    sign(u_*^T x_{i,opt}) for a random u_*. For T > 2 the additional token is repeated T
+    - 1 times, which keeps Assumption 2 at every step. The head is left at zero: this is
+    the joint-training model. The opt token stands last, the query is the first token
+    (the additional one). `noise` defaults to 1/sqrt(d).
     """
     n, T, d = _sizes(n, T, d)
     noise = d**-0.5 if noise is None else noise

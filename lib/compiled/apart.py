@@ -21,9 +21,9 @@ def call(function, *values):
 def prepare(function, *values) -> None:
     """Have another process compile `function` for arguments like `values`, into numba's cache.
 
-    function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done where it was
-    compiled here or its cache has an entry; where that is stale, or the other process fails, the
-    call that follows compiles it here.
+    function: at the top level of a module, `numba.njit(cache=True)`. Nothing is done
+    where it was compiled here or its cache has an entry; where that is stale, or the
+    other process fails, the call that follows compiles it here.
     """
     if function.signatures or _kept(function):
         return

@@ -13,9 +13,9 @@ import numba
 def stamp(caller: str) -> int:
     """A number that changes with any source file of this folder and of the folder of `caller`.
 
-    `caller` is a module's `__file__`. numba keeps compiled functions by the file they stand in and
-    by their signature. As the default of an argument that nobody passes, the stamp makes what a
-    function calls in other files part of its signature.
+    `caller` is a module's `__file__`. numba keeps compiled functions by the file they
+    stand in and by their signature. As the default of an argument that nobody passes,
+    the stamp makes what a function calls in other files part of its signature.
     """
     find_place()  # whoever asks is about to compile
     number = 0
@@ -29,8 +29,8 @@ def stamp(caller: str) -> int:
 def find_place() -> str | None:
     """Give numba's cache a temporary folder, and say so, where no other takes files.
 
-    The others are $NUMBA_CACHE_DIR, this repository and the user's home. Returns the folder, None
-    where numba has one of its own. Processes started from here share it.
+    The others are $NUMBA_CACHE_DIR, this repository and the user's home. Returns the
+    folder, None where numba has one of its own. Processes started from here share it.
     """
     try:
         numba.njit(cache=True)(_nothing)

@@ -22,7 +22,7 @@ def exp_of(x):
     bounded = vectors.where(inside, x, -708.0)
     shifted = bounded * 1.4426950408889634 + ROUNDING
     k = shifted - ROUNDING
-    r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10  # log 2 in two
+    r = bounded - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
     p = r * (1 / 6227020800.0) + 1 / 479001600.0
     p = p * r + 1 / 39916800.0
     p = p * r + 1 / 3628800.0
@@ -50,8 +50,8 @@ def exp(x, out):
 def _log(x, factor, out):
     """out = factor log|x|, (m,) each, log to 2 units in the last place.
 
-    It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2 atanh(s), s = (m -
-    1)/(m + 1), |s| < 0.176, by its series.
+    It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2
+    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series.
     """
     for i in range(x.size):
         size = abs(x[i])

@@ -1,9 +1,9 @@
 """Gradient descent on attention, exact at any horizon, at a cost independent of the dimension.
 
-In: a token set or its minimal coordinates, update rules, a start, targets. Out: a `History` of
-norms, direction errors, margins and logarithms of whatever underflows. Rules here are those that
-see the gradient's norm alone. Open `gradient_descent` first, then `rules`; `reduced` and `kernel`
-are what they run on.
+In: a token set or its minimal coordinates, update rules, a start, targets. Out: a
+`History` of norms, direction errors, margins and logarithms of whatever underflows.
+Rules here are those that see the gradient's norm alone. Open `gradient_descent` first,
+then `rules`; `reduced` and `kernel` are what they run on.
 """
 
 from lib.dynamics.gradient_descent import Start, gaussian_start, train, zero_start

@@ -1,7 +1,7 @@
 """Train a token set with an update rule and record its history, exactly, at any horizon.
 
-In minimal coordinates an iteration's cost does not depend on the dimension d, and in logarithms
-directions stay exact when softmax weights are e^-30000.
+In minimal coordinates an iteration's cost does not depend on the dimension d, and in
+logarithms directions stay exact when softmax weights are e^-30000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +40,8 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 def gaussian_start(problem: coordinates.Minimal, std: float, seeds: Sequence[int]) -> Start:
     """W_0 with independent N(0, std^2) entries (d, d_z), one seed per run (paper A, Lemma 4).
 
-    Drawn in minimal coordinates (r, q), where its law is the same; of the rest only the norm
-    matters, std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
+    Drawn in minimal coordinates (r, q), where its law is the same; of the rest only the
+    norm matters, std chi(d d_z - r q), so that d = 100,000 costs no more than d = 100.
     """
     (_, d, r), (_, d_z, q) = problem.token_basis.shape, problem.query_basis.shape
     rest = d * d_z - r * q
@@ -64,18 +64,18 @@ def train(
 
     The head u is that of `tokens`: kept, or where joint training starts.
 
-    rules: one GradientRule, or named rules that all runs are trained with in one call on all cores;
-    the result is one History or a dict of them. record: iterations to record, ascending, within 0
-    ... steps (default `log_spaced`). start: W_0 as a Start or an array (runs, d, d_z); default
-    zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token set,
-    (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets: vectors
-    (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
+    rules: one GradientRule, or named rules that all runs are trained with in one call on all
+    cores; the result is one History or a dict of them. record: iterations to record, ascending,
+    within 0 ... steps (default `log_spaced`). start: W_0 as a Start or an array (runs, d, d_z);
+    default zero. targets: matrices in the coordinates of what is given, (runs, d, d_z) of a token
+    set, (runs, r, q) of a Minimal, or solutions such as `svm.token_svm(tokens)`; head_targets:
+    vectors (runs, d) or (runs, r), or solutions such as `svm.head_svm(tokens)`. loss: one of
     `attention.LOSSES`. L* is the loss at p_opt = 1 for a fixed head and 0 in joint training.
 
-    A run whose gradient is zero ends as "stalled", one whose loss is not finite as "diverged".
-    Raises ValueError for records, starts or targets of the wrong shape or order, for a solution of
-    other tokens, and for a target that leaves the span of tokens and queries where W_0 does too;
-    TypeError for rules that are none.
+    A run whose gradient is zero ends as "stalled", one whose loss is not finite as
+    "diverged". Raises ValueError for records, starts or targets of the wrong shape or
+    order, for a solution of other tokens, and for a target that leaves the span of
+    tokens and queries where W_0 does too; TypeError for rules that are none.
     """
     problem = coordinates.minimal(tokens)
     attention.check_loss(loss)

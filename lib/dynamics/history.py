@@ -99,7 +99,7 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
     def weights(part):
         pulled = np.swapaxes(alpha[:, part], 1, 2) @ delta  # (runs, n, k, r)
         runs, n, k, r = pulled.shape
-        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)  # (runs, q, k r): one product
+        moved = np.swapaxes(z, 1, 2) @ pulled.reshape(runs, n, k * r)
         moved = np.swapaxes(moved.reshape(runs, -1, k, r), 1, 2)  # W^T, (runs, k, q, r)
         return np.add(np.swapaxes(start.inside, 1, 2)[:, None], moved, order="C")
 
@@ -110,7 +110,7 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
         coefficients = b[:, part].reshape(runs, k, n * T)
         return u[:, None] + coefficients @ signed.reshape(runs, n * T, -1)
 
-    log_odds = np.logaddexp.reduce(-raw.margins, -1)  # of all other tokens against the opt token
+    log_odds = np.logaddexp.reduce(-raw.margins, -1)  # all others against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {name: Target(np.swapaxes(V.inside, 1, 2), V.outside) for name, V in targets.items()}
     norm, error, alignment = _directions(weights, times.size, start.outside, flipped)
@@ -126,8 +126,10 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
     for measured in (error, alignment, descent, head_error, head_alignment):
         derived += measured.values()
     end_where_not_finite(raw.status, raw.ended, times, finite, logs, derived)
-    known = raw.scores[:, :1] if problem.head_fixed else raw.scores  # a fixed head's repeat
+    known = raw.scores[:, :1] if problem.head_fixed else raw.scores
     gaps = known[..., :1] - known[..., 1:]
+    if problem.head_fixed:
+        gaps = np.broadcast_to(gaps, raw.margins.shape)
     return History(
         iterations=times,
         status=np.array(status.NAMES)[raw.status],
@@ -136,7 +138,7 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
         norm=norm,
         margins=raw.margins,
         log_miss=log_miss,
-        score_gaps=np.broadcast_to(gaps, raw.margins.shape) if problem.head_fixed else gaps,
+        score_gaps=gaps,
         direction_error=error,
         alignment=alignment,
         descent=descent,
@@ -151,8 +153,8 @@ def derive(problem: Reduced, raw, times, start, u, targets, head_targets) -> His
 def _directions(vectors, count, outside, targets):
     """Norm of the vectors at each record, direction error and alignment per Target, (runs, k) each.
 
-    vectors(slice of records) is (runs, k, ...); `outside` (runs,) the norm of a part orthogonal to
-    them and to the targets.
+    vectors(slice of records) is (runs, k, ...); `outside` (runs,) the norm of a part
+    orthogonal to them and to the targets.
     """
     runs, outside = outside.size, outside[:, None]
     norm = np.full((runs, count), np.nan)

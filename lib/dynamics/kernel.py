@@ -1,10 +1,10 @@
 """The compiled training loop: `lib.attention.slopes` and `rules.log_step`, on all cores.
 
-A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus logit of the
-other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in joint training also its
-scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one product
-with the Gram matrix, k = K c for -grad_W L = sum_m c_m delta_m z_i^T, which also yields ||grad_W
-L||^2 = c^T k: alpha += eta c and g += eta k. It is the floor of an iteration's cost.
+A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus logit of
+the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in joint training also
+its scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i x_{it}. One iteration is one
+product with the Gram matrix, k = K c for -grad_W L = sum_m c_m delta_m z_i^T, which also yields
+||grad_W L||^2 = c^T k: alpha += eta c and g += eta k. It is the floor of an iteration's cost.
 """
 
 import math
@@ -42,8 +42,8 @@ def _step(r, eta, c, momentum, moving):
 def _exact_step(r, eta, c, momentum, moving):
     """`_step` with Kahan's sum: CARRY holds what rounding took from VALUE.
 
-    Settled steps are all alike and so is their rounding: after 10^7 of them the margins and W would
-    have drifted apart by 10^-5, as much as W's direction is away from its limit.
+    Settled steps are all alike and so is their rounding: after 10^7 of them the margins and
+    W would have drifted apart by 10^-5, as much as W's direction is away from its limit.
     """
     for m in range(c.size):
         step = eta * c[m]

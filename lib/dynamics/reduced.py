@@ -61,8 +61,8 @@ def reduce(tokens: TokenSet, W_0: np.ndarray, head: str, loss: str) -> Reduced:
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     """K (runs, n T, n T) with the same rows and columns for equal vectors, to the bit.
 
-    first (runs, n, T) is that of `first_equal`. A product of matrices rounds them apart, and scores
-    that are equal no more count as two, however small the softmax weights between them are.
+    first (runs, n, T) is that of `first_equal`. A product of matrices rounds them apart, and
+    scores that are equal no more count as two, however small the softmax weights between them are.
     """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no copies of what is large
@@ -85,8 +85,8 @@ def run_compiled(
 ) -> list[SimpleNamespace]:
     """Train every run with every rule by the compiled kernel, in parallel over all of them.
 
-    Raw records of each rule: status, ended (runs,), beside those of `kernel.Records`, where scores
-    and b of a fixed head are views of one record that repeats.
+    Raw records of each rule: status, ended (runs,), beside those of `kernel.Records`,
+    where scores and b of a fixed head are views of one record that repeats.
     """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1

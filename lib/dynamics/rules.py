@@ -1,7 +1,7 @@
 """Update rules W_{t+1} = W_t - m_t, m_t = beta m_{t-1} + eta_t grad L(W_t), and their eta_t.
 
-The step size is returned as a logarithm, since eta_t and the gradient leave the range of floating
-point numbers long before their product does.
+The step size is returned as a logarithm, since eta_t and the gradient leave the range
+of floating point numbers long before their product does.
 """
 
 import math
@@ -20,9 +20,9 @@ LOG_2 = math.log(2.0)
 class GradientRule:
     """One update rule; build it with `gd`, `ngd`, `polyak` or `custom`.
 
-    step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the exponent p of
-    the factor (t+1)^-p. `joint`: in joint training, normalise W and u together (paper A, Eq. 2)
-    instead of each by itself (Eq. 13).
+    step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the
+    exponent p of the factor (t+1)^-p. `joint`: in joint training, normalise W and u
+    together (paper A, Eq. 2) instead of each by itself (Eq. 13).
     """
 
     kind: int
@@ -34,12 +34,13 @@ class GradientRule:
     law: Callable | None = None
 
     def __post_init__(self):
-        for name, needs in (("step_size", "positive and finite"), ("max_step", "positive")):
+        needs = {"step_size": "positive and finite", "max_step": "positive"}
+        for name in needs:
             value = getattr(self, name)
             if not isinstance(value, Real):
                 raise TypeError(f"{name} = {value!r}; it must be a number")
             if not value > 0 or (name == "step_size" and value == inf):
-                raise ValueError(f"{name} = {value}; it must be {needs}")
+                raise ValueError(f"{name} = {value}; it must be {needs[name]}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
         if not 0 <= self.decay < inf:
@@ -71,8 +72,8 @@ def ngd(
 ) -> GradientRule:
     """Normalised gradient descent: eta_t = min(eta (t+1)^-p / ||grad L||, eta_max).
 
-    Source: paper A, Eqs. 2, 4 and 13; with `momentum` "NGD-mom", our form of it. `step_size` is
-    eta, `decay` p, `max_step` eta_max.
+    Source: paper A, Eqs. 2, 4 and 13; with `momentum` "NGD-mom", our form of it.
+    `step_size` is eta, `decay` p, `max_step` eta_max.
     """
     return GradientRule(NGD, step_size, max_step, momentum=momentum, decay=decay, joint=joint)
 

@@ -1,7 +1,7 @@
 """A training run under sliders: what it computes, what it draws, its widgets.
 
-In: an `ExplorerSetting`. Out: a trajectory and its picture. Open `trajectory` first; `panel` has
-the widgets.
+In: an `ExplorerSetting`. Out: a trajectory and its picture. Open `trajectory` first;
+`panel` has the widgets.
 """
 
 from lib.explorer.panel import Panel, said

@@ -73,11 +73,12 @@ class Trajectory:
 def explore(setting: ExplorerSetting) -> Trajectory:
     """Train one data set from a small Gaussian start and measure it against its W_mm.
 
-    Raises ValueError, with the reason, for a setting that the data model or the rule refuses, or
-    where no W separates the opt tokens from the others.
+    Raises ValueError, with the reason, for a setting that the data model or the rule
+    refuses, or where no W separates the opt tokens from the others.
     """
     s = setting
-    problem = coordinates.minimal(MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise))
+    drawn = MODELS[s.model](s.seed, s.n, s.T, s.d, s.signal, s.noise)
+    problem = coordinates.minimal(drawn)
     targets = {"W_mm": svm.token_svm(problem.tokens).W}
     record = dynamics.log_spaced(s.steps, 120)[1:]
     start = dynamics.gaussian_start(problem, 1e-3, [s.seed])

@@ -1,8 +1,8 @@
 """Max-margin problems, where training must end, each solution with its proof.
 
-In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals, margins and the
-measured duality gap; or `Infeasible` with the combination of constraints that says 0 >= 1. Open
-`max_margin` first.
+In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals,
+margins and the measured duality gap; or `Infeasible` with the combination of
+constraints that says 0 >= 1. Open `max_margin` first.
 """
 
 from lib.svm.frobenius import ACCURACY, Infeasible

@@ -1,9 +1,9 @@
 """Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2 with K the
-Gram matrix of the constraints, so that the d x d_z unknowns of W never appear. Its optimality
-conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0, say which constraints carry W: guess
-that set, solve, exchange what is wrong.
+The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2
+with K the Gram matrix of the constraints, so that the d x d_z unknowns of W never
+appear. Its optimality conditions, beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0,
+say which constraints carry W: guess that set, solve, exchange what is wrong.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ cache.find_place()
 class Infeasible(ValueError):
     """No W (or v) reaches positive margins, whatever the norm.
 
-    `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative, sums to
-    one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T for the tokens
-    and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with it, would say 0 >= 1.
-    `residual` is the norm of that sum over sum certificate_m ||a_m||: no W of norm 1 has all <a_m,
-    W> above residual ||a_m||. `run` is the run it happened in.
+    `certificate`, shaped like the duals of one run, proves it (Farkas): it is non-negative,
+    sums to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
+    for the tokens and a_i = y_i x_{i,s_i} for the head, so that the constraints, summed with
+    it, would say 0 >= 1. `residual` is the norm of that sum over sum certificate_m ||a_m||:
+    no W of norm 1 has all <a_m, W> above residual ||a_m||. `run` is the run it happened in.
     """
 
     def __init__(self, problem: str, run: int, certificate: np.ndarray, residual: float):
@@ -75,9 +75,9 @@ class Constraints:
 def solve(constraints: Constraints) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
     """The dual solution beta (m,) of one run, the margins (m,) of its W, the method's name, and W.
 
-    W (d, d_z) is None where the `weights` of beta are as exact. Raises Infeasible with a Farkas
-    certificate, and RuntimeError where neither a solution within ACCURACY nor a proof that there is
-    none was found.
+    W (d, d_z) is None where the `weights` of beta are as exact. Raises Infeasible with
+    a Farkas certificate, and RuntimeError where neither a solution within ACCURACY nor
+    a proof that there is none was found.
     """
     delta, z = constraints.delta, constraints.z
     K = _gram(delta, z)
@@ -148,10 +148,10 @@ def _proximal(K, length, constraints):
     """(what `_proved` returns, x): the dual solution for any K, and the x that it comes from.
 
     With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
-    min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23),
-    which has a solution whether or not a W exists: if one does, beta = x / (1 - b^T x) up to units;
-    otherwise the sum is zero and b^T x = 1. Each step adds rho ||x - last||^2, which vanishes as
-    the steps converge and leaves no singular matrix.
+    min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974,
+    ch. 23), which has a solution whether or not a W exists: if one does, beta = x / (1
+    - b^T x) up to units; otherwise the sum is zero and b^T x = 1. Each step adds rho
+    ||x - last||^2, which vanishes as the steps converge and leaves no singular matrix.
     """
     b = length.min() / length
     bounded = K / np.outer(length, length) + np.outer(b, b)
@@ -198,8 +198,8 @@ def _on_rows(unit_rows, length, constraints):
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2; rows (m, D), asked (m,).
 
-    The constraints rows w >= asked that x is positive on carry the w of least norm (Lawson and
-    Hanson, 1974, ch. 23).
+    The constraints rows w >= asked that x is positive on carry the w of least norm
+    (Lawson and Hanson, 1974, ch. 23).
     """
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # no end within maxiter
@@ -210,8 +210,8 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 def _least_norm(rows: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): the w (D,) of least norm with rows w >= asked, and beta >= 0 with rows^T beta = w.
 
-    rows (m, D) of norm 1, asked (m,). Exact to rounding times the condition of the rows that carry
-    w; None where none were found.
+    rows (m, D) of norm 1, asked (m,). Exact to rounding times the condition of the rows
+    that carry w; None where none were found.
     """
     on = _least_distance(rows, asked) > 0
     if not on.any():
@@ -253,10 +253,10 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """The beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994): guess the
-    `support` (default: the half whose sum satisfies least), solve on it, exchange every index on
-    the wrong side at once; where that stops making progress, non-negative least squares. None
-    where K is singular.
+    K (m, m) symmetric positive definite, b (m,), default 1. Judice and Pires (1994):
+    guess the `support` (default: the half whose sum satisfies least), solve on it,
+    exchange every index on the wrong side at once; where that stops making progress,
+    non-negative least squares. None where K is singular.
     """
     b = np.ones(len(K)) if b is None else b
     beta, ended = _exchanged(K, b, np.empty(0, bool) if support is None else support)

@@ -1,14 +1,14 @@
 """Least l_p norm with all margins at least 1, 1 < p < inf, by weighted Frobenius SVMs.
 
-min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta - ||s||_q^q / q
-with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method expands this around a
-pair (w, s), with weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
+min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >= 0} 1^T beta -
+||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, and w = |s|^{q-1} sgn(s). Newton's method
+expands this around a pair (w, s), with weights D = dw/ds = (q-1) |w|^{2-p}, which leaves
 
     beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
 
-the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power is at least
-one, so that the expansion never overshoots into the wrong sign: beta for p <= 2, w for p > 2. Large
-exponents are approached from 2.
+the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
+is at least one, so that the expansion never overshoots into the wrong sign: beta for p
+<= 2, w for p > 2. Large exponents are approached from 2.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Max-margin tokens and head, where training must end, and their certificates.
 
-One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} - x_{i,t})
-z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a solution is proved
-by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is a lower bound on ||W||, and
-`gap` is its relative distance from the norm of W.
+One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} -
+x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a
+solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is
+a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
 """
 
 import time
@@ -115,8 +115,8 @@ def head_svm(
 ) -> MaxMargin:
     """v_mm = argmin ||v||_p subject to y_i v^T x_{i,s_i} >= 1 for all i.
 
-    Paper A, u-SVM, for p = 2; paper C for other p, 1 <= p <= inf. It is the token SVM with delta_i
-    = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
+    Paper A, u-SVM, for p = 2; paper C for other p, 1 <= p <= inf. It is the token SVM
+    with delta_i = y_i x_{i,s_i} and z_i = 1: it takes, returns and raises the same.
     """
     p = _known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
@@ -176,7 +176,8 @@ def _solve(problem, tokens, delta, z, norm, shape):
             else:
                 runs.append(_other_norm(problem, run, units, norm, first[0]))
             in_range(problem, run, runs[-1]["objective"], units.exponent[run])
-    solved = {key: np.array([run[key] for run in runs]) for key in runs[0].keys() - {"solver", "W"}}
+    names = "objective", "duals", "margins", "support", "gap"
+    solved: dict = {name: np.array([run[name] for run in runs]) for name in names}
     exponent = -units.exponent
     solved["objective"] = np.ldexp(solved["objective"], exponent)
     solved["duals"] = np.ldexp(solved["duals"] * units.stretch, 2 * exponent[:, None])

@@ -1,9 +1,9 @@
 """The norms that are cone programs: nuclear, spectral, l_1, l_inf, and the largest over blocks.
 
-None of these is strictly convex: the minimum is unique, its W need not be, and an interior-point
-method ends in the middle of the optimal set. Clarabel is handed the dual, max_{beta >= 0} 1^T beta
-subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S. From min ||W|| it stops at gaps
-near 1e-7 on hard instances, from here it reaches 1e-10.
+None of these is strictly convex: the minimum is unique, its W need not be, and an
+interior-point method ends in the middle of the optimal set. Clarabel is handed the dual,
+max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of S.
+From min ||W|| it stops at gaps near 1e-7 on hard instances, from here it reaches 1e-10.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ CONIC = "nuclear", "spectral", 1.0, np.inf
 class Blocks:
     """max_b N(W_b), or where `summed` sum_b N(W_b); W_b one of `count` parts, N = `inner`.
 
-    Head-wise steepest descent is steepest descent in it; its dual is the sum of N* over the parts.
-    inner: "frobenius", "spectral" or "nuclear"; by_columns: parts of the columns, else the rows.
-    Raises ValueError for another N or a count below 1.
+    Head-wise steepest descent is steepest descent in it; its dual is the sum of N* over
+    the parts. inner: "frobenius", "spectral" or "nuclear"; by_columns: parts of the
+    columns, else the rows. Raises ValueError for another N or a count below 1.
     """
 
     inner: str
@@ -88,8 +88,8 @@ def least_norm(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(w, beta): vec W of least `norm` with A vec(W) >= 1, and its duals (m,), up to scale.
 
-    A (m, d d_z). None where Clarabel fails. shape (d, d_z); `unit` is the size of some feasible W:
-    the program is solved in units of it.
+    A (m, d d_z). None where Clarabel fails. shape (d, d_z); `unit` is the size of some
+    feasible W: the program is solved in units of it.
     """
     import cvxpy as cp  # here: its import takes longer than all solvers of the other norms together
 

@@ -1,7 +1,7 @@
 """Units in which no token SVM overflows, underflows or drowns one constraint in another's rounding.
 
-Only products <delta_{i,t} z_i^T, W> are asked for, so each factor may be divided by a power of two,
-which rounds nothing. What is left is one unit for W, that of the shortest constraint.
+Only products <delta_{i,t} z_i^T, W> are asked for, so each factor may be divided by a power
+of two, which rounds nothing. What is left is one unit for W, that of the shortest constraint.
 """
 
 import math
@@ -23,11 +23,11 @@ cache.find_place()
 class Scaled:
     """The factors of a_m = delta_{i,t} z_i^T as they are solved: stretch_m 2^-exponent a_m.
 
-    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m; stretch
-    (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE
-    ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would exceed its margin.
-    Whatever W this yields is feasible; its norm rises by at most MORE ||W_1||, W_1 the solution for
-    constraints of norm 1. ratio (runs,) longest to shortest.
+    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m;
+    stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m =
+    1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding would
+    exceed its margin. Whatever W this yields is feasible; its norm rises by at most MORE
+    ||W_1||, W_1 the solution for constraints of norm 1. ratio (runs,) longest to shortest.
     """
 
     delta: np.ndarray

@@ -90,7 +90,7 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     problem, W_mm, setup = _problem(data)
     runs, joint = len(data.y), head == "joint"
     model, target = plain.Model(data), problem.expand(W_mm)[0]
-    reference = plain.train_joint if joint else plain.train
+    reference = partial(plain.train, joint=joint)
 
     expected = reference(model, step_size, 100, range(0, 101, 20), target)
     first = _ours(coordinates.minimal(data.run(0)), W_mm[:1], step_size, 100, head, 20)
@@ -124,13 +124,7 @@ def _one_thread():
         numba.set_num_threads(before)
 
 
-def _spent(work, at_least=0.2):
-    """Processor seconds per call of `work`, called as often as it takes to fill `at_least`."""
-    calls, began = 0, time.process_time()
-    while (taken := time.process_time() - began) < at_least:
-        work()
-        calls += 1
-    return taken / calls
+_spent = partial(seconds, at_least=0.2, clock=time.process_time)  # of the processor
 
 
 def _spent_in_turns(ours, reference, count, repeats=REPEATS):

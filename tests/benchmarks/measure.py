@@ -4,7 +4,7 @@ Reference and ours run in turns, so that a busy machine slows both.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -85,13 +85,13 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def seconds(work: Callable[[], object], at_least: float = 0.0) -> float:
+def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
     """Seconds per call of `work`, called as often as it takes to fill `at_least` seconds."""
-    calls, began = 0, time.perf_counter()
+    calls, began = 0, clock()
     while True:
         work()
         calls += 1
-        elapsed = time.perf_counter() - began
+        elapsed = clock() - began
         if elapsed >= at_least:
             return elapsed / calls
 

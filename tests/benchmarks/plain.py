@@ -12,10 +12,7 @@ from lib.attention.token_sets import TokenSet
 
 
 class Model:
-    """One run of paper A's model with the exponential loss.
-
-    f_i = y_i u^T X_i^T softmax(X_i W z_i).
-    """
+    """One run of paper A's model, f_i = y_i u^T X_i^T softmax(X_i W z_i), exponential loss."""
 
     def __init__(self, tokens: TokenSet, run: int = 0):
         arrays = tokens.X, tokens.y, tokens.z, tokens.u
@@ -29,6 +26,11 @@ class Model:
         weights = torch.log_softmax(logits, -1).exp()
         return torch.exp(-(weights * scores).sum(-1)).mean()
 
+    def zeros(self):
+        """W_0 = 0."""
+        shape = self.X.shape[-1], self.z.shape[-1]
+        return torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+
 
 def direction_error(v, unit_target):
     return torch.linalg.norm(v / torch.linalg.norm(v) - unit_target)
@@ -39,28 +41,34 @@ def unit(target):
     return target / torch.linalg.norm(target)
 
 
-def train(model: Model, step_size: float, steps: int, record, target: np.ndarray) -> np.ndarray:
-    """NGD on W (paper A, Eq. 4) from W_0 = 0; target (d, d).
+def train(
+    model: Model, step_size: float, steps: int, record, target: np.ndarray, joint: bool = False
+) -> np.ndarray:
+    """NGD on W (paper A, Eq. 4) or on W and u, each by itself (Eq. 13), from zero; target (d, d).
 
-    Records (k, 3): L - L*, ||W||, direction error.
+    Records (k, 3): L - L*, ||W||, direction error of W; joint (k, 4): L, ||W||, ||u||, the same.
     """
-    W = torch.zeros(model.X.shape[-1], model.z.shape[-1], dtype=torch.float64, requires_grad=True)
+    W, u = model.zeros(), torch.zeros_like(model.u, requires_grad=True)
+    parameters = (W, u) if joint else (W,)
     unit_target, record, history = unit(target), set(record), []
     for t in range(steps + 1):
-        loss = model.loss(W, model.scores)
-        (gradient,) = torch.autograd.grad(loss, W)
+        loss = model.loss(W, model.y[:, None] * (model.X @ u) if joint else model.scores)
+        gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             if t in record:
-                error = direction_error(W, unit_target).item()
-                history.append((loss.item() - model.best_loss, torch.linalg.norm(W).item(), error))
-            W.sub_(gradient, alpha=step_size / torch.linalg.norm(gradient).item())
+                gap = loss.item() - (0.0 if joint else model.best_loss)
+                norms = [torch.linalg.norm(parameter).item() for parameter in parameters]
+                history.append((gap, *norms, direction_error(W, unit_target).item()))
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                norm = torch.linalg.norm(gradient).item()
+                if norm > 0:  # at u = 0 the loss does not see W
+                    parameter.sub_(gradient, alpha=step_size / norm)
     return np.array(history)
 
 
 def train_along(model: Model, direction, step_size: float, steps: int, record) -> np.ndarray:
     """W += step_size direction(-gradient) from W_0 = 0; records W, (k, d, d_z)."""
-    W = torch.zeros(model.X.shape[-1], model.z.shape[-1], dtype=torch.float64, requires_grad=True)
-    record, history = set(record), []
+    W, record, history = model.zeros(), set(record), []
     for t in range(steps + 1):
         (gradient,) = torch.autograd.grad(model.loss(W, model.scores), W)
         with torch.no_grad():
@@ -90,31 +98,6 @@ class AdamDirection:
         return self.m / (1 - 0.9**self.t) / below
 
 
-def train_joint(
-    model: Model, step_size: float, steps: int, record, target: np.ndarray
-) -> np.ndarray:
-    """NGD on (u, W), each normalised by itself (paper A, Eq. 13), from zero; target (d, d), of W.
-
-    Records (k, 4): L, ||W||, ||u||, direction error of W.
-    """
-    d = model.X.shape[-1]
-    W = torch.zeros(d, model.z.shape[-1], dtype=torch.float64, requires_grad=True)
-    u = torch.zeros(d, dtype=torch.float64, requires_grad=True)
-    unit_target, record, history = unit(target), set(record), []
-    for t in range(steps + 1):
-        loss = model.loss(W, model.y[:, None] * (model.X @ u))
-        gradients = torch.autograd.grad(loss, (W, u))
-        with torch.no_grad():
-            if t in record:
-                norms = torch.linalg.norm(W).item(), torch.linalg.norm(u).item()
-                history.append((loss.item(), *norms, direction_error(W, unit_target).item()))
-            for parameter, gradient in zip((W, u), gradients, strict=True):
-                norm = torch.linalg.norm(gradient).item()
-                if norm > 0:  # at u = 0 the loss does not see W
-                    parameter.sub_(gradient, alpha=step_size / norm)
-    return np.array(history)
-
-
 def train_mirror(
     model: Model, p: float, step_size: float, steps: int, record, start, target
 ) -> np.ndarray:
@@ -122,18 +105,14 @@ def train_mirror(
 
     Records (k, 3): L, ||W||_{p,p}, directional Bregman divergence.
     """
-    W, V, q = (
-        torch.from_numpy(start).clone().requires_grad_(),
-        torch.from_numpy(target),
-        p / (p - 1),
-    )
+    W, q = torch.from_numpy(start).clone().requires_grad_(), p / (p - 1)
+    V = torch.from_numpy(target)
     V = V / V.abs().pow(p).sum() ** (1 / p)
     record, history = set(record), []
     for t in range(steps + 1):
         logits = torch.bmm(model.X, (model.z @ W.T)[:, :, None])[:, :, 0]  # (n, T)
-        loss = torch.nn.functional.softplus(
-            -(torch.softmax(logits, -1) * model.scores).sum(-1)
-        ).mean()
+        answers = (torch.softmax(logits, -1) * model.scores).sum(-1)
+        loss = torch.nn.functional.softplus(-answers).mean()
         (gradient,) = torch.autograd.grad(loss, W)
         with torch.no_grad():
             if t in record:
@@ -169,9 +148,8 @@ def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
     W = cp.Variable((d, z.shape[-1]))
     pairs = [(i, t) for i in range(n) for t in range(T) if t != opt[i]]
     constraints = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] >= 1 for i, t in pairs]
-    return _solved(
-        W, cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm), constraints
-    )
+    size = cp.sum_squares(W) if norm == 2 else cp.pnorm(cp.vec(W, order="C"), norm)
+    return _solved(W, size, constraints)
 
 
 def svm_vectorised(tokens: TokenSet) -> np.ndarray:

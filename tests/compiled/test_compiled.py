@@ -1,12 +1,10 @@
 """A compiled function follows what it calls in other files; its cache always has a place."""
 
 import ast
-import importlib
 import os
 import shutil
 import subprocess
 import sys
-from inspect import ismodule
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,15 +13,12 @@ import pytest
 from lib import files
 from lib.compiled import apart, cache
 
-ENTRIES = [
-    (path, node)
+TEXTS = {
+    path: path.read_text(encoding="utf-8")
     for package in ("lib", "papers")
-    for path in sorted((files.ROOT / package).rglob("*.py"))
-    if path != Path(cache.__file__) and "cache=True" in path.read_text(encoding="utf-8")
-    for node in ast.parse(path.read_text(encoding="utf-8")).body
-    if isinstance(node, ast.FunctionDef)
-    and "cache=True" in "".join(map(ast.unparse, node.decorator_list))
-]
+    for path in (files.ROOT / package).rglob("*.py")
+}
+HOME = Path(cache.__file__).parent
 LOOP = """
 import numba
 from lib.compiled.cache import stamp
@@ -106,40 +101,31 @@ def test_where_no_other_process_can_compile_the_call_does(loops, broken):
     assert loops[0](APART, broken) == (2.0, 2.0, 1, 0, 1)
 
 
+def imported(path):
+    """The files of `lib` and `papers` that a file imports, the cache apart."""
+    homes = {}
+    for node in ast.parse(TEXTS[path]).body:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(("lib", "papers")):
+            home = files.ROOT / node.module.replace(".", "/")
+            homes |= {home / f"{name.name}.py": home.with_suffix(".py") for name in node.names}
+    modules = {file if file in TEXTS else home for file, home in homes.items()}
+    return modules - {HOME / "cache.py"}
+
+
 def test_every_kept_function_is_stamped_by_all_that_it_can_call():
-    assert {path.parent.name for path, _ in ENTRIES} >= {"engine", "dynamics", "regression"}
-    for path, function in ENTRIES:
-        if not _from_other_files(path):
+    kept = {path for path, text in TEXTS.items() if "cache=True" in text and path.parent != HOME}
+    assert {path.parent.name for path in kept} >= {"engine", "dynamics", "regression"}
+    for path in kept:
+        if not any("njit" in TEXTS.get(file, "") for file in imported(path)):
             continue  # numba itself sees changes in the file of a function
-        assert "SOURCES = stamp(__file__)" in path.read_text(encoding="utf-8").splitlines(), path
-        assert ast.unparse(function.args).endswith("sources=SOURCES"), path
-        room = ".".join(path.relative_to(files.ROOT).parent.parts)
-        for used in sorted(path.parent.glob("*.py")):
-            module = importlib.import_module(f"{room}.{used.stem}")
-            if "njit" in used.read_text(encoding="utf-8"):
-                assert _rooms(vars(module)) <= {"lib.compiled", room}, used
-
-
-def _from_other_files(path):
-    """What the compiled functions of a file name that it imports from `lib` or `papers`."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    ours = [
-        n for n in body if isinstance(n, ast.ImportFrom) and n.module.startswith(("lib", "pap"))
-    ]
-    imported = {name.asname or name.name for node in ours for name in node.names}
-    functions = [n for n in body if isinstance(n, ast.FunctionDef) and n.decorator_list]
-    compiled = [n for n in functions if "njit" in "".join(map(ast.unparse, n.decorator_list))]
-    return imported & {n.id for f in compiled for n in ast.walk(f) if isinstance(n, ast.Name)}
-
-
-def _rooms(names):
-    """The rooms of `lib` and `papers` that a module's global names come from."""
-    homes = (
-        value.__name__ if ismodule(value) else value.__module__
-        for value in names.values()
-        if ismodule(value) or callable(value)
-    )
-    return {home.rpartition(".")[0] for home in homes if home.startswith(("lib.", "papers."))}
+        assert "SOURCES = stamp(__file__)" in TEXTS[path].splitlines(), path
+        functions = [n for n in ast.parse(TEXTS[path]).body if isinstance(n, ast.FunctionDef)]
+        for f in functions:
+            if "cache=True" in "".join(map(ast.unparse, f.decorator_list)):
+                assert ast.unparse(f.args).endswith("sources=SOURCES"), path
+        for used in path.parent.glob("*.py"):
+            if "njit" in TEXTS[used]:
+                assert {file.parent for file in imported(used)} <= {HOME, path.parent}, used
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["no folder given", "a folder given"])

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import cvxpy as cp
 import numpy as np
@@ -14,22 +15,20 @@ from tests.problems import stacked
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
 NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", 1, np.inf)
-DUAL = {"frobenius": 2, "nuclear": "spectral", "spectral": "nuclear", np.inf: 1, 1: np.inf}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 
 
-def size(matrix, norm):
+def size(matrix, norm, dual=False):
+    """The norm of a matrix, or its dual norm."""
+    if isinstance(norm, svm.Blocks):
+        parts = np.split(matrix, norm.count, int(norm.by_columns))
+        return (sum if dual else max)(size(part, norm.inner, dual) for part in parts)
     if norm in ("nuclear", "spectral"):
         values = np.linalg.svd(matrix, compute_uv=False)
-        return values.sum() if norm == "nuclear" else values[0]
-    return np.linalg.norm(matrix.ravel(), 2 if norm == "frobenius" else norm)
-
-
-def constraints_of(data, run=0):
-    """(sample, pair, a) of every constraint <a, W> >= 1 of one run, written out one by one."""
-    for i, (X, z, opt) in enumerate(zip(data.X[run], data.z[run], data.opt[run], strict=True)):
-        for pair, t in enumerate(t for t in range(len(X)) if t != opt):
-            yield i, pair, np.outer(X[opt] - X[t], z)
+        return values.sum() if (norm == "nuclear") != dual else values[0]
+    p = 2.0 if norm == "frobenius" else float(norm)
+    conjugate = {1.0: np.inf, np.inf: 1.0}.get(p) or p / (p - 1)
+    return np.linalg.norm(matrix.ravel(), conjugate if dual else p)
 
 
 def rows_of(data):
@@ -44,7 +43,9 @@ def reference(data, norm):
         objective = cp.normNuc(W) if norm == "nuclear" else cp.sigma_max(W)
     else:
         objective = cp.pnorm(flat, 2 if norm == "frobenius" else norm)
-    margins = [cp.sum(cp.multiply(a, W)) for _, _, a in constraints_of(data)]
+    pairs = [(i, t) for i, t in np.ndindex(data.shape[1:3]) if t != data.opt[0, i]]
+    X, z, opt = data.X[0], data.z[0], data.opt[0]
+    margins = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] for i, t in pairs]
     program = cp.Problem(cp.Minimize(objective), [margin >= 1 for margin in margins])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy's own, on accuracy; ours is what is tested
@@ -54,30 +55,49 @@ def reference(data, norm):
 
 def check_certificate(data, norm, solution):
     """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within `accuracy`."""
-    duals, W = solution.duals, solution.W
-    assert (duals >= 0).all() and solution.status == "optimal"
-    for run in range(data.shape[0]):
-        rows = np.array([a for _, _, a in constraints_of(data, run)])
-        pulled = np.einsum("m,mde->de", duals[run].ravel(), rows)
-        margins = (rows * W[run]).sum((1, 2)).reshape(duals.shape[1:])
-        np.testing.assert_allclose(solution.margins[run], margins, rtol=1e-9, atol=1e-9)
+    assert (solution.duals >= 0).all() and solution.status == "optimal"
+    for run, (A, W) in enumerate(zip(rows_of(data), solution.W, strict=True)):
+        beta, support = solution.duals[run].ravel(), solution.support[run].ravel()
+        margins, primal = A @ W.ravel(), size(W, norm)
+        np.testing.assert_allclose(solution.margins[run].ravel(), margins, rtol=1e-9, atol=1e-9)
         assert 1 - margins.min() <= solution.accuracy
-        primal, exponent = size(W[run], norm), norm if isinstance(norm, str) else float(norm)
-        bound = duals[run].sum() / size(pulled, DUAL.get(norm) or exponent / (exponent - 1))
+        bound = beta.sum() / size((A.T @ beta).reshape(W.shape), norm, dual=True)
         assert primal == pytest.approx(solution.objective[run], rel=1e-9)
         assert -1e-9 <= 1 - bound / primal <= solution.accuracy
         assert abs(1 - bound / primal) == pytest.approx(solution.gap[run], abs=1e-9)
-        assert duals[run].sum() == pytest.approx(primal**2, rel=1e-6)
-        slack = margins - 1
-        assert (duals[run] * slack).sum() <= 1e-6 * duals[run].sum()  # complementary slackness
-        assert slack[solution.support[run]].max() < 1e-4
-        assert (slack[~solution.support[run]] > -1e-9).all()
+        assert beta.sum() == pytest.approx(primal**2, rel=1e-6)
+        assert (beta * (margins - 1)).sum() <= 1e-6 * beta.sum()  # complementary slackness
+        assert margins[support].max() < 1 + 1e-4 and (margins[~support] > 1 - 1e-9).all()
+
+
+def of_vectors(X):
+    return token_sets.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
+
+
+V = np.random.default_rng(1).standard_normal((2, 4, 5))
+CASES = {
+    "three runs": tokens.unit_tokens(range(3)),
+    "repeated": of_vectors(V[:, [0, 1, 2, 2]]),
+    "collinear": of_vectors(np.stack([V[:, 0], V[:, 1], 2 * V[:, 1] - V[:, 0], V[:, 3]], 1)),
+    "one sample": of_vectors(V[:1]),
+    "all others equal": of_vectors(V[:, [0, 1, 1, 1]]),
+    "same sample twice": of_vectors(V[[0, 0]]),
+}
+BLOCKY = tokens.unit_tokens(range(2), n=4, T=4, d=6)
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_certificate(norm):
-    data = tokens.unit_tokens(range(3))
-    check_certificate(data, norm, svm.token_svm(data, norm=norm))
+@pytest.mark.parametrize("case", CASES)
+def test_certificate(norm, case):
+    check_certificate(CASES[case], norm, svm.token_svm(CASES[case], norm=norm))
+
+
+@pytest.mark.parametrize("inner", ["frobenius", "spectral", "nuclear"])
+@pytest.mark.parametrize("count", [2, 6])
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_certificate_of_blocks(inner, count, by_columns):
+    norm = svm.Blocks(inner, count, by_columns)
+    check_certificate(BLOCKY, norm, svm.token_svm(BLOCKY, norm=norm))
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -98,15 +118,13 @@ def test_frobenius_is_accurate_to_rounding_and_exponents_near_and_far_nearly():
         assert svm.token_svm(tokens.unit_tokens(range(4)), norm=p).gap.max() < 1e-10
 
 
-def test_exponent_two_by_newton_is_the_frobenius_solution():
-    data = tokens.unit_tokens(3)
-    unique, rows = svm.token_svm(data), rows_of(data)[0]
-    elsewhere = svm.token_svm(data, norm=1.5)
-    w, beta = lp.least_norm(rows, 2.0, elsewhere.W[0].ravel(), elsewhere.duals.ravel())
-    w, beta = w / (rows @ w).min(), beta * unique.duals.sum() / beta.sum()
-    np.testing.assert_allclose(w.reshape(10, 10), unique.W[0], atol=1e-10)
-    np.testing.assert_allclose(beta, unique.duals.ravel(), atol=1e-9)
-    np.testing.assert_array_equal(svm.token_svm(data, norm=2).W, unique.W)
+def test_l1_solutions_are_vertices_and_the_exponent_two_is_the_frobenius_norm():
+    solution = svm.token_svm(CASES["three runs"], norm=1)
+    W = np.abs(solution.W)
+    assert ((W > 1e-6 * W.max((1, 2), keepdims=True)).sum((1, 2)) <= solution.duals[0].size).all()
+    assert solution.problem == "token SVM, l_1 norm"
+    by_name, by_number = (svm.token_svm(BLOCKY, norm=norm).W for norm in ("frobenius", 2))
+    np.testing.assert_array_equal(by_number, by_name)
 
 
 @pytest.mark.parametrize("norm", ["frobenius", 1.75, 3, "nuclear"])
@@ -127,7 +145,7 @@ def test_rotating_tokens_and_queries_rotates_the_solution(norm, seed):
     data = tokens.unit_tokens(seed)
     rng = np.random.default_rng(seed)
     R, Q = (np.linalg.qr(rng.standard_normal((10, 10)))[0] for _ in range(2))
-    turned = token_sets.TokenSet(data.X @ R.T, data.y, data.z @ Q.T, data.u @ R.T, data.opt)
+    turned = replace(data, X=data.X @ R.T, z=data.z @ Q.T)
     before, after = svm.token_svm(data, norm=norm), svm.token_svm(turned, norm=norm)
     assert after.objective[0] == pytest.approx(before.objective[0], rel=1e-8)
     if norm == "frobenius":
@@ -151,23 +169,6 @@ def test_thousands_of_dependent_constraints():
     solution = svm.token_svm(data)
     assert max(solution.gap.max(), solution.violation.max()) < svm.ACCURACY
     assert solution.support.sum() <= 400
-
-
-DEPENDENT = {
-    "repeated": lambda X: X[:, [0, 1, 2, 2]],
-    "collinear": lambda X: np.stack([X[:, 0], X[:, 1], 2 * X[:, 1] - X[:, 0], X[:, 3]], 1),
-    "one sample": lambda X: X[:1],
-    "all others equal": lambda X: X[:, [0, 1, 1, 1]],
-    "same sample twice": lambda X: X[[0, 0]],
-}
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("case", DEPENDENT)
-def test_dependent_constraints_are_solved(norm, case):
-    X = DEPENDENT[case](np.random.default_rng(1).standard_normal((2, 4, 5)))
-    data = token_sets.token_set(X, np.ones(len(X)), z=X[:, 1], opt=np.zeros(len(X), int))
-    check_certificate(data, norm, svm.token_svm(data, norm=norm))
 
 
 def between_others():
@@ -222,21 +223,13 @@ def test_head_against_its_primal_and_certificate(p):
         v, beta = solution.value[run], solution.duals[run]
         np.testing.assert_allclose(rows @ v, solution.margins[run], atol=1e-9)
         assert (rows @ v).min() >= 1 - 1e-9 and (beta >= 0).all()
-        bound = beta.sum() / size(rows.T @ beta, DUAL.get(p) or p / (p - 1))
+        bound = beta.sum() / size(rows.T @ beta, p, dual=True)
         assert np.linalg.norm(v, p) == pytest.approx(solution.objective[run], rel=1e-9)
         assert abs(1 - bound / solution.objective[run]) <= solution.accuracy
         free = cp.Variable(18)
         program = cp.Problem(cp.Minimize(cp.pnorm(free, p)), [row @ free >= 1 for row in rows])
         program.solve(**TIGHT)
         assert solution.objective[run] == pytest.approx(program.value, rel=1e-6)
-
-
-def test_head_of_orthonormal_tokens_in_closed_form():
-    data = token_sets.token_set(np.eye(6).reshape(3, 2, 6), [1, -1, 1], opt=[1, 0, 1])
-    for p in (2, 1.5, 3):
-        solution = svm.head_svm(data, p=p)
-        np.testing.assert_allclose(solution.value[0], [0, 1, -1, 0, 0, 1], atol=1e-6)
-        assert solution.objective[0] == pytest.approx(3 ** (1 / p), rel=1e-9)
 
 
 def test_head_infeasible_with_a_proof():
@@ -254,21 +247,6 @@ def test_unknown_norm(norm):
         svm.token_svm(data, norm=norm)
     with pytest.raises(ValueError, match=r"p = .*exponent p >= 1"):
         svm.head_svm(data, p=norm)
-
-
-@pytest.mark.parametrize("solve", [svm.token_svm, svm.head_svm])
-@pytest.mark.parametrize(
-    "selected, message",
-    [
-        (np.zeros(6, int), r"shape \(6,\).*\(1, 6\)"),
-        (np.zeros((1, 6)), "float64"),
-        (np.full((1, 6), 8), r"0 \.\.\. 7"),
-        (np.full((1, 6), -1), r"0 \.\.\. 7"),
-    ],
-)
-def test_bad_selection(solve, selected, message):
-    with pytest.raises(ValueError, match=message):
-        solve(tokens.unit_tokens(0), selected=selected)
 
 
 def test_less_than_the_accuracy_raises_with_what_to_do(monkeypatch):
@@ -303,33 +281,40 @@ def test_a_minimal_is_solved_in_its_own_coordinates():
     inside, whole = svm.token_svm(space), svm.token_svm(data)
     np.testing.assert_allclose(space.expand(inside.W), whole.W, atol=1e-9 * inside.norm.max())
     assert inside.tokens is space.tokens and whole.tokens is data
-    for norm in (3, np.inf, svm.Blocks("spectral", 2)):
-        with pytest.raises(ValueError, match="sees the coordinates"):
-            svm.token_svm(space, norm=norm)
-    with pytest.raises(ValueError, match="sees the coordinates"):
-        svm.head_svm(space, p=1)
 
 
-BLOCKY = tokens.unit_tokens(range(2), n=4, T=4, d=6)
+SPACE = coordinates.minimal(BLOCKY)
+FAR = of_vectors(np.array([[[1.5e308], [-1.5e308]]]))
 
 
-@pytest.mark.parametrize("inner", ["frobenius", "spectral", "nuclear"])
-@pytest.mark.parametrize("count", [2, 6])
-@pytest.mark.parametrize("by_columns", [False, True])
-def test_duals_certify_the_norm(inner, count, by_columns):
-    """1^T beta over the dual norm of sum beta_m a_m is a lower bound, and W reaches it."""
-    solution = svm.token_svm(BLOCKY, norm=svm.Blocks(inner, count, by_columns))
-    order = {"frobenius": ("fro", "fro"), "spectral": (2, "nuc"), "nuclear": ("nuc", 2)}[inner]
-    for run, (A, beta, W) in enumerate(zip(rows_of(BLOCKY), solution.duals, solution.W)):
-        margins, S = A @ W.ravel(), (A.T @ beta.ravel()).reshape(6, 6)
-        primal, dual = (
-            [np.linalg.norm(part, kind) for part in np.split(M, count, int(by_columns))]
-            for M, kind in zip((W, S), order, strict=True)
-        )
-        assert margins.min() >= 1 - 1e-9 and (beta >= 0).all()
-        assert max(primal) == pytest.approx(solution.norm[run], rel=1e-9)
-        bound = beta.sum() / sum(dual)
-        assert bound == pytest.approx(max(primal), rel=svm.ACCURACY_OTHER_NORMS)
+@pytest.mark.parametrize(
+    "solve, message",
+    [
+        *(
+            (partial(svm.token_svm, SPACE, norm=norm), "sees the coordinates")
+            for norm in (3, np.inf)
+        ),
+        (partial(svm.token_svm, SPACE, norm=svm.Blocks("spectral", 2)), "sees the coordinates"),
+        (partial(svm.head_svm, SPACE, p=1), "sees the coordinates"),
+        (lambda: svm.Blocks("l_1", 2), "N must be one of"),
+        (partial(svm.token_svm, FAR), r"X holds tokens whose difference exceeds 1.8e\+308"),
+        (lambda: svm.Blocks("spectral", 0), "count at least 1"),
+        (partial(svm.token_svm, BLOCKY, norm=svm.Blocks("spectral", 4)), "4 blocks do not divide"),
+        *(
+            (partial(solve, BLOCKY, selected), message)
+            for solve in (svm.token_svm, svm.head_svm)
+            for selected, message in (
+                (np.zeros(4, int), r"shape \(4,\).*\(2, 4\)"),
+                (np.zeros((2, 4)), "float64"),
+                (np.full((2, 4), 4), r"0 \.\.\. 3"),
+                (np.full((2, 4), -1), r"0 \.\.\. 3"),
+            )
+        ),
+    ],
+)
+def test_bad_input_is_named(solve, message):
+    with pytest.raises(ValueError, match=message):
+        solve()
 
 
 def test_one_block_is_the_norm_itself_and_more_never_have_a_larger_one():
@@ -347,9 +332,3 @@ def test_dual_norms_bound_the_product():
         V, W = draw.standard_normal((2, 50, 6, 6))
         assert (np.einsum("rij,rij->r", V, W) <= blocks.of(W) * blocks.dual.of(V)).all()
         assert blocks.dual.dual == blocks
-
-
-def test_bad_blocks_are_named():
-    for inner, count in (("l_1", 2), ("spectral", 0), ("spectral", 4)):
-        with pytest.raises(ValueError, match="block"):
-            svm.token_svm(BLOCKY, norm=svm.Blocks(inner, count))
