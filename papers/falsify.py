@@ -9,6 +9,7 @@ committed records, and why.
 
 import argparse
 import importlib
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from lib.companion import ledger, record
 from lib.companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
-from papers.wrong_worlds import World, caught, worlds
+from papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 LEDGERS["beyond"] = "atlas_as_used"  # the atlas's rows under decay and in norms of their own
@@ -38,18 +39,26 @@ def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     where the row is missing from such a world: it was not measured there.
     """
     true = list(section(World()))
-    power = {row.id: {"catches": [], "small": False, "holds": row.holds} for row in true}
+    catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
-        rows, smallest = [row for row in true if family in row.fails_if], {}
-        wrong = {world: _measured(section, world, rows) for world in worlds([family])}
-        _require_touched(rows, wrong, family)
-        for world, ids in caught(rows, wrong).items():
-            for id in ids:
-                smallest.setdefault(id, world)
-        for id, world in smallest.items():
-            power[id]["catches"].append(str(world))
-            power[id]["small"] |= world.small
-    return power
+        rows, wrong = [row for row in true if family in row.fails_if], worlds([family])
+        measured, untouched = [_measured(section, world, rows) for world in wrong], []
+        for row, *others in zip(rows, *measured, strict=True):
+            known = row.measured, row.bound
+            if row.holds and all((other.measured, other.bound) == known for other in others):
+                untouched.append(row.id)
+            fails = [row.holds and not other.holds for other in others]
+            catches[row.id] += list(itertools.compress(wrong, fails))[:1]
+        if untouched:
+            raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
+    return {
+        row.id: {
+            "catches": [str(world) for world in catches[row.id]],
+            "small": any(world.small for world in catches[row.id]),
+            "holds": row.holds,
+        }
+        for row in true
+    }
 
 
 def _measured(section, world, rows):
@@ -59,17 +68,6 @@ def _measured(section, world, rows):
     if missing := [row.id for row in rows if row.id not in wrong]:
         raise NotTouched(f"{', '.join(missing)}: missing from the wrong world {str(world)!r}")
     return [wrong[row.id] for row in rows]
-
-
-def _require_touched(rows, wrong, family):
-    touched = {
-        row.id
-        for wrong_rows in wrong.values()
-        for row, other in zip(rows, wrong_rows, strict=True)
-        if (other.measured, other.bound) != (row.measured, row.bound)
-    }
-    if untouched := [row.id for row in rows if row.holds and row.id not in touched]:
-        raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")
 
 
 def sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
@@ -88,8 +86,7 @@ def write_failures() -> None:
     """figures/failures.md from all records; `make falsify` and the ledgers' notebooks keep it."""
     base = folder("figures")
     paths = sorted(path for path in base.glob("*/*.json") if path.parent.name != "power")
-    records = [record.read(path) for path in paths]
-    write(base / "failures.md", ledger.failures(records).encode())
+    write(base / "failures.md", ledger.failures(map(record.read, paths)).encode())
 
 
 def named(words: Sequence[str] | None = None) -> list[str]:

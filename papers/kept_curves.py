@@ -35,17 +35,14 @@ def kept(name: str, needed: bool = False) -> Curves | None:
     None, with one printed sentence, where there are none or fewer than `FEWEST` seeds are finished;
     where they are `needed` FileNotFoundError or ValueError.
     """
-    path, command = (
-        files.ROOT / "figures" / "desk" / f"{name}.npz",
-        f"python -m lib.training {name}",
-    )
+    path, command = files.ROOT / f"figures/desk/{name}.npz", f"python -m lib.training {name}"
     if not path.exists() and not needed:
         print(f"the study {name} has no committed curves yet: {command}")
         return None
-    found = load(path)
-    if len(found.seeds()) >= FEWEST:
-        return found
-    words = f"the study {name} is unfinished, {len(found.judged())} judged runs so far: {command}"
+    curves = load(path)
+    if len(curves.seeds()) >= FEWEST:
+        return curves
+    words = f"the study {name} is unfinished, {len(curves.judged())} judged runs so far: {command}"
     if needed:
         raise ValueError(words)
     print(words)
@@ -57,23 +54,23 @@ def judge(
     text: str,
     source: str,
     curves: Curves,
-    found: Interval,
+    measured: Interval,
     word: Callable[[Interval], str],
     bound: str = ABOVE,
     also: Sequence[Interval] = (),
 ) -> Claim:
-    """The claim on a paired quantity with the verdict that `word` reads off `found`, and its p.
+    """The claim on a paired quantity with the verdict that `word` reads off `measured`, and its p.
 
     It is undecided where an interval of `also` has another verdict.
     """
     if id in REMEASURED and not clocked(curves):
         source += " (our reading, chosen after the runs)"
-    every = (found, *also)
-    said = {word(one) for one in every}
-    verdict = said.pop() if len(said) == 1 else UNDECIDED
-    ends = (found.estimate, found.low, found.high)
-    p = max(verdicts.p_value(one, word) for one in every)
-    return claims.judged(id, text, source, ends, bound, verdict, len(found.values), p)
+    every = (measured, *also)
+    decided = {word(interval) for interval in every}
+    verdict = decided.pop() if len(decided) == 1 else UNDECIDED
+    ends = (measured.estimate, measured.low, measured.high)
+    p = max(verdicts.p_value(interval, word) for interval in every)
+    return claims.judged(id, text, source, ends, bound, verdict, len(measured.values), p)
 
 
 def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim | None:
@@ -111,25 +108,22 @@ def silent(curves: Curves) -> str:
 
 def best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
-    means = {
-        rule: float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
-        for rule in curves.rates()
-    }
-    return max(means.items(), key=lambda item: item[1])
+    rights = {rule: [run.hits.mean() for run in curves.runs(rule)] for rule in curves.rates()}
+    best = max(rights, key=lambda rule: float(np.mean(rights[rule])))
+    return best, float(np.mean(rights[best]))
 
 
 def edges(curves: Curves) -> dict[str, float]:
     """Rules whose rate lies at the edge of all rates that were tried, if any, and that rate."""
-    found = {}
+    at_edge = {}
     for rule, rate in curves.rates().items():
         trials = curves.trials(rule)
         tried = [trial.rate for trial in trials]
-        free = rule == "SPS" and any(
-            trial.rate == rate and trial.end.get("capped", 1.0) < 0.01 for trial in trials
-        )
+        capped = [trial.end.get("capped", 1.0) for trial in trials if trial.rate == rate]
+        free = rule == "SPS" and min(capped, default=1.0) < 0.01
         if tried and (rate == min(tried) or (rate == max(tried) and not free)):
-            found[rule] = rate
-    return found
+            at_edge[rule] = rate
+    return at_edge
 
 
 def gate(curves: Curves) -> str:
@@ -217,8 +211,8 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 def outcome(curves: Curves, table: Table) -> str:
     """The verdicts of a table of claims, and the processor hours, to end a caption with."""
-    said = "; ".join(f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict)
-    return f"{gate(curves)} {said}. Trained in {curves.hours():.1f} processor hours."
+    judged = [f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict]
+    return f"{gate(curves)} {'; '.join(judged)}. Trained in {curves.hours():.1f} processor hours."
 
 
 def save(
@@ -239,5 +233,7 @@ def save(
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
     if run.scale != "demo":
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
-    told = dict(dtype="float32", setting={"seeds": curves.seeds()})
-    return run.save(figure, slug, number, caption, table, numbers, rows, **told)
+    setting = {"seeds": curves.seeds()}
+    return run.save(
+        figure, slug, number, caption, table, numbers, rows, dtype="float32", setting=setting
+    )

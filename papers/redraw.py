@@ -10,7 +10,7 @@ import argparse
 import re
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,15 +79,6 @@ def family() -> dict[str, tuple[Claim, float]]:
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
-def in_order(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
-    """The claims of `family`, by study and in each as they are judged."""
-    order = list(DATA)
-    return sorted(
-        (claim for claim, _ in judged.values()),
-        key=lambda c: (order.index(c.id.split(".")[0]), c.id),
-    )
-
-
 def family_table(claims: dict[str, tuple[Claim, float]]) -> str:
     """`family` as a table: p, p within the family, claim and verdict."""
     lines = [f"{'p':>8} {'Holm':>8}  {len(claims) + len(GIVEN_UP)} claims of the studies"]
@@ -108,23 +99,24 @@ DATA = {
 }
 
 
-def forest(judged: Iterable[Claim]) -> Figure:
-    """Every judged claim with its interval and verdict: ratios of steps left, differences right.
+def forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
+    """The claims of `family` with intervals and verdicts: ratios of steps left, differences right.
 
-    A claim that has no interval is a row with its verdict alone.
+    By study, and in each as they are judged; a claim without an interval has its verdict alone.
     """
-    sides = {False: [], True: []}
-    for claim in judged:
+    sides, order = {False: [], True: []}, list(DATA)
+    claims = [claim for claim, _ in judged.values()]
+    for claim in sorted(claims, key=lambda c: (order.index(c.id.split(".")[0]), c.id)):
         ratio = " over " in claim.statement
         words = re.split(r":| \(", claim.statement)[0].replace("every layer grows under", "growth,")
+        words = re.sub(r"\bl([\d.]*\d)", r"$\\ell_{\1}$", words)
         data, scale = DATA[claim.id.partition(".")[0]], 1.0 if ratio else 100.0
         if sides[ratio] and sides[ratio][-1].label.partition(":")[0] != data:
             sides[ratio].append(None)
-        interval = claim.interval or (np.nan, np.nan)
-        values = [scale * value for value in (claim.measured, *interval)]
+        low, high = claim.interval or (np.nan, np.nan)
+        ends = scale * claim.measured, scale * low, scale * high
         asked = verdicts.SAME if "within" in claim.bound else ()
-        label = f"{data}: {_symbols(words)}"
-        sides[ratio].append(pieces.Bar(label, *values, claim.verdict, asked))
+        sides[ratio].append(pieces.Bar(f"{data}: {words}", *ends, claim.verdict, asked))
     figure = Figure(figsize=(plots.WIDTH, 0.2 * max(map(len, sides.values())) + 0.9))
     figure.set_layout_engine("constrained")
     ratios, differences = figure.subplots(1, 2)
@@ -139,10 +131,6 @@ def forest(judged: Iterable[Claim]) -> Figure:
     line = "Papers A and C on real data, our reduced setting; 5 or 6 paired seeds; bars: 95 %"
     plots.caption(figure, f"{line}; brackets: between them no gain")
     return figure
-
-
-def _symbols(words: str) -> str:
-    return re.sub(r"\bl([\d.]*\d)", r"$\\ell_{\1}$", words)
 
 
 def redraw(study: str, out: Path) -> list[str]:
@@ -178,7 +166,7 @@ def main(words: list[str] | None = None) -> int:
     if not (asked.study or missing):
         judged = family()
         print(family_table(judged))
-        forest(in_order(judged)).savefig(asked.out / "verdicts.png")
+        forest(judged).savefig(asked.out / "verdicts.png")
     print(f"{time.perf_counter() - began:.1f} s; pictures in {asked.out}")
     return int(missing)
 

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from lib.training.curves import Curves
 from lib.training.study import Study, Work, a_run
@@ -11,7 +12,7 @@ from lib.training.study import Study, Work, a_run
 def train(study: Study) -> Curves:
     """Run a small `study` to its end, from nothing, and forget all but its curves."""
     with tempfile.TemporaryDirectory() as folder:
-        return Work(study, folder, say=lambda words: None).run()
+        return Work(study, Path(folder), say=lambda words: None).run()
 
 
 def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> Curves:
@@ -21,15 +22,15 @@ def once(study: Study, rates: Mapping[str, float], cap: float | None = None) -> 
     """
     asked = replace(study, rates={rule: (rate,) for rule, rate in rates.items()}, seeds=1)
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(asked, folder, say=lambda words: None)
+        work = Work(asked, Path(folder), say=lambda words: None)
         work.all_of([a_run("curve", rule, rate, cap, 0) for rule, rate in rates.items()])
         return work.collected()
 
 
 def last_losses(study: Study, rates: Mapping[str, float]) -> dict:
     """The running mean of the loss a row at the end of each run of `once`, {rule: loss}."""
-    found = once(study, rates)
-    return {
-        rule: round(float(found.runs(rule)[0].smooth(study.window)[-1]) / study.loss_rows, 4)
-        for rule in rates
-    }
+    curves, last = once(study, rates), {}
+    for rule in rates:
+        (run,) = curves.runs(rule)
+        last[rule] = round(float(run.smooth(study.window)[-1]) / study.loss_rows, 4)
+    return last

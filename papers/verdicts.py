@@ -55,8 +55,8 @@ class Interval:
         n, tail = len(values), 0.5 + self.level / 2
         between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
         half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * self.other_variance)
-        found = float(values.mean()) + (halves * half if halves else 0.0)
-        return math.exp(found) if self.geometric else found
+        value = float(values.mean()) + (halves * half if halves else 0.0)
+        return math.exp(value) if self.geometric else value
 
     def __str__(self) -> str:
         text = f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
@@ -93,14 +93,12 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     censored run leaves it too small (its lower end is safe, the upper end is infinite). A seed
     where both are censored says nothing, and both ends are open.
     """
-    steps, reference = np.asarray(steps, float), np.asarray(reference, float)
     never, theirs = ~np.isfinite(steps), ~np.isfinite(reference)
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
-    found, note = ratio_interval(bounded), ""
-    if never.any() or theirs.any():
-        missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
-        note = f"{missed} missed the target"
-    return replace(found, opened=(bool(theirs.any()), bool(never.any())), note=note)
+    missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
+    opened = bool(theirs.any()), bool(never.any())
+    note = f"{missed} missed the target" if any(opened) else ""
+    return replace(ratio_interval(bounded), opened=opened, note=note)
 
 
 def faster(ratio: Interval) -> str:
@@ -132,7 +130,7 @@ def above(difference: Interval) -> str:
     return _word(difference.low > 0, difference.high <= 0)
 
 
-def p_value(found: Interval, word: Callable[[Interval], str]) -> float:
+def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """The smallest α at which the interval at level 1 - α decides what `word` judges; else 1.
 
     Of a word that hangs on one border, 1 of a ratio or 0 of a difference, it is the two-sided p
@@ -140,7 +138,7 @@ def p_value(found: Interval, word: Callable[[Interval], str]) -> float:
     """
 
     def decided(alpha: float) -> bool:
-        return word(replace(found, level=1 - alpha)) != UNDECIDED
+        return word(replace(interval, level=1 - alpha)) != UNDECIDED
 
     low, high = -30.0, 0.0  # ln α
     if not decided(math.exp(-1e-9)):
@@ -157,11 +155,11 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     The k-th smallest of m is max over j ≤ k of (m - j + 1) p_(j), at most 1.
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
     """
-    found, largest = {}, 0.0
-    for k, name in enumerate(sorted(values, key=values.get)):
-        largest = max(largest, min(1.0, (len(values) - k) * values[name]))
-        found[name] = largest
-    return found
+    adjusted, largest = {}, 0.0
+    for k, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, (len(values) - k) * p))
+        adjusted[name] = largest
+    return adjusted
 
 
 def _word(supported: bool, refuted: bool) -> str:

@@ -87,7 +87,7 @@ class World:
         value, factor = solution.value, 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
         away = np.stack(
-            [stream(k, "draws").standard_normal(flat.shape[1]) for k in range(len(flat))]
+            [stream(k, "draws").standard_normal(row.size) for k, row in enumerate(flat)]
         )
         away -= flat * ((away * flat).sum(1) / (flat * flat).sum(1))[:, None]
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
@@ -150,15 +150,12 @@ class World:
             history = replace(history, **{name: named})
         if not (off := self.of("exponent off")):
             return history
-        t = history.iterations.clip(1) / history.iterations[-1]
-        scale = t**off
-        names = ("norm", "head_norm", "log_gap")
-        curves = {name: getattr(history, name) * scale for name in names}
+        scale = (history.iterations.clip(1) / history.iterations[-1]) ** off
+        curves = {n: getattr(history, n) * scale for n in ("norm", "head_norm", "log_gap")}
         for name in ("direction_error", "head_direction_error"):
             curves[name] = {key: v * scale for key, v in getattr(history, name).items()}
-        curves["log_miss"] = history.log_miss * scale[:, None]
-        curves["score_gaps"] = history.score_gaps * scale[:, None, None]
-        return replace(history, **curves)
+        log_miss, gaps = history.log_miss * scale[:, None], history.score_gaps
+        return replace(history, **curves, log_miss=log_miss, score_gaps=gaps * scale[:, None, None])
 
 
 TRUE = World()

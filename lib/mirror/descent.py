@@ -71,9 +71,8 @@ class MirrorHistory(Shapes):
         with the rule's p; NaN where W = 0.
         """
         flat = self.W.reshape(*self.W.shape[:2], -1)
-        return geometry.directional_bregman(
-            flat, target.reshape(len(flat), 1, -1), p or self.rule.p
-        )
+        V = target.reshape(len(flat), 1, -1)
+        return geometry.directional_bregman(flat, V, p or self.rule.p)
 
     def head_divergence(self, target: np.ndarray) -> np.ndarray:
         """The same of the head v from `target` (runs, d), with the rule's p: (runs, k)."""
@@ -98,11 +97,8 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tied = (logits == logits.max(-1, keepdims=True)).sum(-1) != 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
-        raise ValueError(
-            f"sample {sample} of run {run} has two equal softmax maxima or none: its logits are "
-            f"{logits[run, sample]}; "
-            "this W selects no token"
-        )
+        where, row = f"sample {sample} of run {run}", logits[run, sample]
+        raise ValueError(f"{where} has two equal softmax maxima or none: its logits are {row}")
     return logits.argmax(-1)
 
 
@@ -135,8 +131,7 @@ def train(
     problem = _rows(tokens, loss, head == "joint")
     whole = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     W_0 = np.zeros(whole) if start is None else recording.checked_start(start, whole)
-    flat = W_0.reshape(len(W_0), -1)
-    histories = _run(problem, list(named.values()), times, flat, tokens.u, whole[1:])
+    histories = _run(problem, list(named.values()), times, W_0, tokens.u)
     return dict(zip(named, histories)) if isinstance(rules, Mapping) else histories[0]
 
 
@@ -157,13 +152,13 @@ def _rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     return kernel.Rows(A, signed, n, attention.is_logistic(loss), joint)
 
 
-def _run(problem, rules, times, W, v, shape):
+def _run(problem, rules, times, W_0, v):
     """The history of every rule, all trained in one call on all cores.
 
-    W (runs, D) and v (runs, d) are the start; times has one array a rule. In the list of jobs a
-    run's rules stand together, so that each core gets its share of the long ones.
+    W_0 (runs, d, d_z) and v (runs, d) are the start; times has one array a rule. In the list of
+    jobs a run's rules stand together, so that each core gets its share of the long ones.
     """
-    kinds, runs, k = len(rules), len(W), max(map(len, times))
+    kinds, runs, k, W = len(rules), len(W_0), max(map(len, times)), W_0.reshape(len(W_0), -1)
     padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])
     start, head = (np.repeat(array, kinds, 0) for array in (W, v))  # copies, to be moved in place
     exponents = np.tile([float(rule.p) for rule in rules], runs)
@@ -192,7 +187,7 @@ def _run(problem, rules, times, W, v, shape):
             MirrorHistory(
                 rule=rule,
                 iterations=at,
-                W=path.reshape(runs, len(at), *shape),
+                W=path.reshape(runs, len(at), *W_0.shape[1:]),
                 v=heads,
                 norm=geometry.norm(path, rule.p),
                 head_norm=geometry.norm(heads, rule.p),

@@ -46,10 +46,8 @@ class PreconditionedRule:
     regularised: bool = True
 
     def __post_init__(self):
-        if self.preconditioner not in PRECONDITIONERS:
-            raise ValueError(
-                f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}"
-            )
+        if (kind := self.preconditioner) not in PRECONDITIONERS:
+            raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}, not {kind!r}")
         if not (np.isfinite(self.step_size) and self.step_size > 0):
             raise ValueError(f"step_size must be finite and > 0, not {self.step_size}")
 
@@ -76,23 +74,18 @@ def minibatches(
 
     n = X.shape[1]
     if not 1 <= batch <= n:
-        raise ValueError(
-            f"batch is {batch}; it must lie between 1 and the n = {n} samples it is drawn from"
-        )
+        raise ValueError(f"batch is {batch}; it must lie between 1 and the n = {n} samples")
     streams = [seeds.stream(seed, "batches") for seed in of_seeds]
-    on_device = device != "cpu"
-    x, y = (torch.as_tensor(value, device=device) for value in (X, Y)) if on_device else (X, Y)
+    x, y = (torch.as_tensor(v, device=device) if device != "cpu" else v for v in (X, Y))
+    row = np.arange(len(X))[:, None]
 
     def gradients(t, A, B):
         # (seeds, batch)
         drawn = np.stack([rng.choice(n, batch, replace=False, shuffle=False) for rng in streams])
-        if on_device:
-            row = torch.arange(len(x), device=x.device)[:, None]
-            drawn = torch.as_tensor(drawn, device=x.device)
-            return empirical_gradients(x[row, drawn], y[row, drawn], A, B)
-        row = np.arange(len(x))[:, None]
-        layers = A.numpy(), B.numpy()
-        pair = empirical_gradients(x[row, drawn], y[row, drawn], *layers)
+        if device != "cpu":
+            at = tuple(torch.as_tensor(part, device=device) for part in (row, drawn))
+            return empirical_gradients(x[at], y[at], A, B)
+        pair = empirical_gradients(x[row, drawn], y[row, drawn], A.numpy(), B.numpy())
         return tuple(map(torch.from_numpy, pair))
 
     return gradients
@@ -222,15 +215,11 @@ def descend(
 
     record = np.unique(record)
     if record[0] < 0 or record[-1] > steps:
-        raise ValueError(
-            f"record must lie within 0..{steps}, it runs from {record[0]} to {record[-1]}"
-        )
+        raise ValueError(f"record must lie within 0..{steps}, not {record[0]}..{record[-1]}")
     if missing := set(rules) - set(starts):
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
-    A, B = (
-        torch.tensor(np.stack([starts[name][part] for name in rules]), device=device)
-        for part in (0, 1)
-    )
+    pairs = zip(*(starts[name] for name in rules), strict=True)
+    A, B = (torch.tensor(np.stack(part), device=device) for part in pairs)
     update = _Update(list(rules.values()), A, B, covariance)
     diverged = torch.full(A.shape[:2], -1)
     kept = {}
@@ -262,26 +251,22 @@ class _Update:
     def __init__(self, rules, A, B, covariance):
         import torch
 
-        self.A, self.B = A, B
-        self.formula, self.library = [], []
-        for r, rule in enumerate(rules):
-            if isinstance(rule, PreconditionedRule):
-                self.formula.append(r)
-            else:
-                matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
-                self.library.append((r, matrices, rule(matrices)))
-        kind = dict(dtype=A.dtype, device=A.device)
-        self.Sigma = torch.as_tensor(covariance, **kind)
+        self.A, self.B, kind = A, B, dict(dtype=A.dtype, device=A.device)
+        ours = [isinstance(rule, PreconditionedRule) for rule in rules]
+        self.formula, self.library = [r for r, own in enumerate(ours) if own], []
+        for r in (r for r, own in enumerate(ours) if not own):
+            matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
+            self.library.append((r, matrices, rules[r](matrices)))
         for Sigma in np.asarray(covariance):
             covariance_root(Sigma, "covariance")  # which raises for a singular one
+        self.Sigma = torch.as_tensor(covariance, **kind)
         inverse = torch.as_tensor(np.linalg.inv(covariance), **kind)
         eye = torch.eye(A.shape[-1], **kind).expand_as(inverse)
         chosen = [rules[r] for r in self.formula]
-        self.left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
-        self.right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
         if chosen:
-            # (rules, seeds, d, d)
-            self.left, self.right = torch.stack(self.left), torch.stack(self.right)
+            left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
+            right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
+            self.left, self.right = torch.stack(left), torch.stack(right)  # (rules, seeds, d, d)
             numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
             # (rules, 2) -> 2 x (rules, 1, 1, 1)
             self.step, self.weight = torch.tensor(numbers, **kind).T[..., None, None, None]
@@ -295,9 +280,8 @@ class _Update:
             self.A[self.formula] = A - self.step * g_A @ self.right
             self.B[self.formula] = B - self.step * self.left @ g_B @ self.right
         for r, matrices, optimiser in self.library:
-            for matrix, g in zip(
-                matrices, [*gradient_A[r].unbind(), *gradient_B[r].unbind()], strict=True
-            ):
+            slopes = [*gradient_A[r].unbind(), *gradient_B[r].unbind()]
+            for matrix, g in zip(matrices, slopes, strict=True):
                 # optimisers that decompose matrices raise on NaN: a diverged one stands still
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()

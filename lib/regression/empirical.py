@@ -37,10 +37,14 @@ def empirical_gradients(X, Y, A, B):
     _check_layer(X, Y, A, B)
     if isinstance(X, np.ndarray):
         return _compiled(X, Y, A, B)
-    m, rows = X.shape[-2], _rows(X, B)
+    m, runs = X.shape[-2], math.prod(np.broadcast_shapes(X.shape[:-2], B.shape[:-2]))
+    rows = max(1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (runs * m))
     gradient_A, gradient_B = A.new_zeros(A.shape), B.new_zeros(B.shape)
     for queries, labels in zip(X.split(rows, -2), Y.split(rows, -2), strict=True):
-        c, E, total = _attend(queries, X, B)  # (..., rows, d), (..., rows, m), (..., rows, 1)
+        E = queries @ B @ X.mT  # (..., rows, m)
+        E.sub_(E.amax(-1, keepdim=True)).exp_()
+        total = E.sum(-1, keepdim=True)  # (..., rows, 1)
+        c = E @ X / total  # (..., rows, d)
         error = c @ A.mT - labels
         v = error @ A
         pull = (v @ X.mT).mul_(E) @ X / total - c * (v * c).sum(-1, keepdim=True)  # (..., rows, d)
@@ -56,8 +60,7 @@ def _compiled(X, Y, A, B):
         raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
-    def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
-        # read-only, a type of its own to the compiler
+    def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns), to be written to
         value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
         return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 
@@ -65,31 +68,12 @@ def _compiled(X, Y, A, B):
     return tuple(total.reshape(*lead, *total.shape[1:]) / X.shape[-2] for total in sums)
 
 
-def _attend(queries, X, B):
-    """c = sum_i P_i x_i for each query, with the unnormalised weights and their sums."""
-    E = queries @ B @ X.mT
-    E -= E.amax(-1, keepdim=True)
-    E.exp_()
-    total = E.sum(-1, keepdim=True)
-    return E @ X / total, E, total
-
-
-def _rows(X, B) -> int:
-    """Queries at a time, so that the attention weights of all runs stay within BLOCK."""
-    runs = np.broadcast_shapes(X.shape[:-2], B.shape[:-2])
-    return max(
-        1, (BLOCK if X.device.type == "cpu" else DEVICE_BLOCK) // (math.prod(runs) * X.shape[-2])
-    )
-
-
 def _check_layer(X, Y, A, B):
     m, d, k = X.shape[-2], X.shape[-1], A.shape[-2]
-    needed = (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k)))
-    for name, value, shape in needed:
-        if tuple(value.shape[-2:]) != shape:
-            raise ValueError(
-                f"{name} has shape {tuple(value.shape)}; its last two axes must be {shape}"
-            )
+    for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
+        shape = tuple(value.shape)
+        if shape[-2:] != needed:
+            raise ValueError(f"{name} has shape {shape}; its last two axes must be {needed}")
     for name, value in (("X", X), ("Y", Y)):
         if not math.isfinite(float(value.sum())):
             raise ValueError(f"{name} holds values that are not finite")

@@ -11,6 +11,7 @@ covariance Sbar = diag(I_k, Sigma):
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import expm
@@ -27,12 +28,10 @@ from lib.representation import Shapes
 NORMS = ("left", "left_right")
 
 
-@dataclass(frozen=True)
-class _Constants:
-    """One-point convexity and smoothness within `radius` of the manifold.
+class _Constants(NamedTuple):
+    """<grad, Delta> >= convexity ||Delta||^2, ||grad|| <= smoothness ||Delta||, Delta = Z - Z_pi.
 
-    With Delta = Z - Z_pi, in the norm that the constants belong to and with the gradient in its
-    inner product: <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||.
+    Within `radius` of the manifold, in their norm and with the gradient in its inner product.
     """
 
     radius: float
@@ -53,9 +52,7 @@ class Manifold(Shapes):
 
     def __post_init__(self):
         if self.M.shape[0] < self.M.shape[1]:
-            raise ValueError(
-                f"M has shape {self.M.shape}; it needs at least as many rows as columns"
-            )
+            raise ValueError(f"M has shape {self.M.shape}; it needs no fewer rows than columns")
         covariance_root(self.Sigma, "Sigma")
 
     @cached_property
@@ -92,11 +89,12 @@ class Manifold(Shapes):
 
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
         """Z = Sbar^{-1/2} Y Sigma^{-1/2} of Y (..., k + d, d), the same shape."""
+        return self._sides(Y, self.inverse_root) @ self.inverse_root
+
+    def _sides(self, Z, root):
+        """diag(I, root) Z."""
         k = len(self.M)
-        return (
-            np.concatenate([Y[..., :k, :], self.inverse_root @ Y[..., k:, :]], -2)
-            @ self.inverse_root
-        )
+        return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
         """The matrix (..., k + d, d) whose Frobenius norm is ||Z||, of Z (..., k + d, d).
@@ -105,8 +103,7 @@ class Manifold(Shapes):
         norm.
         """
         _check_norm(norm)
-        k = len(self.M)
-        W = np.concatenate([Z[..., :k, :], self._root @ Z[..., k:, :]], -2)
+        W = self._sides(Z, self._root)
         return W @ self._root if norm == "left_right" else W
 
     def norm(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
@@ -135,11 +132,14 @@ class Manifold(Shapes):
         D = 2 * self.singular_values
         d = len(D)
         i, j = np.triu_indices(d, 1)
-        basis = np.zeros((len(i), d, d))  # of skew-symmetric matrices
-        basis[np.arange(len(i)), i, j], basis[np.arange(len(i)), j, i] = 1.0, -1.0
+        basis, each = np.zeros((len(i), d, d)), np.arange(len(i))  # of skew-symmetric matrices
+        basis[each, i, j], basis[each, j, i] = 1.0, -1.0
 
         def value(R):
             return np.trace(P @ R.T @ (D[:, None] * R)) - 2 * np.trace(R.T @ C)
+
+        def turned(scale):
+            return R @ expm(scale * np.tensordot(step, basis, 1))
 
         if not len(basis):
             return R
@@ -148,21 +148,17 @@ class Manifold(Shapes):
             bracket = H @ basis - basis @ H
             slope = np.einsum("ij,aji->a", P, bracket) + 2 * np.einsum("aij,ji->a", basis, c)
             twice = bracket[:, None] @ basis[None] - basis[None] @ bracket[:, None]  # [[H, a], b]
-            curvature = np.einsum("ij,abji->ab", P, twice) - 2 * np.einsum(
-                "aij,bjk,ki->ab", basis, basis, c
-            )
+            curvature = np.einsum("ij,abji->ab", P, twice)
+            curvature -= 2 * np.einsum("aij,bjk,ki->ab", basis, basis, c)
             values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-            step = -vectors @ (
-                (vectors.T @ slope) / np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
-            )
+            size = np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
+            step = -vectors @ ((vectors.T @ slope) / size)
             if np.linalg.norm(step) < 1e-14:
                 break
             scale, now = min(1.0, 1 / np.linalg.norm(step)), value(R)
-            trial = R @ expm(scale * np.tensordot(step, basis, 1))
-            while value(trial) > now + 1e-14 * abs(now) and scale > 1e-8:
+            while value(turned(scale)) > now + 1e-14 * abs(now) and scale > 1e-8:
                 scale /= 2
-                trial = R @ expm(scale * np.tensordot(step, basis, 1))
-            R = trial
+            R = turned(scale)
         u, _, vt = np.linalg.svd(R)  # rounding of many products
         return u @ vt
 
@@ -185,9 +181,8 @@ class Manifold(Shapes):
         if norm == "left_right":
             return _Constants(np.sqrt(0.8 * smallest), smallest / 2, 5.3 * largest)
         low, high = np.linalg.eigvalsh(self.Sigma)[[0, -1]]
-        return _Constants(
-            np.sqrt(4 * smallest * low / 9) / high, smallest * low / 2, 4.64 * largest * high
-        )
+        radius = np.sqrt(4 * smallest * low / 9) / high
+        return _Constants(radius, smallest * low / 2, 4.64 * largest * high)
 
 
 def of(problem: Regression) -> Manifold:
@@ -207,9 +202,7 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     if not (np.isfinite(X).all() and np.isfinite(Y).all()):
         raise ValueError("X and Y must be finite")
     if n < d:
-        raise ValueError(
-            f"X holds n = {n} samples of dimension d = {d}: with n < d their covariance is singular"
-        )
+        raise ValueError(f"X has shape {X.shape}: with n < d its covariance is singular")
     Sigma = X.T @ X / n
     return Manifold(Sigma, np.linalg.solve(Sigma, X.T @ Y / n).T)
 
@@ -233,10 +226,8 @@ def _check_norm(norm: str) -> None:
 def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
     A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
-    pairs = zip(
-        population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B), strict=True
-    )
-    return np.concatenate([a + b for a, b in pairs], -2)
+    loss, balance = population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B)
+    return np.concatenate([a + b for a, b in zip(loss, balance, strict=True)], -2)
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:
@@ -245,8 +236,7 @@ def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> n
     `gradient` (..., k + d, d) to (...). Raises ValueError for an unknown norm.
     """
     _check_norm(norm)
-    k = len(manifold.M)
-    W = np.concatenate([gradient[..., :k, :], manifold.inverse_root @ gradient[..., k:, :]], -2)
+    W = manifold._sides(gradient, manifold.inverse_root)
     return np.linalg.norm(W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2))
 
 

@@ -39,9 +39,7 @@ class Regression(Shapes):
         for name in ("Sigma", "M"):
             value = np.asarray(getattr(self, name), dtype=float)
             if value.ndim != 2 or not np.isfinite(value).all():
-                raise ValueError(
-                    f"{name} must be a matrix of finite numbers; it has shape {value.shape}"
-                )
+                raise ValueError(f"{name} must be a finite matrix; it has shape {value.shape}")
             object.__setattr__(self, name, value)
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise must be finite and >= 0, not {self.noise}")
@@ -49,17 +47,12 @@ class Regression(Shapes):
         (k, d), D = self.M.shape, np.linalg.svd(self.M, compute_uv=False)
         if d != len(self.Sigma):
             raise ValueError(
-                f"M has shape {self.M.shape}; it needs {len(self.Sigma)} columns, as many as Sigma "
-                f"has"
+                f"M has shape {k, d}; it needs {len(self.Sigma)} columns, as Sigma has"
             )
         if k < d:
-            raise ValueError(
-                f"M has shape {self.M.shape}; A2 needs k >= d, at least as many rows as columns"
-            )
+            raise ValueError(f"M has shape {k, d}; A2 needs k >= d, at least as many rows")
         if D[-1] <= d * np.finfo(float).eps * D[0]:
-            raise ValueError(
-                f"M is rank-deficient, its singular values are {D}; A2 needs full column rank"
-            )
+            raise ValueError(f"M is rank-deficient, A2 forbids it: its singular values are {D}")
         if self.largest_moment <= SELF_MOMENT:
             warnings.warn(
                 f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} exceeds 1/(4 c^2) = "
@@ -103,10 +96,7 @@ class Regression(Shapes):
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """By assumption, the number it is about and whether it holds.
-
-        The numbers are lambda_min(Sigma) for A1, sigma_d for A2 and largest_moment for A3.
-        """
+        """Number and whether it holds: A1 lambda_min(Sigma), A2 sigma_d, A3 largest_moment."""
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
         return {
@@ -138,18 +128,14 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
-        raise ValueError(
-            f"{name} has shape {Sigma.shape}; it must be a square matrix of finite numbers"
-        )
-    if not np.allclose(Sigma, Sigma.T, rtol=0, atol=1e-12 * np.abs(Sigma).max()):
-        raise ValueError(
-            f"{name} is not symmetric: largest |Sigma - Sigma^T| is "
-            f"{np.abs(Sigma - Sigma.T).max():.3g}"
-        )
+        raise ValueError(f"{name} has shape {Sigma.shape}; it must be a finite square matrix")
+    off = np.abs(Sigma - Sigma.T).max()
+    if off > 1e-12 * np.abs(Sigma).max():
+        raise ValueError(f"{name} is not symmetric: largest |Sigma - Sigma^T| is {off:.3g}")
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:
         raise ValueError(
-            f"{name} is singular or indefinite: smallest eigenvalue {values[0]:.3g}; A1 needs > 0"
+            f"{name} is singular or indefinite, A1 forbids it: eigenvalue {values[0]:.3g}"
         )
     return (vectors * np.sqrt(values)) @ vectors.T
 
@@ -169,9 +155,8 @@ def random_regression(
     S = S @ S.T / np.linalg.norm(S @ S.T, 2)
     Sigma = (1 - floor) * (S + S.T) / 2 + floor * np.eye(d)
     M = rng.standard_normal((k, d))
-    return Regression(
-        Sigma, signal * M / np.linalg.norm(M @ covariance_root(Sigma, "Sigma"), 2), noise
-    )
+    size = np.linalg.norm(M @ covariance_root(Sigma, "Sigma"), 2)
+    return Regression(Sigma, signal * M / size, noise)
 
 
 def gaussian_start(seed: int, d: int, k: int, std: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

@@ -40,6 +40,7 @@ def by_monte_carlo(
     moments = np.concatenate([[normaliser], named.Sigma @ w * normaliser])
     A, B = np.split(0.5 * rng.standard_normal((problem.k + problem.d, problem.d)), [problem.k])
     losses = ((Y - X @ B @ problem.Sigma @ A.T) ** 2).sum(1) / 2
+    loss = regression.population_loss(named, A, B)
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at R = V^T.
     _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
     S = problem.root @ manifold.of(problem).point(Vt)[problem.k :] @ problem.root
@@ -47,24 +48,17 @@ def by_monte_carlo(
     white = X @ np.linalg.inv(problem.root)
     logits = np.einsum("id,de,ie->i", white, S, white)
     share = named.Sigma[0, 0] / problem.Sigma[0, 0]
-    determinant = np.linalg.det(np.eye(problem.d) - 2 * c * share * S)
-    loss = regression.population_loss(named, A, B)
-    bounded, form = "E e^(c x'Bx) below A3's threshold", "det(I - 2cS)^(-1/2)"
-    theorem, lemma = "paper B, Theorem 1.1", "paper B, Lemma 7 (our constant)"
-    table = [
-        ("ratio", "E[x' e^(x'w)]", "the closed form", theorem, weighted, moments),
-        ("population", "population loss", "the closed form", theorem, losses, loss),
-        ("integrable", bounded, form, lemma, np.exp(c * logits), determinant**-0.5),
-    ]
+    finite = np.linalg.det(np.eye(problem.d) - 2 * c * share * S) ** -0.5
+    form, theorem = "{}: standard errors from the closed form", "paper B, Theorem 1.1"
+    bounded = "E e^(c x'Bx) below A3's threshold: standard errors from det(I - 2cS)^(-1/2)"
+    lemma = "paper B, Lemma 7 (our constant)"
     return [
-        at_most(
-            id,
-            f"{quantity}: standard errors from {closed_form}",
-            source,
-            _standard_errors(estimates, expected),
-            4.5,
+        at_most(id, text, source, _standard_errors(estimates, expected), 4.5)
+        for id, text, source, estimates, expected in (
+            ("ratio", form.format("E[x' e^(x'w)]"), theorem, weighted, moments),
+            ("population", form.format("population loss"), theorem, losses, loss),
+            ("integrable", bounded, lemma, np.exp(c * logits), finite),
         )
-        for id, quantity, closed_form, source, estimates, expected in table
     ]
 
 
@@ -73,8 +67,7 @@ def search(problem: Regression, starts: int) -> float:
 
     From Gaussian starts of seeds 0 ... starts - 1.
     """
-    space, k, distance = manifold.of(problem), problem.k, 0.0
-    shape = k + problem.d, problem.d
+    space, shape, distance = manifold.of(problem), (problem.k + problem.d, problem.d), 0.0
 
     def value(flat):
         Z = flat.reshape(shape)
@@ -82,7 +75,7 @@ def search(problem: Regression, starts: int) -> float:
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
-        start = np.concatenate(regression.gaussian_start(seed, problem.d, k)).ravel()
+        start = np.concatenate(regression.gaussian_start(seed, problem.d, problem.k)).ravel()
         end = minimize(value, start, jac=True, method="L-BFGS-B", options=options)
         distance = max(distance, space.distance(end.x.reshape(shape), "left_right"))
     return distance
@@ -90,9 +83,9 @@ def search(problem: Regression, starts: int) -> float:
 
 def _excess(problem, Z):
     """L(Z) - L* + R(Z)."""
-    A, B = Z[: problem.k], Z[problem.k :]
-    loss = regression.excess_loss(problem, A, B)
-    return loss + regression.regulariser(problem.Sigma, A, B)
+    layer = Z[: problem.k], Z[problem.k :]
+    loss = regression.excess_loss(problem, *layer)
+    return loss + regression.regulariser(problem.Sigma, *layer)
 
 
 def minima(
@@ -117,22 +110,23 @@ def minima(
     ]
 
 
-def singular_ends(problem: Regression) -> tuple[float, float]:
+def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     """Lemma 1's two inequalities at the rotations that attain them: measured over bound.
 
     The smallest singular value of Sbar^{1/2} Z_R is smallest where R pairs the weakest direction of
-    the signal with the strongest of Sigma; the largest likewise.
+    the signal with the strongest of Sigma; the largest likewise. off: the bounds' relative error.
     """
-    space = manifold.of(problem)
     values, vectors = np.linalg.eigh(problem.Sigma)
-    sigma = space.singular_values
-    ends = [
-        np.linalg.svd(space.weighted(space.point(R), "left"), compute_uv=False)
-        for R in (vectors.T, vectors[:, ::-1].T)
+    space, sigma = manifold.of(problem), manifold.of(problem).singular_values
+    points = (space.weighted(space.point(R), "left") for R in (vectors.T, vectors[:, ::-1].T))
+    ends = np.array([np.linalg.svd(point, compute_uv=False) for point in points])
+    low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
+    high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0]) / (1 + off)
+    text = "{} singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
+    return [
+        at_least("lemma1.low", text.format("smallest"), "paper B, Lemma 1", low, 1 - 1e-9),
+        at_most("lemma1.high", text.format("largest"), "paper B, Lemma 1", high, 1 + 1e-9),
     ]
-    low = min(end[-1] for end in ends) / np.sqrt(2 * sigma[-1] / values[-1])
-    high = max(end[0] for end in ends) / np.sqrt(2 * sigma[0] / values[0])
-    return float(low), float(high)
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
@@ -183,49 +177,40 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
     return *beta, space.from_coordinates(Y)
 
 
-def _worst_curvature(
-    problem: Regression, norm: str, starts: int, fraction: float = 1.0
-) -> tuple[float, float]:
-    """The worst curvature at distance `fraction` of the radius from the manifold, by a search.
-
-    Returns min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
-    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), by L-BFGS from `starts` random
-    directions each. Around Z_pi at R = I, which is no restriction: rotations are isometries in
-    "left_right", and in "left" the start R is drawn at random.
-    """
-    space, rng = manifold.of(problem), seeds.stream(0, "draws")
-    constants, shape = space.constants(norm), (problem.k + problem.d, problem.d)
-    lowest, highest = np.inf, 0.0
-    for _ in range(starts):
-        centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
-
-        def curvatures(direction, centre=centre):
-            direction = direction.reshape(shape)
-            Z = centre + fraction * constants.radius * direction / space.norm(direction, norm)
-            Delta = Z - space.project(Z, norm)
-            length, gradient = space.norm(Delta, norm), manifold.gradient(problem, Z)
-            convexity = (gradient * Delta).sum() / length**2 / constants.convexity
-            size = manifold.dual_norm(space, gradient, norm)
-            return convexity, size / length / constants.smoothness
-
-        start = rng.standard_normal(shape).ravel()
-        options = dict(method="L-BFGS-B", options={"maxiter": 40})
-        lowest = min(lowest, minimize(lambda v, f=curvatures: f(v)[0], start, **options).fun)
-        highest = max(highest, -minimize(lambda v, f=curvatures: -f(v)[1], start, **options).fun)
-    return float(lowest), float(highest)
-
-
 def curvatures(problem: Regression, starts: int, fractions=(0.1, 1.0)) -> dict[str, np.ndarray]:
-    """The `_worst_curvature` over our constants, convexity and smoothness (2,), by norm.
+    """The worst curvature within our radius over our constants, (2,) by norm (paper B, Eqs. 3, 4).
 
-    Over the `fractions` of the radius; smoothness in "left_right" over the best beta, and at the
-    `_steepest` point too (paper B, Eqs. 3 and 4).
+    It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
+    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), at `fractions` of the radius,
+    by L-BFGS from `starts` random directions each, around minima at random R. Smoothness in
+    "left_right" is over the best beta, and measured at the `_steepest` point too.
     """
-    worst = {}
+    space, worst, shape = manifold.of(problem), {}, (problem.k + problem.d, problem.d)
+    options = dict(method="L-BFGS-B", options={"maxiter": 40})
     for norm in manifold.NORMS:
-        each = [_worst_curvature(problem, norm, starts, fraction=f) for f in fractions]
-        worst[norm] = np.array([min(low for low, _ in each), max(high for _, high in each)])
-    space = manifold.of(problem)
+        constants, lowest, highest = space.constants(norm), np.inf, 0.0
+
+        def ratio(direction, smoothness, centre, radius, norm=norm, constants=constants):
+            direction = direction.reshape(shape)
+            Z = centre + radius * direction / space.norm(direction, norm)
+            Delta, gradient = Z - space.project(Z, norm), manifold.gradient(problem, Z)
+            length = space.norm(Delta, norm)
+            if smoothness:
+                size = manifold.dual_norm(space, gradient, norm)
+                return -size / length / constants.smoothness
+            return (gradient * Delta).sum() / length**2 / constants.convexity
+
+        for fraction in fractions:
+            rng = seeds.stream(0, "draws")
+            for _ in range(starts):
+                centre = space.point(ortho_group.rvs(problem.d, random_state=rng))
+                start, at = (
+                    rng.standard_normal(shape).ravel(),
+                    (centre, fraction * constants.radius),
+                )
+                lowest = min(lowest, minimize(ratio, start, (False, *at), **options).fun)
+                highest = max(highest, -minimize(ratio, start, (True, *at), **options).fun)
+        worst[norm] = np.array([lowest, highest])
     smoothness, _, Z = _steepest(problem)
     searched = worst["left_right"][1] * space.constants("left_right").smoothness / smoothness
     gradient = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")

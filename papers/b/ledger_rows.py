@@ -14,8 +14,8 @@ from lib import regression, seeds
 from lib.companion.claims import Claim, at_least, at_most, close, furthest, interval, remarked
 from lib.companion.ledger import room, rows
 from lib.regression import PreconditionedRule, Regression, manifold
-from papers.b import concentration, landscape, scaling
-from papers.b.concentration import leading
+from papers.b import landscape, scaling
+from papers.b.scaling import leading
 from papers.fits import fitted_slope, log_slope
 from papers.wrong_worlds import TRUE, World
 
@@ -49,7 +49,7 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
     return regression.random_regression(seed, *shape)
 
 
-def _quiet(sizes: Sizes) -> Regression:
+def _quiet(sizes):
     """The ledger's problem with a quarter of its signal: A3 with c = 2, not with c = 1 alone.
 
     Means over the query expand in 1/n only as far as moments of e^{x^T B x} are finite: at the full
@@ -58,7 +58,7 @@ def _quiet(sizes: Sizes) -> Regression:
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
-def _named(problem: Regression, world: World) -> Regression:
+def _named(problem, world):
     """The problem as the world names it: Sigma too large by the share "sigma off"."""
     return replace(problem, Sigma=problem.Sigma * (1 + world.of("sigma off")))
 
@@ -75,23 +75,24 @@ def _not_exceeded(values):
 
 
 @cache
-def _self_logits(sizes: Sizes) -> np.ndarray:
+def _self_logits(sizes):
     return np.array([landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)])
 
 
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Assumptions 1-3 on twenty draws, and A3's exact condition by a search over the manifold."""
-    drawn, source = [_problem(sizes, seed) for seed in range(20)], "paper B, Assumption {}".format
+    drawn = [_problem(sizes, seed) for seed in range(20)]
+    source, ours = "paper B, Assumption {}".format, " (our constant)"
     lowest = min(_named(problem, world).assumptions()["A1"][0] for problem in drawn)
-    form, floor = f"{source(1)} (our constant)", sizes.floor * (1 - 1e-9)
-    covariance = at_least("a1", "smallest eigenvalue of Sigma", form, lowest, floor)
+    floor = sizes.floor * (1 - 1e-9)
+    covariance = at_least("a1", "smallest eigenvalue of Sigma", source(1) + ours, lowest, floor)
     yield from rows("Assumption 1", "20 draws", 20, covariance, fails_if=SIGMA)
     signal = min(problem.assumptions()["A2"][0] for problem in drawn)
     rank = at_least("a2", "smallest sigma_d", source(2), signal, 1e-6)
     why = room(rank, "a rank, which no small change of the data lowers")
     yield from rows("Assumption 2", "20 draws", 20, rank, fails_if=(), remark=why)
-    moment, form = min(problem.largest_moment for problem in drawn), f"{source(3)} (our constant)"
-    finite = at_least("a3", "largest finite moment c, smallest", form, moment, 1.0)
+    moment = min(problem.largest_moment for problem in drawn)
+    finite = at_least("a3", "largest finite moment c, smallest", source(3) + ours, moment, 1.0)
     why = room(finite, "the data are drawn well within our constant; the next row is exact")
     yield from rows("Assumption 3", "20 draws", 20, finite, fails_if=(), remark=why)
     ratio = furthest(_self_logits(sizes) * (1 + world.of("constant off")), 1.0)
@@ -108,7 +109,7 @@ def _monte_carlo(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 @cache
-def _searched_minima(sizes: Sizes) -> tuple[np.ndarray, float]:
+def _searched_minima(sizes):
     """Points Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends."""
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
@@ -124,7 +125,7 @@ def _minima(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 @cache
-def _curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
+def _curvatures(sizes):
     """The worst curvature around the minima, and Lemma 2's ratio, by norm."""
     problem = _problem(sizes)
     ratios = {norm: landscape.descent_ratio(problem, norm, 100) for norm in manifold.NORMS}
@@ -133,13 +134,10 @@ def _curvatures(sizes: Sizes) -> tuple[dict, dict[str, float]]:
 
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 1 and 2, Eqs. 3 and 4, with Theorem 1's manifold."""
-    off, source = world.of("constant off"), "paper B, Lemma 1"
-    low, high = (end / (1 + off) for end in landscape.singular_ends(_problem(sizes)))
-    text = "{} singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
-    low = at_least("lemma1.low", text.format("smallest"), source, low, 1 - 1e-9)
-    high = at_most("lemma1.high", text.format("largest"), source, high, 1 + 1e-9)
-    yield from rows("Lemma 1", "one draw", None, low, high, fails_if=CONSTANT)
-    worst, ratios = _curvatures(sizes)
+    off, (worst, ratios) = world.of("constant off"), _curvatures(sizes)
+    yield from rows(
+        "Lemma 1", "one draw", None, *landscape.lemma1(_problem(sizes), off), fails_if=CONSTANT
+    )
     claims = landscape.one_point(worst, off)
     claims += [landscape.lemma2(ratio, norm, off) for norm, ratio in ratios.items()]
     statements = {"convex": "Eq. 3", "smooth": "Eq. 4", "lemma2": "Lemma 2"}
@@ -154,85 +152,92 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 @cache
-def _sample_curvatures(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    """`landscape.sample_constants` at random minima, (alpha' or beta', draws, sizes)."""
-    problem, constants = _problem(sizes), np.empty((2, sizes.draws, len(ns)))
-    for r in range(sizes.draws):
-        rng = seeds.stream(r, "labels")
-        for j, n in enumerate(ns):
-            X, _ = problem.sample(n, rng)
-            Q = ortho_group.rvs(problem.d, random_state=rng)
-            constants[:, r, j] = landscape.sample_constants(problem, X.T @ X / n, Q)
-    return constants
+def _starts_measured(sizes):
+    """Lemmas 3 and 4 over data sets of n = 4000, 16,000 and 64,000, (draws, sizes) each.
+
+    The two events of the spectral start, and `landscape.sample_constants` at random minima.
+    """
+    problem, ns = _problem(sizes), (4000, 16_000, 64_000)
+
+    def constants(n, rng):
+        X, _ = problem.sample(n, rng)
+        Q = ortho_group.rvs(problem.d, random_state=rng)
+        return landscape.sample_constants(problem, X.T @ X / n, Q)
+
+    events = scaling.spectral_distances(problem, ns, sizes.draws)
+    return ns, *events, *scaling.repeated(constants, ns, sizes.draws, "labels")
 
 
-@cache
-def _spectral_starts(sizes: Sizes, ns: tuple[int, ...]) -> np.ndarray:
-    return _not_exceeded(scaling.spectral_distances(_problem(sizes), ns, sizes.draws))
+def _slope(id, text, source, x, values, expected, tolerance):
+    """The exponent in x of values (repeats, x), the mean of the repeats, with its interval."""
+    slopes, text = log_slope(x, values), f"exponent of {text}"
+    ends = interval(slopes)
+    return close(id, text, source, slopes.mean(), expected, tolerance, interval=ends)
 
 
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 3-6: sample preconditioner and spectral start, with probability over data sets."""
-    problem, ns, draws = _problem(sizes), (4000, 16_000, 64_000), sizes.draws
-    constant = 1 + world.of("constant off")
-    near, inverse = _spectral_starts(sizes, ns)
-    low, high = _sample_curvatures(sizes, ns)
-    above, where = _not_exceeded(high) - np.sqrt(4 / 3), "n = 4000 to 64,000"
-    minima = f"{where}, close to random minima"
+    ns, near, inverse, low, high = _starts_measured(sizes)
+    problem, draws, constant = _problem(sizes), sizes.draws, 1 + world.of("constant off")
+    where, scales = "n = 4000 to 64,000", np.array([1e-3, 3e-3, 1e-2])
+    minima, ratio = f"{where}, close to random minima", furthest(low, 0.8) / constant
     text = "alpha' over alpha: furthest from 4/5, what its loss would be with Sigma itself"
-    ratio = furthest(low, 0.8) / constant
     convex = close("lemma4.convex", text, READING("Lemma 4"), ratio, 0.8, 0.004)
     yield from rows("Lemma 4", minima, draws, convex, fails_if=CONSTANT)
+    above = _not_exceeded(high) - np.sqrt(4 / 3)
     for lemma, id, text, setting, values in (
-        ("Lemma 3", "lemma3", "the distance", where, near),
-        ("Lemma 3", "inverse", "the error of Sigma^^-1", where, inverse),
+        ("Lemma 3", "lemma3", "the distance", where, _not_exceeded(near)),
+        ("Lemma 3", "inverse", "the error of Sigma^^-1", where, _not_exceeded(inverse)),
         ("Lemma 4", "lemma4.smooth", "beta'/beta - (4/3)^(1/2)", minima, above),
     ):
-        slopes = log_slope(ns, _off(ns, values, world))
-        text = f"exponent of {text} that 90 % of data sets do not exceed in n"
-        ends = interval(slopes)
-        claim = close(id, text, READING(lemma), slopes.mean(), -0.5, 0.1, interval=ends)
+        text, values = f"{text} that 90 % of data sets do not exceed in n", _off(ns, values, world)
+        claim = _slope(id, text, READING(lemma), ns, values, -0.5, 0.1)
         yield from rows(lemma, setting, draws, claim, fails_if=EXPONENT)
-    scales = np.array([1e-3, 3e-3, 1e-2])
-    moved = concentration.perturbed_starts(problem, scales, 20)
-    slopes = log_slope(scales, _off(scales, moved, world))
-    text = "exponent of the start's distance in the size of the perturbation"
-    ends = interval(slopes)
-    claim = close("lemma5", text, "paper B, Lemma 5", slopes.mean(), 1.0, 0.05, interval=ends)
+    moved = _off(scales, scaling.perturbed_starts(problem, scales, 20), world)
+    text = "the start's distance in the size of the perturbation"
+    claim = _slope("lemma5", text, "paper B, Lemma 5", scales, moved, 1.0, 0.05)
     yield from rows("Lemma 5", "perturbations of Sigma and M", 20, claim, fails_if=EXPONENT)
-    errors = concentration.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
+    errors = scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
     ratio, ends = errors.mean(), interval(errors.mean(1))
     text = "||(M^ - M) Sigma^(1/2)||^2 over k sigma^2 d/(n-d-1), mean"
     claim = close("lemma6", text, "ours, beside paper B, Lemma 6", ratio, 1.0, 0.06, interval=ends)
     yield from rows("Lemma 6", "n = 100 and 400", len(errors), claim, fails_if=CONSTANT)
 
 
+def _in_parts(values, measure):
+    """`measure` of (10, draws, entries), ten parts of each size's draws: (10, sizes)."""
+    parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
+    each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
+    return np.array([measure(part) for part in each]).T
+
+
+def _variances(values):
+    return _in_parts(values, lambda part: part.var(1).sum(-1))
+
+
 @cache
-def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> tuple[dict, dict]:
-    """Sums at a minimum for a query of typical length d^{1/2}; integrated, of the quiet problem."""
+def _softmax(sizes, ns):
+    """What each of Lemmas 9-23 bounds, (10, sizes), by its text, at a minimum.
+
+    For a query of typical length d^{1/2}; integrated over queries, of the quiet problem.
+    """
     query, draws = np.ones(sizes.d), sizes.softmax_draws
     L, quiet = (
         problem.root @ manifold.of(problem).point()[problem.k :] @ problem.root
         for problem in (_problem(sizes), _quiet(sizes))
     )
-    sums = concentration.softmax_sums(L.T @ query, query, ns, draws)
-    return sums, concentration.integrated(quiet, ns, 200, draws // 200)
-
-
-def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights, by Monte Carlo in n."""
-    ns = (100, 200, 400, 800)
-    sums, over = _softmax(sizes, ns)
+    sums = scaling.softmax_sums(L.T @ query, query, ns, draws)
     weights = [w / n for w, n in zip(sums["weight"], ns, strict=True)]
-    squares, moment = [w**2 for w in weights], concentration.moments
-    bias = {name: concentration.biases(sums[f"{name} bias"]) for name in over}
-    spread = {name: concentration.variances(sums[name]) for name in over}
-    variance = concentration.variances
-    table = [
-        ("Lemma 9", "E[s_i^2]", moment(weights, 2), -2.0),
-        ("Lemma 9", "E[s_i^4]", moment(weights, 4), -4.0),
-        ("Lemma 10", "Var(s_i)", variance(weights), -3.0),
-        ("Lemma 10", "Var(s_i^2)", variance(squares), -5.0),
+    over = scaling.integrated(quiet, ns, 200, draws // 200)
+    powers = {k: _in_parts(weights, lambda part, k=k: (part**k).mean((1, 2))) for k in (2, 4)}
+    size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
+    bias = {name: _in_parts(sums[f"{name} bias"], size) for name in over}
+    spread = {name: _variances(sums[name]) for name in over}
+    return (
+        ("Lemma 9", "E[s_i^2]", powers[2], -2.0),
+        ("Lemma 9", "E[s_i^4]", powers[4], -4.0),
+        ("Lemma 10", "Var(s_i)", _variances(weights), -3.0),
+        ("Lemma 10", "Var(s_i^2)", _variances([w**2 for w in weights]), -5.0),
         ("Lemma 11", "|E[c|x] - Sigma w|", bias["mean"], -1.0),
         ("Lemma 13", "E|x|^2 |E[c|x] - Sigma w|^2", over["mean"], -2.0),
         ("Lemma 14", "Var(c|x)", spread["mean"], -1.0),
@@ -242,8 +247,13 @@ def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ("Lemma 20", "|E[C|x] - Sigma|", bias["covariance"], -1.0),
         ("Lemma 22", "E|E[C|x] - Sigma|^4", over["covariance"], -4.0),
         ("Lemma 23", "Var(C|x)", spread["covariance"], -1.0),
-    ]
-    for at, (lemma, text, values, expected) in enumerate(table):
+    )
+
+
+def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
+    """Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax weights, by Monte Carlo in n."""
+    ns = (100, 200, 400, 800)
+    for at, (lemma, text, values, expected) in enumerate(_softmax(sizes, ns)):
         id, values = f"{lemma.lower().replace(' ', '')}.{at}", _off(ns, values, world)
         claim = leading(id, text, READING(lemma), ns, values, expected)
         where = "n = 100 to 800, " + ("200 queries" if "E|" in text else "one query")
@@ -259,14 +269,14 @@ LOUD = (
 
 
 @cache
-def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _gradient_biases(sizes, ns):
     """The largest bias of a gradient near the minima of the quiet problem, (repeats, sizes).
 
     "L^", "R^" and "L^ + R^" at four points; "loud" is L^ at one point at the full signal.
     """
     quiet, loud, draws = _quiet(sizes), _problem(sizes), sizes.softmax_draws // 2
     points = [scaling.near(quiet, seed) for seed in range(4)]
-    of_R = concentration.regulariser_bias
+    of_R = scaling.regulariser_bias
     L = np.array([scaling.loss_bias(quiet, Z, ns, draws, 5) for Z in points])
     R = np.array([of_R(quiet, Z, ns, draws, 5, seed) for seed, Z in enumerate(points)])
     of_loud = scaling.loss_bias(loud, scaling.near(loud, 0), ns, draws, 5)
@@ -277,7 +287,6 @@ def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]
 def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^ near the minima."""
     ns = (25, 50, 100, 200)
-    biases = _gradient_biases(sizes, ns)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
     for statement, name, text, where in (
@@ -286,20 +295,21 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ("Theorem 4", "loud", "|E grad L^ - grad L|", loud),
         ("Theorem 5", "R^", "largest |E grad R^ - grad R|", quiet),
     ):
-        values, id = _off(ns, biases[name], world), statement.lower().replace(" ", "")
+        values = _off(ns, _gradient_biases(sizes, ns)[name], world)
+        id = statement.lower().replace(" ", "")
         claim = leading(id, text, READING(statement), ns, values, -1.0)
         claim = remarked(claim, LOUD if name == "loud" else "")
         yield from rows(statement, where, None, claim, fails_if=EXPONENT)
 
 
 @cache
-def _floors(sizes: Sizes) -> scaling.Floors:
+def _floors(sizes):
     return scaling.scaling(_quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
 
 
 @cache
-def _algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 1 as it is written, from `draws` data sets of each n in (50, 200, 800).
+def _algorithm_1(sizes, ns):
+    """Algorithm 1 as it is written, from `draws` data sets of each n of `ns`.
 
     Sample covariance, spectral start, steps on the oracle gradient of fresh batches of n. Returns
     the last excess loss freed of the oracle's noise, and the distance of the mean iterate to the
@@ -307,16 +317,14 @@ def _algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
     """
     problem, each, steps = _problem(sizes), range(sizes.draws), sizes.oracle_steps
     rates, _ = regression.modes(problem)
-    rules, late = {"": PreconditionedRule(1 / rates[-1])}, steps // 3
+    rule, late = PreconditionedRule(1 / rates[-1]), steps // 3
     excess, distance = [], []
-    for n in (50, 200, 800):
+    for n in ns:
         drawn = [problem.sample(n, seeds.stream(seed, "labels")) for seed in each]
-        starts = [manifold.spectral_start(X, Y) for X, Y in drawn]
-        start = {"": tuple(np.stack(part) for part in zip(*starts, strict=True))}
+        A, B = zip(*(manifold.spectral_start(X, Y) for X, Y in drawn), strict=True)
         covariance = np.stack([X.T @ X / n for X, _ in drawn])
         source = regression.oracle(problem, n, sizes.oracle_draws, each)
-        record = np.arange(steps + 1)
-        run = regression.descend(source, rules, start, covariance, steps, record)[""]
+        run = scaling.every_step(rule, source, (np.stack(A), np.stack(B)), covariance, steps)
         excess.append(np.abs(scaling.tail_excess(problem, run, late)))
         mean = np.concatenate([run.A[:, late:].mean(1), run.B[:, late:].mean(1)], 1)
         distance.append([manifold.of(problem).distance(Z) for Z in mean])
@@ -325,8 +333,8 @@ def _algorithm_1(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
 
 def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
-    excess, distance = map(_not_exceeded, _algorithm_1(sizes))
     where, ns = "Algorithm 1, n = 50 to 800", (50, 200, 800)
+    excess, distance = map(_not_exceeded, _algorithm_1(sizes, ns))
     for id, statement, quantity, values, bound in (
         ("theorem2", "Theorem 2", "excess loss", excess, -1.0),
         ("remark", "Remark", "distance to the minima", distance, -0.5),
@@ -344,14 +352,10 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     yield from rows("Theorem 2", where, len(values), floor, fails_if=EXPONENT)
     # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as linearised.
-    problem, steps = _problem(sizes), 200
-    rates, directions = regression.modes(problem)
-    space, k = manifold.of(problem), problem.k
-    Z = space.point() + 1e-3 * directions[0] / space.norm(directions[0])
-    rules = {"": PreconditionedRule((1 + world.of("step off")) / rates[-1])}
-    source, start = regression.population(problem), {"": (Z[None, :k], Z[None, k:])}
-    covariance, record = problem.Sigma[None], np.arange(steps + 1)
-    run = regression.descend(source, rules, start, covariance, steps, record)[""]
+    problem, factor = _problem(sizes), 1 + world.of("step off")
+    rates, _ = regression.modes(problem)
+    source = regression.population(problem)
+    run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)
     slope = fitted_slope(run.iterations, np.log(run.excess([problem])), 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]
     text = "slope of log(L - L*) in t over 2 log(1 - lambda_min/lambda_max)"

@@ -1,36 +1,174 @@
-"""Paper B in the number of samples n: Lemma 3's starts, the gradients' bias, Theorem 2's floor."""
+"""Paper B in the number of samples n: softmax sums, starts, the gradients' bias, Theorem 2's floor.
 
-from collections.abc import Sequence
+Each measure returns values over a range of sizes n, whose exponents in n are the claims. Sums are
+in whitened coordinates: keys g ~ N(0, I), one of them the query, logits g^T u with u = Sigma^{1/2}
+B^T x = L^T Sigma^{-1/2} x, L = Sigma^{1/2} B Sigma^{1/2}.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from lib import regression, seeds
-from lib.companion.claims import Claim, at_most, close
+from lib.companion.claims import Claim, at_most, close, interval
 from lib.regression import PreconditionedRule, Regression, RegressionHistory, manifold
-from papers.b.concentration import leading
 from papers.fits import geometric_phase, power_fit
 
-LATE = 50  # below, C/n is no small term
+PART = 2_000_000  # numbers drawn at a time; the draws are those of one large array
+LATE = 50  # samples, below which C/n is no small term
 
 
-def spectral_distances(problem: Regression, sizes, repeats: int) -> np.ndarray:
+def _draws(rng, draws, n, d):
+    """Standard normal samples, (draws, n, d), some draws after the other."""
+    size = max(1, PART // (n * d))
+    for start in range(0, draws, size):
+        yield rng.standard_normal((min(size, draws - start), n, d))
+
+
+def repeated(measure: Callable, sizes: Sequence[float], draws: int, role: str) -> np.ndarray:
+    """measure(size, rng) for every size, (..., draws, sizes); each draw has its own stream."""
+    streams = [seeds.stream(r, role) for r in range(draws)]
+    values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
+    return np.moveaxis(values, (0, 1), (-2, -1))
+
+
+def softmax_sums(
+    u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
+) -> dict:
+    """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n of `sizes`.
+
+    u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the query's own,
+    "mean": c = sum s_i g_i, "outer": c c^T, "covariance": C = sum s_i g_i (g_i - c)^T, and "mean
+    bias", "outer bias", "covariance bias": these less their limits u, u u^T, I and less their
+    first-order change with the other keys, whose mean is zero}: lists over `sizes` of (draws, ...).
+
+    A bias has the quantity's own bias as its mean and a spread of that order 1/n, where the
+    quantities themselves spread like n^{-1/2}.
+    """
+    rng, sums = seeds.stream(seed, "draws"), {}
+    for n in sizes:
+        parts = [_sums(u, query, g) for g in _draws(rng, draws, n, len(u))]
+        for name in parts[0]:
+            sums.setdefault(name, []).append(np.concatenate([part[name] for part in parts]))
+    return sums
+
+
+def _sums(u, query, g):
+    """`softmax_sums` of some draws of keys g (draws, n, d), whose first becomes the query."""
+    g[:, 0] = query
+    n, square, limit = g.shape[1], lambda v: v[:, :, None] * v[:, None], np.eye(len(u))
+    e = np.exp(g @ u - u @ u / 2)  # of mean 1, under which a key has mean u and covariance I
+    over = e.mean(1)[:, None]
+    s = e / (n * over)  # (draws, n)
+    c = (s[:, None] @ g)[:, 0]
+    second = (g * s[..., None]).swapaxes(1, 2) @ g
+    # value - limit less its first-order change is share + (1 - over) (value - limit), where share
+    # is the query's part of sum_i e_i (value_i - limit) / n
+    share = e[0, 0] / n
+    mean_bias = share * (query - u) + (1 - over) * (c - u)
+    outer_bias = square(c - u) + u[:, None] * mean_bias[:, None] + mean_bias[:, :, None] * u
+    away = second - limit - np.outer(u, u)
+    of_query = share * (np.outer(query, query) - limit - np.outer(u, u))
+    return {
+        "weight": n * s[:, 0],
+        "mean": c,
+        "outer": square(c),
+        "covariance": second - square(c),
+        "mean bias": mean_bias,
+        "outer bias": outer_bias,
+        "covariance bias": of_query + (1 - over[..., None]) * away - outer_bias,
+    }
+
+
+def integrated(
+    L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
+) -> dict[str, np.ndarray]:
+    """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by name.
+
+    "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
+    - I|^4. The square of a mean is the inner product of two independent estimates of it, each from
+    `draws` sets of keys, so that noise does not add to it.
+    """
+    powers = {name: np.empty((queries, len(sizes))) for name in ("mean", "outer", "covariance")}
+    for q in range(queries):
+        query = seeds.stream(q, "start").standard_normal(len(L))
+        sums = softmax_sums(L.T @ query, query, sizes, 4 * draws, q)
+        for name, values in powers.items():
+            for j, bias in enumerate(sums[f"{name} bias"]):
+                four = bias.reshape(4, draws, -1).mean(1)
+                square = four[:2].mean(0) @ four[2:].mean(0)
+                fourth = (four[0] @ four[1]) * (four[2] @ four[3])
+                size = query @ query if name == "mean" else 1.0
+                values[q, j] = fourth if name == "covariance" else size * square
+    return {
+        name: np.array([part.mean(0) for part in np.array_split(values, repeats)])
+        for name, values in powers.items()
+    }
+
+
+def leading(
+    id: str, text: str, source: str, sizes, values, expected: float, since=0, tolerance=0.05
+) -> Claim:
+    """The a of values (repeats, sizes) = C n^a (1 + b/n), with its interval over repeats.
+
+    log n and 1/n by regression, from the sizes `since` on, three at least. With a = -1 this is the
+    fit of C/n + C b/n^2, up to higher orders of b/n.
+    """
+    n = np.asarray(sizes, float)
+    late = n >= since
+    known = np.column_stack([np.ones_like(n), np.log(n), 1 / n])[late]
+    logarithms = np.log(np.atleast_2d(values)[:, late]).T
+    exponents = np.linalg.lstsq(known, logarithms, rcond=None)[0][1]
+    ends = interval(exponents) if len(exponents) > 1 else None
+    text = f"exponent of {text} in n, the next order C/n taken out"
+    return close(id, text, source, exponents.mean(), expected, tolerance, interval=ends)
+
+
+def least_squares_errors(problem: Regression, sizes: Sequence[int], draws: int) -> np.ndarray:
+    """||(M^ - M) Sigma^{1/2}||^2 over its mean k noise^2 d / (n - d - 1), (draws, sizes)."""
+
+    def square(n, rng):
+        estimate = manifold.estimate(*problem.sample(n, rng))
+        return np.linalg.norm((estimate.M - problem.M) @ problem.root) ** 2
+
+    mean = problem.k * problem.noise**2 * problem.d / (np.array(sizes) - problem.d - 1)
+    return repeated(square, sizes, draws, "draws") / mean
+
+
+def perturbed_starts(problem: Regression, sizes: Sequence[float], draws: int) -> np.ndarray:
+    """Distance to the minima of the start for Sigma + s S and M + s N, (draws, sizes).
+
+    S and N have size 1, s is each of `sizes`.
+    """
+    space, distances = manifold.of(problem), np.empty((draws, len(sizes)))
+    for r in range(draws):
+        rng = seeds.stream(r, "draws")
+        S, N = rng.standard_normal((problem.d, problem.d)), rng.standard_normal(problem.M.shape)
+        S = (S + S.T) / np.linalg.norm(S + S.T, 2)
+        N /= np.linalg.norm(N, 2)
+        for j, s in enumerate(sizes):
+            near = manifold.Manifold(problem.Sigma + s * S, problem.M + s * N)
+            distances[r, j] = space.distance(near.point())
+    return distances
+
+
+def spectral_distances(problem: Regression, sizes: Sequence[int], repeats: int) -> np.ndarray:
     """Lemma 3's two events for fresh data sets, (2, repeats, sizes).
 
     The distance of the spectral start to the manifold, and the operator norm of Sigma^{1/2}
     Sigma^^{-1} Sigma^{1/2} - I.
     """
-    space, events = manifold.of(problem), np.empty((2, repeats, len(sizes)))
-    for repeat in range(repeats):
-        rng = seeds.stream(repeat, "labels")
-        for j, n in enumerate(sizes):
-            X, Y = problem.sample(n, rng)
-            inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
-            off = np.linalg.norm(inverse - np.eye(problem.d), 2)
-            start = np.concatenate(manifold.spectral_start(X, Y))
-            events[:, repeat, j] = space.distance(start), off
-    return events
+    space = manifold.of(problem)
+
+    def events(n, rng):
+        X, Y = problem.sample(n, rng)
+        inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
+        off = np.linalg.norm(inverse - np.eye(problem.d), 2)
+        return space.distance(np.concatenate(manifold.spectral_start(X, Y))), off
+
+    return repeated(events, sizes, repeats, "labels")
 
 
 def near(problem: Regression, seed: int) -> np.ndarray:
@@ -39,22 +177,47 @@ def near(problem: Regression, seed: int) -> np.ndarray:
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
 
+def regulariser_bias(
+    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int, seed: int
+) -> np.ndarray:
+    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d).
+
+    R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
+    """
+    rng, bias, step = seeds.stream(seed, "draws"), np.empty((repeats, len(sizes), *Z.shape)), 1e-4
+    A, B = Z[: problem.k], Z[problem.k :]
+
+    def gradient(Sigma):
+        return np.concatenate(regression.regulariser_gradients(Sigma, A, B), -2)
+
+    for r, j in np.ndindex(repeats, len(sizes)):
+        total = 0.0
+        for g in _draws(rng, draws, sizes[j], problem.d):
+            X = g @ problem.root
+            off = X.swapaxes(1, 2) @ X / sizes[j] - problem.Sigma
+            sides = (gradient(problem.Sigma + sign * step * off) for sign in (1, -1))
+            linear = np.subtract(*sides) / (2 * step)
+            total += (gradient(problem.Sigma + off) - gradient(problem.Sigma) - linear).sum(0)
+        bias[r, j] = total / draws
+    return bias
+
+
 def loss_bias(problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int) -> np.ndarray:
     """E grad L^ - grad L at Z by batch size, (repeats, sizes, k + d, d).
 
     `draws` queries each with its own keys per estimate, with the control variate of
     `regression.oracle`.
     """
-    A, B = (torch.from_numpy(part)[None, None] for part in (Z[: problem.k], Z[problem.k :]))
-    limit = np.concatenate(regression.population_gradients(problem, Z[: problem.k], Z[problem.k :]))
+    layer = Z[: problem.k], Z[problem.k :]
+    A, B = (torch.from_numpy(part)[None, None] for part in layer)
+    limit = np.concatenate(regression.population_gradients(problem, *layer))
     bias = np.empty((repeats, len(sizes), *Z.shape))
-    for j, n in enumerate(sizes):
-        for repeat in range(repeats):
-            chunk = max(1, 2**20 // n)  # of keys at most 2^20, so that memory stays small
-            source = regression.oracle(problem, n, min(draws, chunk), [1000 * repeat + j])
-            passes = range(-(-draws // chunk))
-            parts = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
-            bias[repeat, j] = sum(parts) / len(parts) - limit
+    for r, j in np.ndindex(repeats, len(sizes)):
+        chunk = max(1, 2**20 // sizes[j])  # of keys at most 2^20, so that memory stays small
+        source = regression.oracle(problem, sizes[j], min(draws, chunk), [1000 * r + j])
+        passes = range(-(-draws // chunk))
+        parts = [np.concatenate([g[0, 0].numpy() for g in source(t, A, B)]) for t in passes]
+        bias[r, j] = sum(parts) / len(parts) - limit
     return bias
 
 
@@ -78,6 +241,27 @@ def tail_excess(problem: Regression, history: RegressionHistory, since: int) -> 
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
 
 
+def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
+    """One rule's history at all iterations from A_0 (seeds, k, d) and B_0 (seeds, d, d)."""
+    record = list(range(steps + 1))
+    return regression.descend(source, {"": rule}, {"": start}, covariance, steps, record)[""]
+
+
+def from_slowest_mode(
+    problem: Regression, distance: float, source, steps: int, runs: int = 1, factor: float = 1.0
+) -> RegressionHistory:
+    """Algorithm 1 with eta = factor / lambda_max, from a `distance` along the slowest mode.
+
+    There the rate that theory gives for the worst case is met.
+    """
+    space, k = manifold.of(problem), problem.k
+    rates, directions = regression.modes(problem)
+    Z = space.point() + distance * directions[0] / space.norm(directions[0])
+    start = np.stack([Z[:k]] * runs), np.stack([Z[k:]] * runs)
+    rule, covariance = PreconditionedRule(factor / rates[-1]), np.stack([problem.Sigma] * runs)
+    return every_step(rule, source, start, covariance, steps)
+
+
 @dataclass(frozen=True)
 class Floors:
     """Theorem 2 measured: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds).
@@ -99,44 +283,33 @@ def scaling(
 ) -> Floors:
     """Algorithm 1 on the oracle gradient of batches of each size, with eta = 1 / lambda_max.
 
-    From the radius of the one-point bounds along the slowest mode, where a worst-case rate is met.
+    From the radius of the one-point bounds, along the slowest mode.
     """
-    space, k = manifold.of(problem), problem.k
-    rates, directions = regression.modes(problem)
-    constants = space.constants()
-    Z = space.point() + constants.radius * directions[0] / space.norm(directions[0])
-    rule, record = PreconditionedRule(1 / rates[-1]), np.arange(steps + 1)
-
-    def run(source, count):
-        starts = {"oracle": tuple(np.stack([part] * count) for part in (Z[:k], Z[k:]))}
-        covariance = np.stack([problem.Sigma] * count)
-        rules = {"oracle": rule}
-        return regression.descend(source, rules, starts, covariance, steps, record)["oracle"]
-
-    runs = [run(regression.oracle(problem, n, draws, of_seeds), len(of_seeds)) for n in sizes]
+    radius, (rates, _) = manifold.of(problem).constants().radius, regression.modes(problem)
+    sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
+    runs = [from_slowest_mode(problem, radius, s, steps, len(of_seeds)) for s in sources]
+    exact = from_slowest_mode(problem, radius, regression.population(problem), steps)
     return Floors(
         sizes=np.array(sizes),
-        iterations=record,
-        excess=np.stack([r.excess([problem] * len(of_seeds)) for r in runs]),
-        exact=run(regression.population(problem), 1).excess([problem])[0],
-        floor=np.stack([tail_excess(problem, r, steps // 3) for r in runs]),
+        iterations=exact.iterations,
+        excess=np.stack([run.excess([problem] * len(of_seeds)) for run in runs]),
+        exact=exact.excess([problem])[0],
+        floor=np.stack([tail_excess(problem, run, steps // 3) for run in runs]),
         factor=float((1 - rates[0] / rates[-1]) ** 2),
     )
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
     """Geometric down to the floor, at the linearised rate; the floor falls like n^-2."""
-    source = "paper B, Theorem 2"
+    source, floor = "paper B, Theorem 2", (floors.sizes, floors.floor.T)
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
     slopes = [geometric_phase(floors.iterations, *pair)[0] for pair in pairs]
     rate = np.mean(slopes) / np.log(floors.factor)
-    exponent, _ = power_fit(floors.sizes, floors.floor.T)
     predicted = "slope of log excess in t, down to 10 floors, over 2 log(1 - eta lambda_min)"
-    floor = floors.sizes, floors.floor.T
     power, reading = "exponent of the floor in n", f"{source} (our reading)"
     return [
         close("thm2.rate", predicted, f"{source} (ours)", rate, 1.0, 0.05),
-        at_most("thm2.floor", power, reading, exponent, -1.0),
+        at_most("thm2.floor", power, reading, power_fit(*floor)[0], -1.0),
         leading("thm2.floor_late", "the floor", "ours", *floor, -2.0, LATE),
     ]
 

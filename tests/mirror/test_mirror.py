@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from lib import attention, dynamics, mirror, svm
 from lib.attention import token_sets, tokens
 from lib.compiled import exponentials
-from lib.compiled.status import DIVERGED
-from lib.mirror import MirrorRule, descent, geometry
-from papers.c import section5
-from tests.mirror import mirror_numpy
+from lib.mirror import MirrorRule, geometry
+from lib.mirror.kernel import NEGLIGIBLE_RISE
+from tests.mirror.mirror_numpy import from_mirror, twin
 
 SEEDS = range(3)
 DATA = tokens.unit_tokens(SEEDS, n=3, T=4, d=4)
@@ -23,26 +22,25 @@ exponents = st.floats(1.05, 10)
 any_time = settings(deadline=None, max_examples=60)  # the first call compiles
 
 
-def twin(rule, steps, head="fixed", loss="logistic", start=START, data=DATA):
-    problem = descent._rows(data, loss, head == "joint")
-    times = np.arange(steps + 1)
-    return mirror_numpy.run_numpy(problem, rule, times, start.reshape(len(start), -1), data.u)
-
-
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("head", ["fixed", "joint"])
 @pytest.mark.parametrize("normalised", [True, False])
 def test_kernel_equals_its_twin(p, head, normalised):
     loss = "logistic" if normalised else "exponential"
     rule = MirrorRule(p, 0.05, normalised)
-    found = mirror.train(DATA, rule, 40, START, head, np.arange(41), loss)
-    raw = twin(rule, 40, head, loss)
-    np.testing.assert_allclose(found.W.reshape(raw.path.shape), raw.path, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.v, raw.head, rtol=1e-9, atol=1e-12)
-    logs = np.stack([found.log_gap, found.log_gradient, found.log_gradient_head], -1)
+    run, raw = (
+        mirror.train(DATA, rule, 40, START, head, np.arange(41), loss),
+        twin(DATA, rule, 40, START, head, loss),
+    )
+    np.testing.assert_allclose(run.W.reshape(raw.path.shape), raw.path, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(run.v, raw.head, rtol=1e-9, atol=1e-12)
+    logs = np.stack([run.log_gap, run.log_gradient, run.log_gradient_head], -1)
     np.testing.assert_allclose(logs, raw.logs, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(found.loss_rise, raw.rise)
-    assert (found.status == "completed").all() and (found.ended == 40).all()
+    before, after = raw.losses[:, :-1], raw.losses[:, 1:]
+    rises = after > before + NEGLIGIBLE_RISE * np.maximum(1.0, before)
+    first = np.where(rises.any(1), rises.argmax(1) + 1, -1)
+    np.testing.assert_array_equal(run.loss_rise, first)
+    assert (run.status == "completed").all() and (run.ended == 40).all()
 
 
 def test_p_2_is_normalised_gradient_descent():
@@ -107,7 +105,7 @@ def test_power_is_accurate(x, exponent):
 @given(st.lists(st.tuples(entries, entries), min_size=1, max_size=12), exponents)
 def test_divergence_of_directions_and_the_map_back(pairs, p):
     W, V = np.array(pairs).T
-    back = mirror_numpy.from_mirror(geometry.to_mirror(W, p), p)
+    back = from_mirror(geometry.to_mirror(W, p), p)
     np.testing.assert_allclose(back, W, rtol=1e-12)
     if W.any() and V.any():
         expected = geometry.bregman(V / geometry.norm(V, p), W / geometry.norm(W, p), p)
@@ -117,7 +115,7 @@ def test_divergence_of_directions_and_the_map_back(pairs, p):
 @pytest.mark.parametrize("p", [1.2, 1.75])
 def test_zero_entries_below_2_are_trained(p):
     found = mirror.train(DATA, MirrorRule(p), 50, record=np.arange(51))  # from zero
-    path = twin(MirrorRule(p), 50, start=0 * START).path
+    path = twin(DATA, MirrorRule(p), 50, 0 * START).path
     np.testing.assert_allclose(found.W.reshape(3, 51, -1), path, rtol=1e-8)
     assert np.isfinite(found.W).all() and (found.W[:, -1] != 0).all()
     assert np.isnan(found.divergence(START)[:, 0]).all()  # zero has no direction
@@ -132,9 +130,8 @@ def test_step_size_too_large_is_reported_with_its_iteration():
     for run, at in enumerate(risen.loss_rise):
         steps = np.diff(risen.log_gap[run])
         assert at == -1 or (steps[at - 1] > 0 and (steps[: at - 1] <= 1e-9).all())
-    raw = twin(rules["wild"], 100)
-    assert raw.status.tolist() == [DIVERGED] * 3
-    np.testing.assert_array_equal(raw.ended, found["wild"].ended)
+    finite = np.isfinite(twin(DATA, rules["wild"], 10, START).path).all(-1)  # (runs, 11)
+    np.testing.assert_array_equal(finite.sum(1), found["wild"].ended)
 
 
 def test_a_run_without_gradient_stalls():
@@ -143,30 +140,28 @@ def test_a_run_without_gradient_stalls():
     assert (found.status == "stalled").all() and (found.ended == 0).all()
 
 
-REFUSED = {
-    "step_size = 0": lambda: MirrorRule(2, 0),
-    "start has shape": lambda: mirror.train(DATA, MirrorRule(2), 5, START[:, :2]),
-    "head must be": lambda: mirror.train(DATA, MirrorRule(2), 5, head="free"),
-    "loss must be": lambda: mirror.train(DATA, MirrorRule(2), 5, loss="sigmoid"),
-    "ascend": lambda: mirror.train(DATA, MirrorRule(2), 5, record=[3, 1]),
-    "finite and not zero": lambda: geometry.directional_bregman(START[0], 0 * START[0], 2),
-    "sample 0 of run 0 has two equal": lambda: mirror.selected_tokens(DATA, 0 * START),
-}
+LINE = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])  # the middle of three points
+REFUSED = [
+    ("step_size = 0", lambda: MirrorRule(2, 0)),
+    ("start has shape", lambda: mirror.train(DATA, MirrorRule(2), 5, START[:, :2])),
+    ("head must be", lambda: mirror.train(DATA, MirrorRule(2), 5, head="free")),
+    ("loss must be", lambda: mirror.train(DATA, MirrorRule(2), 5, loss="sigmoid")),
+    ("ascend", lambda: mirror.train(DATA, MirrorRule(2), 5, record=[3, 1])),
+    ("finite and not zero", lambda: geometry.directional_bregman(START[0], 0 * START[0], 2)),
+    ("sample 0 of run 0 has two equal", lambda: mirror.selected_tokens(DATA, 0 * START)),
+    ("Select other tokens", lambda: svm.token_svm(LINE, norm=3)),
+    *(
+        ("must be above 1 and finite", lambda use=use, p=p: use(p))
+        for p in (1, 0.5, np.inf, np.nan, -2)
+        for use in (MirrorRule, geometry.dual_exponent, lambda p: geometry.to_mirror(START, p))
+    ),
+]
 
 
-@pytest.mark.parametrize("message", REFUSED)
-def test_bad_input_is_refused(message):
+@pytest.mark.parametrize("message, make", REFUSED)
+def test_bad_input_is_refused(message, make):
     with pytest.raises(ValueError, match=message):
-        REFUSED[message]()
-
-
-@pytest.mark.parametrize("p", [1, 0.5, np.inf, np.nan, -2])
-@pytest.mark.parametrize(
-    "use", [MirrorRule, geometry.dual_exponent, lambda p: geometry.to_mirror(START, p)]
-)
-def test_bad_exponents_are_refused(use, p):
-    with pytest.raises(ValueError, match="must be above 1 and finite"):
-        use(p)
+        make()
 
 
 def test_selected_tokens_have_the_largest_softmax_weight():
@@ -187,11 +182,3 @@ def test_a_history_measures_divergence_with_its_own_exponent_or_a_given_one(p):
         slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
         bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
         np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
-
-
-def test_infeasible_selection_names_its_certificate():
-    assert section5.joint_instance().shape == (1, 2, 3, 2)
-    # the middle of three points on a line
-    inner = token_sets.token_set([[[-1.0], [0.0], [1.0]]], [1], opt=[1])
-    with pytest.raises(svm.Infeasible, match="Select other tokens"):
-        svm.token_svm(inner, norm=3)

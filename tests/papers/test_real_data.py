@@ -1,6 +1,6 @@
 """The papers' real-data claims on invented curves: a true world passes, a wrong one is caught."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,16 @@ REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecid
 
 def words(table):
     return {claim.id: claim.verdict for claim in table if claim.verdict}
+
+
+def each(curves, change):
+    """The curves with every run changed."""
+    return replace(curves, curves=tuple(map(change, curves.curves)))
+
+
+def answers(hits):
+    """The end of a run that has these test rows right."""
+    return {"test_correct": np.packbits(hits), "test_rows": np.array(len(hits))}
 
 
 ALIKE = {"SGD": 0.03, "Adam": 0.03, "SPS": 0.03, "SNGD": 0.03}
@@ -74,9 +84,8 @@ def one_step(run):
 def test_a_step_off_its_equation_is_seen(change):
     world = race({"SGD": 0.03, "SPS": 0.03, "SNGD": 0.03})
     assert all(claim.holds for claim in speed.formulas(world))
-    wrong = tuple(dataclasses.replace(run, step_size=change(run)) for run in world.curves)
-    found = speed.formulas(dataclasses.replace(world, curves=wrong))
-    assert not any(claim.holds for claim in found)
+    wrong = each(world, lambda run: replace(run, step_size=change(run)))
+    assert not any(claim.holds for claim in speed.formulas(wrong))
 
 
 def grown(factor, *others):
@@ -84,71 +93,71 @@ def grown(factor, *others):
 
     `others`: by how much further layers grow.
     """
-    world = race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True)
     rng = np.random.default_rng(2)
-    norms = lambda: np.array([2.0, 2.0 * factor * rng.uniform(0.999, 1.001)])
-    kept = [
-        dataclasses.replace(
-            run,
-            weight_norms={"w.weight": norms(), "norm.weight": np.array([1.0, 0.1])}
-            | {f"{k}.weight": np.array([1.0, other]) for k, other in enumerate(others)},
-            walked={"w.weight": np.array([0.0, 3.0 * 4.0]), "norm.weight": np.zeros(2)},
-        )
-        for run in world.curves
-    ]
-    return dataclasses.replace(world, curves=tuple(kept))
+    further = {f"{k}.weight": np.array([1.0, other]) for k, other in enumerate(others)}
+    walked = {"w.weight": np.array([0.0, 3.0 * 4.0]), "norm.weight": np.zeros(2)}
+
+    def change(run):
+        norms = {"w.weight": np.array([2.0, 2.0 * factor * rng.uniform(0.999, 1.001)])}
+        norms["norm.weight"] = np.array([1.0, 0.1])
+        return replace(run, weight_norms=norms | further, walked=walked)
+
+    return each(race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True), change)
 
 
-def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk():
-    assert words(speed.table(grown(1.2), "fig7"))["fig7.growth.sgd"] == REPRODUCED
-    assert words(speed.table(grown(0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
-    assert words(speed.table(grown(1.2, 0.8), "fig7"))["fig7.growth.sgd"] == NOT_REPRODUCED
-    assert speed.random_walk(grown(1.2), "SGD")["w.weight"] == pytest.approx([1.0] * 5)
-    assert speed.layers(grown(1.2)) == ["w.weight"]  # no vector among them
+@pytest.mark.parametrize(
+    "factors, verdict",
+    [((1.2,), REPRODUCED), ((0.8,), NOT_REPRODUCED), ((1.2, 0.8), NOT_REPRODUCED)],
+)
+def test_growth_is_told_from_shrinking_and_stands_beside_a_random_walk(factors, verdict):
+    curves = grown(*factors)
+    assert words(speed.table(curves, "fig7"))["fig7.growth.sgd"] == verdict
+    assert speed.random_walk(curves, "SGD")["w.weight"] == pytest.approx([1.0] * 5)
+    assert "norm.weight" not in speed.layers(curves)  # no vector among them
 
 
 def test_a_rate_at_the_edge_of_all_that_was_tried_is_named():
     world = race({"SGD": 0.03, "SPS": 0.03})
     assert set(kept_curves.edges(world)) == {"SGD", "SPS"}  # judged at 0.1, tried at 0.1 and 0.2
     judged = tuple(c for c in world.curves if c.part == "curve")
-    assert not kept_curves.edges(
-        dataclasses.replace(world, curves=judged)
-    )  # rates of another study
+    assert not kept_curves.edges(replace(world, curves=judged))  # rates of another study
+
+
+def evaluated(name, rules, seeds, measure):
+    """Curves of rules that were evaluated thrice: measure(rule, seed) gives metrics and end."""
+    runs = []
+    for rule in rules:
+        for seed in range(seeds):
+            metrics, end = measure(rule, seed)
+            points = dict(metrics=metrics, evaluated_at=np.array([0, 10, 20]))
+            runs.append(curve(rule, seed, np.full(20, 0.5), end=end, **points))
+        runs.append(curve(rule, 100, np.full(20, 0.5), "trial", metrics=metrics))
+    return Curves(name, configuration(rules, 20), tuple(runs))
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
     """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and tokens used."""
-    rng, runs = np.random.default_rng(3), []
-    ahead = {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
-    hard = rng.random(20_000)
-    for rule, lead in ahead.items():
-        for seed in range(seeds):
-            noise = rng.normal(0, 0.001)
-            hits = hard < 0.8 + lead + noise
-            part = 0.1 * (shrink if rule == "l1.1" else 1) * rng.uniform(0.99, 1.01)
-            trained = np.array([0.5, 0.7, 0.9 - 0.01 * seed])
-            metrics = {"training_accuracy": trained, "test_accuracy": np.array([0.5, 0.7, 0.8])}
-            for name in ("hoyer", "above_90", "above_006"):
-                for key in reviews.PARTS:
-                    end = 0.2 - part if name == "hoyer" else part
-                    metrics[f"{name}.{key}"] = np.array([0.1, (0.1 + end) / 2, end])
-            used = 10 * (sharper if rule == "l1.1" else 1) * rng.uniform(0.9, 1.1, (40, 2))
-            end = {
-                "test_correct": np.packbits(hits),
-                "test_rows": np.array(len(hits)),
-                "training_accuracy": np.array(trained[-1]),
-                "present": np.full(40, 20),
-            }
-            maps = rng.dirichlet(np.ones(6), (2, 2))
-            for when in ("start", "last"):
-                end |= {f"{when}.tokens_used": used, f"{when}.maps": maps}
-                end |= {f"{when}.histogram.{key}": rng.integers(1, 9, 70) for key in reviews.PARTS}
-            points = np.array([0, 10, 20])
-            runs.append(
-                curve(rule, seed, np.full(20, 0.5), metrics=metrics, end=end, evaluated_at=points)
-            )
-        runs.append(curve(rule, 100, np.full(20, 0.5), "trial", metrics=metrics))
-    return Curves("imdb", configuration(ahead, 20), tuple(runs))
+    rng = np.random.default_rng(3)
+    hard, ahead = rng.random(20_000), {"l1.1": gap, "l3": gap / 2, "l2": 0.0}
+
+    def measure(rule, seed):
+        hits, first = hard < 0.8 + ahead[rule] + rng.normal(0, 0.001), rule == "l1.1"
+        part = 0.1 * (shrink if first else 1) * rng.uniform(0.99, 1.01)
+        trained = np.array([0.5, 0.7, 0.9 - 0.01 * seed])
+        metrics = {"training_accuracy": trained, "test_accuracy": np.array([0.5, 0.7, 0.8])}
+        for name in ("hoyer", "above_90", "above_006"):
+            last = 0.2 - part if name == "hoyer" else part
+            path = np.array([0.1, (0.1 + last) / 2, last])
+            metrics |= {f"{name}.{key}": path for key in reviews.PARTS}
+        end = answers(hits) | {"training_accuracy": trained[-1], "present": np.full(40, 20)}
+        used = 10 * (sharper if first else 1) * rng.uniform(0.9, 1.1, (40, 2))
+        maps = rng.dirichlet(np.ones(6), (2, 2))
+        for when in ("start", "last"):
+            end |= {f"{when}.tokens_used": used, f"{when}.maps": maps}
+            end |= {f"{when}.histogram.{key}": rng.integers(1, 9, 70) for key in reviews.PARTS}
+        return metrics, end
+
+    return evaluated("imdb", ahead, seeds, measure)
 
 
 def test_imdb_in_its_world_and_in_the_opposite_one():
@@ -173,85 +182,75 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
 
 
 def test_a_network_that_is_too_small_does_not_speak():
-    poor = []
-    for run in reviews_world().curves:
-        if run.part == "curve":
-            hits = np.arange(20_000) < 20_000 * (0.7 + 0.01 * (run.rule == "l1.1"))
-            run = dataclasses.replace(run, end={**run.end, "test_correct": np.packbits(hits)})
-        poor.append(run)
-    table = reviews.accuracy_table(dataclasses.replace(reviews_world(), curves=tuple(poor)))
+    def poor(run):
+        if run.part != "curve":
+            return run
+        hits = np.arange(20_000) < 20_000 * (0.7 + 0.01 * (run.rule == "l1.1"))
+        return replace(run, end=run.end | answers(hits))
+
+    table = reviews.accuracy_table(each(reviews_world(), poor))
     assert set(words(table).values()) == {UNDECIDED}
 
 
 def test_values_at_matched_accuracy_lie_between_the_evaluations():
-    world = reviews_world()
-    run = world.runs("l2")[0]
-    assert reviews.at_level(run, "hoyer.K", 0.8, "training_accuracy") == pytest.approx(
-        (run.metrics["hoyer.K"][1] + run.metrics["hoyer.K"][2]) / 2
-    )
-    assert np.isnan(reviews.at_level(run, "hoyer.K", 0.99, "training_accuracy"))
-    assert reviews.at_level(run, "hoyer.K", 0.4, "training_accuracy") == run.metrics["hoyer.K"][0]
+    run = reviews_world().runs("l2")[0]
+    path = run.metrics["hoyer.K"]
+    at = [
+        reviews.at_level(run, "hoyer.K", level, "training_accuracy") for level in (0.4, 0.8, 0.99)
+    ]
+    assert at == pytest.approx([path[0], (path[1] + path[2]) / 2, np.nan], nan_ok=True)
 
 
 def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
     """A sparser matrix with a heavier tail: more entries above the start's quantile, not fewer."""
-    runs = []
-    for run in reviews_world().curves:
-        metrics = dict(run.metrics)
-        metrics |= {f"above_90.{key}": 1 - metrics[f"above_90.{key}"] for key in reviews.PARTS}
-        runs.append(dataclasses.replace(run, metrics=metrics))
-    table = reviews.sparsity_table(dataclasses.replace(reviews_world(), curves=tuple(runs)))
+
+    def heavier(run):
+        above = {f"above_90.{key}": 1 - run.metrics[f"above_90.{key}"] for key in reviews.PARTS}
+        return replace(run, metrics=run.metrics | above)
+
+    table = reviews.sparsity_table(each(reviews_world(), heavier))
     assert set(words(table).values()) == {REPRODUCED}
     assert all("chosen after the runs" in claim.source for claim in table)
 
 
 def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
-    runs = []
-    for run in reviews_world().curves:
-        metrics = dict(run.metrics)
-        if run.rule == "l2":  # it trains on, and gets sparser only beyond what l1.1 reaches
-            metrics["training_accuracy"] = np.array([0.5, 0.9, 0.99])
-            metrics |= {f"hoyer.{key}": np.array([0.1, 0.1, 0.3]) for key in reviews.PARTS}
-        runs.append(dataclasses.replace(run, metrics=metrics))
-    world = dataclasses.replace(reviews_world(), curves=tuple(runs))
+    def later(run):
+        if run.rule != "l2":
+            return run
+        # It trains on, and gets sparser only beyond what l1.1 reaches.
+        longer = {f"hoyer.{key}": np.array([0.1, 0.1, 0.3]) for key in reviews.PARTS}
+        longer["training_accuracy"] = np.array([0.5, 0.9, 0.99])
+        return replace(run, metrics=run.metrics | longer)
+
+    world = each(reviews_world(), later)
     assert reviews.apart(world, "hoyer.K").high < 0 < reviews.matched_apart(world, "hoyer.K").low
     assert set(words(reviews.sparsity_table(world)).values()) == {UNDECIDED}
 
 
 def vision_world(gap, early, sparse):
     """Adam ends `gap` ahead on all test rows; on the sampled ones it is `early` ahead before."""
-    rng, runs = np.random.default_rng(4), []
+    rng = np.random.default_rng(4)
     hard = rng.random(20_000)
-    for rule in vision.RULES:
+
+    def measure(rule, seed):
         lead = rule == "Adam"
-        for seed in range(5):
-            hits = hard < 0.6 + gap * lead + rng.normal(0, 0.001)
-            first = 0.3 + early * lead + rng.normal(0, 0.005)
-            index = 0.3 + sparse * (not lead) + rng.normal(0, 0.002)
-            loss = np.array([2.3, 1.5, 1.0 - 0.1 * lead])
-            metrics = {
-                "test_accuracy": np.array([0.1, first, 0.6 + 2 * early * lead]),
-                "control_loss": loss,
-            }
-            metrics["hoyer"] = np.array([0.2, (0.2 + index) / 2, index])
-            end = {"test_correct": np.packbits(hits), "test_rows": np.array(len(hits))}
-            end["histogram"] = rng.integers(1, 9, 70)
-            points = np.array([0, 10, 20])
-            runs.append(
-                curve(rule, seed, np.full(20, 1.0), metrics=metrics, end=end, evaluated_at=points)
-            )
-        runs.append(curve(rule, 100, np.full(20, 1.0), "trial", metrics=metrics))
-    return Curves("vit", configuration(vision.RULES, 20), tuple(runs))
+        hits = hard < 0.6 + gap * lead + rng.normal(0, 0.001)
+        first = 0.3 + early * lead + rng.normal(0, 0.005)
+        index = 0.3 + sparse * (not lead) + rng.normal(0, 0.002)
+        metrics = {"test_accuracy": np.array([0.1, first, 0.6 + 2 * early * lead])}
+        metrics["control_loss"] = np.array([2.3, 1.5, 1.0 - 0.1 * lead])
+        metrics["hoyer"] = np.array([0.2, (0.2 + index) / 2, index])
+        return metrics, answers(hits) | {"histogram": rng.integers(1, 9, 70)}
+
+    return evaluated("vit", vision.RULES, 5, measure)
 
 
 def test_the_vision_experiment_in_its_world_and_in_the_opposite_one():
-    found = words(vision.table(vision_world(0.0, 0.05, 0.1)))
-    assert found == {"vit.early": REPRODUCED, "vit.sparser": REPRODUCED}
-    other = vision.table(vision_world(0.05, -0.05, -0.1))
-    assert set(words(other).values()) == {NOT_REPRODUCED}
-    assert vision.numbers(vision_world(0.05, 0, 0))["end_apart"].value == pytest.approx(
-        0.05, abs=0.01
-    )
+    table = words(vision.table(vision_world(0.0, 0.05, 0.1)))
+    assert table == {"vit.early": REPRODUCED, "vit.sparser": REPRODUCED}
+    other = vision_world(0.05, -0.05, -0.1)
+    assert set(words(vision.table(other)).values()) == {NOT_REPRODUCED}
+    assert vision.numbers(other)["end_apart"].value == pytest.approx(0.05, abs=0.01)
 
 
 def test_steps_to_equal_accuracy_are_those_between_two_evaluations():
@@ -274,15 +273,8 @@ def test_every_figure_is_drawn_from_curves_alone_and_its_caption_says_the_verdic
     drawn = kept_curves.captioned(figure, caption).get_supxlabel()
     assert caption.startswith(drawn.replace("\n", " ")) and len(drawn) < 200 < len(caption)
     text = reviews_world()
-    figures = (
-        reviews_figure.accuracy_figure,
-        reviews_figure.sparsity_figure,
-        reviews_figure.attention_figure,
-        reviews_figure.maps,
-        reviews_figure.rates,
-    )
-    for figure in figures:
-        assert figure(text).axes
+    for name in ("accuracy_figure", "sparsity_figure", "attention_figure", "maps", "rates"):
+        assert getattr(reviews_figure, name)(text).axes
     caption = reviews_figure.caption("IMDb", text, "dots: seeds", reviews.accuracy_table(text))
     assert "l1.1 above l2: reproduced" in caption and "DEMO DATA" in caption
     assert reviews_figure.vision_figure(vision_world(0, 0.1, 0.1)).axes
@@ -308,22 +300,18 @@ class Saved:
 
 
 def test_a_redraw_says_that_it_read_kept_curves_and_whose_seeds_they_are():
-    world, desk, demo = race({"SGD": 0.03, "Adam": 0.05}), Saved("desk"), Saved("demo")
-    judged = [dataclasses.replace(run, seed=run.seed + 10) for run in world.curves]
-    later = dataclasses.replace(world, curves=tuple(judged))
+    desk, demo = Saved("desk"), Saved("demo")
+    curves = race({"SGD": 0.03, "Adam": 0.05})
+    later = each(curves, lambda run: replace(run, seed=run.seed + 10))
     for run in (desk, demo):
         kept_curves.save(run, "a", "Figure 6", later, None, "", claims.Table(), {})
         assert run.told["setting"]["seeds"] == [10, 11, 12, 13, 14]
     assert desk.rows == [{"name": "invented", "source": "kept", "trained_on": "demo"}]
     assert demo.rows == [{"name": "invented", "source": "demo"}]
     assert "kept" in record.SOURCES
-
-
-def test_numbers_of_a_record_are_recomputed_exactly():
-    world = race({"SGD": 0.03, "Adam": 0.05})
-    assert speed.numbers(world) == speed.numbers(world)
-    assert speed.numbers(world)["adam_steps_ratio"].value == pytest.approx(0.6, abs=0.06)
-    assert speed.numbers(world)["processor_hours"].value == pytest.approx(14 * 36 / 3600)
+    assert speed.numbers(curves) == speed.numbers(curves)
+    assert speed.numbers(curves)["adam_steps_ratio"].value == pytest.approx(0.6, abs=0.06)
+    assert speed.numbers(curves)["processor_hours"].value == pytest.approx(14 * 36 / 3600)
 
 
 def second(network, plain, rates=(0.05, 0.1, 0.2)):
@@ -333,22 +321,16 @@ def second(network, plain, rates=(0.05, 0.1, 0.2)):
     they hold is what a file of it holds, by name and shape.
     """
 
-    def right(share):
-        return {
-            "test_correct": np.packbits(np.arange(1000) < 1000 * share),
-            "test_rows": np.array(1000),
-        }
-
-    runs = []
+    runs, ends = [], [answers(np.arange(1000) < 1000 * (share or 0)) for share in (network, plain)]
     for rule in ("SGD", "Adam", "SNGD"):
         for seed in (20, 21, 22):
             readings = 2 * np.exp(-np.arange(40) / 10 * (1 + seed / 1000))
-            how = {"metrics": {"test_accuracy": np.array([0.1, network])}, "end": right(network)}
+            how = {"metrics": {"test_accuracy": np.array([0.1, network])}, "end": ends[0]}
             how |= {"evaluated_at": np.array([0, 195]), "cap": 3.0}
             runs.append(clocked(seed, readings, rule=rule, part="curve", **how))
         runs += [clocked(100, np.ones(3), rate, rule, status="paused", cap=3.0) for rate in rates]
     if plain is not None:
-        runs.append(curve("bag of words", 0, np.zeros(0), "baseline", end=right(plain)))
+        runs.append(curve("bag of words", 0, np.zeros(0), "baseline", end=ends[1]))
     rest = dict(clock=5, first_seed=20, precision="float32")
     return Curves("invented", configuration(("SGD", "Adam", "SNGD"), 200, **rest), tuple(runs))
 
@@ -385,43 +367,36 @@ def test_a_file_of_the_second_protocol_is_read_judged_and_drawn(tmp_path):
 
 
 def test_the_ratio_at_the_best_two_rates_is_that_of_the_trials():
-    curves, runs = second(0.9, 0.8), []
     fast = {0.05: 30, 0.1: 20, 0.2: 60}
-    for one in curves.curves:
-        if one.part == "trial":
-            steps = fast[one.rate] * (2 if one.rule == "Adam" else 1)
-            readings = np.where(np.arange(40) * 5 < steps, 2.0, 0.0)
-            one = clocked(100, readings, one.rate, one.rule, cap=3.0)
-        runs.append(one)
-    raced = dataclasses.replace(curves, curves=tuple(runs))
+
+    def timed(run):
+        if run.part != "trial":
+            return run
+        steps = fast[run.rate] * (2 if run.rule == "Adam" else 1)
+        readings = np.where(np.arange(40) * 5 < steps, 2.0, 0.0)
+        return clocked(100, readings, run.rate, run.rule, cap=3.0)
+
+    raced = each(second(0.9, 0.8), timed)
     # A mean of three readings is 0 two readings, ten steps, after the first of them.
     assert speed.at_two_rates(raced, "Adam", 0.5) == pytest.approx((50 / 40, 70 / 30))
     assert "in the trials, 1.25 to 2.33" in speed.speed(raced, "Adam", "fig6").statement
 
 
-def test_growth_is_that_beyond_a_random_walk():
-    curves = second(0.9, 0.8)
-    for final, verdict in ((2.3, REPRODUCED), (1.9, NOT_REPRODUCED)):
-        runs = [
-            dataclasses.replace(
-                run,
-                weight_norms={"w.weight": np.array([1.0, final + 0.01 * (run.seed - 21)])},
-                walked={"w.weight": np.array([0.0, 3.0])},  # which alone would double the norm
-            )
-            for run in curves.curves
-        ]
-        claim = speed.growing(dataclasses.replace(curves, curves=tuple(runs)), "SGD")
-        assert claim.verdict == verdict and "beyond a random walk" in claim.statement
+@pytest.mark.parametrize("final, verdict", [(2.3, REPRODUCED), (1.9, NOT_REPRODUCED)])
+def test_growth_is_that_beyond_a_random_walk(final, verdict):
+    def walked(run):
+        norms = {"w.weight": np.array([1.0, final + 0.01 * (run.seed - 21)])}
+        return replace(run, weight_norms=norms, walked={"w.weight": np.array([0.0, 3.0])})
+
+    claim = speed.growing(each(second(0.9, 0.8), walked), "SGD")  # a walk alone doubles the norm
+    assert claim.verdict == verdict and "beyond a random walk" in claim.statement
 
 
 def test_imdb_is_judged_by_its_last_evaluations_under_the_second_protocol():
     world = reviews_world()
     plain = curve("bag of words", 0, np.zeros(0), "baseline", end=world.runs("l2")[0].end)
-    raced = dataclasses.replace(
-        world,
-        configuration=world.configuration | {"clock": 5},
-        curves=(*[run for run in world.curves if run.part == "curve"], plain),
-    )
+    judged = (*[run for run in world.curves if run.part == "curve"], plain)
+    raced = replace(world, configuration=world.configuration | {"clock": 5}, curves=judged)
     table = reviews.accuracy_table(raced)  # whose evaluations are alike for every rule
     assert set(words(table).values()) == {UNDECIDED}
     assert all("mean of the last 4 evaluations" in claim.statement for claim in table)

@@ -25,9 +25,10 @@ START = stacked(regression.gaussian_start(seed, 3, 4, 0.3) for seed in range(2))
 SIGMA = X.swapaxes(1, 2) @ X / 40
 
 
-def descended(rules, steps, record):
+def descended(rules=RULES, steps=10, record=(0,), starts=None, Sigma=SIGMA):
     source = regression.minibatches(X, Y, 16, range(2))
-    return regression.descend(source, rules, dict.fromkeys(rules, START), SIGMA, steps, record)
+    starts = dict.fromkeys(rules, START) if starts is None else starts
+    return regression.descend(source, rules, starts, Sigma, steps, record)
 
 
 def test_descent_equals_the_plain_loop_and_repeats_to_the_bit():
@@ -79,27 +80,26 @@ def test_population_descent_is_geometric_at_the_linearised_rate(preconditioner):
     np.testing.assert_allclose(rate, np.log1p(-step * rates[0]), rtol=1e-3)
 
 
+NEAR = SPACE.point() + 0.2 * np.random.default_rng(1).standard_normal((7, 3))
+
+
 def oracle_draws(n, batches, count):
-    Z = SPACE.point() + 0.2 * np.random.default_rng(1).standard_normal((7, 3))
-    A, B = (torch.from_numpy(part)[None, None] for part in (Z[:4], Z[4:]))
+    A, B = (torch.from_numpy(part)[None, None] for part in (NEAR[:4], NEAR[4:]))
     source = regression.oracle(PROBLEM, n, batches, [0])
-    return Z, [torch.cat([part[0, 0] for part in source(t, A, B)]).numpy() for t in range(count)]
+    return [torch.cat([part[0, 0] for part in source(t, A, B)]).numpy() for t in range(count)]
 
 
 @pytest.mark.parametrize("n", [5, 40])
 def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
-    Z, ours = oracle_draws(n, 200, 200)
-    rng, layer = np.random.default_rng(2), (Z[:4], Z[4:])
-    fresh = [
-        np.concatenate(regression.empirical_gradients(*PROBLEM.sample(n, rng), *layer))
-        for _ in range(4000)
-    ]
+    ours, rng = oracle_draws(n, 200, 200), np.random.default_rng(2)
+    X, Y = stacked(PROBLEM.sample(n, rng) for _ in range(4000))
+    fresh = np.concatenate(regression.empirical_gradients(X, Y, NEAR[:4], NEAR[4:]), 1)
     error = np.hypot(*(np.std(x, 0, ddof=1) / np.sqrt(len(x)) for x in (ours, fresh)))
     np.testing.assert_array_less(np.abs(np.mean(ours, 0) - np.mean(fresh, 0)), 5 * error)
 
 
 def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
-    spread = [np.std(oracle_draws(n, 60, 60)[1], 0).max(1) for n in (400, 6400)]
+    spread = [np.std(oracle_draws(n, 60, 60), 0).max(1) for n in (400, 6400)]
     # What is left is quadratic in the keys' fluctuations, 1/n; a part of first order, 1/sqrt(n).
     assert (spread[0] / spread[1] > 8).all()
 
@@ -114,21 +114,15 @@ def test_divergence_stops_the_run_and_names_its_iteration():
     assert (tame.diverged == -1).all() and np.isfinite(tame.A).all()
 
 
-def descend(steps=10, record=(0,), starts=None, Sigma=SIGMA):
-    starts = dict.fromkeys(RULES, START) if starts is None else starts
-    source = regression.minibatches(X, Y, 4, range(2))
-    return regression.descend(source, RULES, starts, Sigma, steps, record)
-
-
 BAD = {
     "batch is 41": lambda: regression.minibatches(X, Y, 41, range(2)),
     "preconditioner must": lambda: regression.PreconditionedRule(0.1, "right"),
     "preconditioner .* not": lambda: regression.modes(PROBLEM, "right"),
     "step_size": lambda: regression.PreconditionedRule(float("nan")),
     "draws": lambda: regression.oracle(PROBLEM, 0, 10, [0]),
-    "record": lambda: descend(record=[0, 11]),
-    "starts lacks": lambda: descend(starts={}),
-    "covariance is singular": lambda: descend(Sigma=np.zeros_like(SIGMA)),
+    "record": lambda: descended(record=[0, 11]),
+    "starts lacks": lambda: descended(starts={}),
+    "covariance is singular": lambda: descended(Sigma=np.zeros_like(SIGMA)),
 }
 
 
