@@ -43,6 +43,12 @@ def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.
     return np.einsum("rntd,rknd->rknt", delta, images).min((-2, -1))
 
 
+def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
+    """A_m = (x_s - x_t) z^T of the first run, (n, T-1, d, d_z); selection (n,)."""
+    delta = coordinates.differences(tokens, selection[None])[0]
+    return np.einsum("ntd,ne->ntde", delta, tokens.z[0])
+
+
 class BestMargins:
     """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap.
 
@@ -65,7 +71,7 @@ class BestMargins:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a rule's runs reached: value (runs, k, norms in the order of NORMS), NaN where unknown.
+    """What a rule's runs reached: value (runs, k, norms in the order of NORMS), NaN for none.
 
     iterations (k,); selection (runs, n) at the last record; steady (runs,): whether it was the same
     at half of the records' iterations; status (runs,) of the path.

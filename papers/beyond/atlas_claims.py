@@ -19,9 +19,11 @@ ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 
-def _source(by):
-    """The source of a row's claims: whose theorem predicted it, or that nobody else's did."""
-    return SOURCE if by == OURS else f"ours, measured; predicted by {by}"
+def _claim(judge, what, name, statement, value, bound, why="", by=OURS) -> Claim:
+    """The claim atlas.`what`.`name`; by: whose theorem predicted it, OURS where nobody else's."""
+    source = SOURCE if by == OURS else f"ours, measured; predicted by {by}"
+    claim = judge(f"atlas.{what}.{word(name)}", statement, source, value, bound)
+    return remarked(claim, why) if why else claim
 
 
 def word(name: str) -> str:
@@ -31,29 +33,28 @@ def word(name: str) -> str:
 
 def own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """The least ratio of all runs in the rule's `norm`, at the last record."""
-    statement = f"{name}: margin over the largest in its own norm, {norm}; least of all runs"
+    text = f"{name}: margin over the largest in its own norm, {norm}; least of all runs"
     ratios = reached.value[..., column(norm)]  # (runs, records)
-    lowest, rises = ratios[:, -1].min(), (ratios[:, -1] > ratios[:, -3:][:, 0]).all()
-    early = reached.iterations[-1] < JUDGED_AT
-    why = "The ratio still rises at the last step"
-    why += "; the protocol judges after a million steps" if early else ""
-    claim = at_least(f"atlas.own.{word(name)}", statement, _source(by), lowest, REACHED)
-    return remarked(claim, why if rises else "The ratio no longer rises in every run")
+    why = "The ratio no longer rises in every run"
+    if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
+        why = "The ratio still rises at the last step"
+        if reached.iterations[-1] < JUDGED_AT:
+            why += "; the protocol judges after a million steps"
+    return _claim(at_least, "own", name, text, ratios[:, -1].min(), REACHED, why, by)
 
 
 def _lower(name, norm, reached, by):
     """Every other norm's ratio is lower, in every run."""
-    statement = f"{name}: largest ratio in another norm less that in {norm}, largest of all runs"
+    text = f"{name}: largest ratio in another norm less that in {norm}, largest of all runs"
     k = column(norm)
     excess = (np.delete(reached.last, k, 1).max(1) - reached.last[:, k]).max()
-    return at_most(f"atlas.lower.{word(name)}", statement, _source(by), excess, -ROUNDING)
+    return _claim(at_most, "lower", name, text, excess, -ROUNDING, by=by)
 
 
 def _none_reached(name, reached):
     """No norm is reached: the largest over norms of the least ratio of all runs."""
-    statement = f"{name}: reaches no norm; its best least ratio of all runs"
-    best = reached.last.min(0).max()
-    return at_most(f"atlas.none.{word(name)}", statement, SOURCE, best, REACHED - ROUNDING)
+    text = f"{name}: reaches no norm; its best least ratio of all runs"
+    return _claim(at_most, "none", name, text, reached.last.min(0).max(), REACHED - ROUNDING)
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
@@ -68,10 +69,10 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 def nearest(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """In at least half of the runs the largest ratio is that of `norm`."""
-    statement = f"{name}: share of runs whose largest ratio is in {norm}"
+    text = f"{name}: share of runs whose largest ratio is in {norm}"
     share, nearest_to = ranked(reached.last, list(NORMS), norm)
-    claim = at_least(f"atlas.nearest.{word(name)}", statement, _source(by), share, 0.5)
-    return remarked(claim, f"The prediction is refuted here: nearest to {nearest_to}")
+    why = f"The prediction is refuted here: nearest to {nearest_to}"
+    return _claim(at_least, "nearest", name, text, share, 0.5, why, by)
 
 
 def memories(found: Mapping[str, Ratios]) -> list[Claim]:
@@ -86,10 +87,9 @@ def growing(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]
     claims = []
     for name, row in rows.items():
         lowest = found[name].last[:, column(row.highest)].min()
-        statement = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
+        text = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
         judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
-        claim = judge(f"atlas.growing.{word(name)}", statement, SOURCE, lowest, bound)
-        claims.append(remarked(claim, _why(found[name])))
+        claims.append(_claim(judge, "growing", name, text, lowest, bound, _why(found[name])))
     return claims
 
 
@@ -99,13 +99,12 @@ def batches(reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str
     for name, by_size in reached.items():
         k, sizes = column(norms[name]), sorted(by_size)
         best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
-        statement = f"{name}: best least ratio in {norms[name]} on fewer than all samples a step"
-        id = f"atlas.batch.{word(name)}"
-        low = at_most(id, statement, _source(BATCHES), best, REACHED - ROUNDING)
         rise = np.diff([np.median(by_size[size].last[:, k]) for size in sizes]).min()
-        statement = f"{name}: least rise of the median ratio from one batch size to the next"
-        rises = at_least(f"atlas.rise.{word(name)}", statement, SOURCE, rise, 0.0)
-        claims += [remarked(claim, _why(by_size[sizes[0]])) for claim in (low, rises)]
+        why, low = _why(by_size[sizes[0]]), REACHED - ROUNDING
+        text = f"{name}: best least ratio in {norms[name]} on fewer than all samples a step"
+        claims.append(_claim(at_most, "batch", name, text, best, low, why, BATCHES))
+        text = f"{name}: least rise of the median ratio from one batch size to the next"
+        claims.append(_claim(at_least, "rise", name, text, rise, 0.0, why))
     return claims
 
 
@@ -135,23 +134,18 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
     return claims
 
 
-def _scaled(reached, factor):
-    return {name: replace(ratios, value=factor * ratios.value) for name, ratios in reached.items()}
-
-
-def _exchanged(reached, rows):
-    """Every rule that was to reach a norm is judged by the run of the next such rule."""
-    names = [name for name, row in rows.items() if row.reached is not None]
-    turned = dict(zip(names, names[1:] + names[:1], strict=True))
-    return {name: reached[turned.get(name, name)] for name in reached}
-
-
 def worlds(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> dict[str, Mapping]:
-    """Ratios as wrong worlds have them: the best margins off, the rules exchanged."""
+    """Ratios as wrong worlds have them: the best margins off, the rules exchanged.
+
+    Exchanged: every rule that was to reach a norm is judged by the run of the next such rule.
+    """
+    names = [name for name, row in rows.items() if row.reached is not None]
+    after = dict(zip(names, names[1:] + names[:1], strict=True))
+    scaled = lambda by: {name: replace(one, value=by * one.value) for name, one in found.items()}
     return {
-        "best margins 2 % large": _scaled(found, 0.98),
-        "best margins 2 % small": _scaled(found, 1.02),
-        "rules exchanged": _exchanged(found, rows),
+        "best margins 2 % large": scaled(0.98),
+        "best margins 2 % small": scaled(1.02),
+        "rules exchanged": {name: found[after.get(name, name)] for name in found},
     }
 
 
@@ -159,11 +153,8 @@ def verdicts(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> str:
     """A line per rule: what was predicted, and the least and the median ratio in every norm."""
     lines = []
     for name, row in rows.items():
-        last = found[name].last
-        cells = "  ".join(
-            f"{norm} {np.min(last[:, k]):.3f}/{np.median(last[:, k]):.3f}"
-            for k, norm in enumerate(NORMS)
-        )
+        ends = zip(NORMS, found[name].last.T, strict=True)
+        cells = "  ".join(f"{norm} {np.min(x):.3f}/{np.median(x):.3f}" for norm, x in ends)
         claims = predictions({name: row}, {name: found[name]})[1:]
         said = ", ".join("as predicted" if claim.holds else "NOT as predicted" for claim in claims)
         lines.append(f"{name:34} {cells}  [{said}]")

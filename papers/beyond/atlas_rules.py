@@ -67,78 +67,55 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
             o.steepest(norm, step(name, growth), decay), name, name, source=MULTICLASS
         )
         for name, norm in NORMS.items()
-        if name != "head-wise"  # a rule in `_head_rows`
+        if name != "head-wise"  # a rule of blocks, in `rows`
     }
 
 
-def _memory_rows() -> dict[str, Row]:
-    """Rules with moments, on all samples."""
-    sign_step, polar_step = step("l_inf"), step("spectral")
-    slow = sign_step / 50  # 0.0004 of margin a step: beta_2 = 0.999 forgets e^-0.0005 a step
-    return {
-        "Muon": Row(o.muon(polar_step), "spectral", "spectral", source=MULTICLASS),
-        "Muon, Newton-Schulz": Row(
-            o.muon(polar_step, nesterov=True, newton_schulz=5), None, "spectral"
-        ),
-        "Signum": Row(o.signum(sign_step), "l_inf", "l_inf", source=MULTICLASS),
-        "Lion": Row(o.lion(sign_step / 10), "l_inf", "l_inf"),
-        "RMSprop, 0.99": Row(o.rmsprop(sign_step / 10), "l_inf", "l_inf"),
-        "Adam, 0.999": Row(o.adam(slow), None, "l_inf", source=ADAM),
-        "Adam, 0.999, epsilon": Row(o.adam(slow, epsilon=1e-8), None, "l_inf"),
-        "AdaGrad": Row(o.adagrad(sign_step), None, "l_inf"),
-        "Shampoo, 0.9": Row(o.shampoo(polar_step, 0.9), "spectral", "spectral", TENTH),
-        "Shampoo, sums": Row(o.shampoo(polar_step, summed=True), None, "spectral", TENTH),
-        "SOAP": Row(o.soap(slow), None, "spectral"),
-    }
-
-
-def _sample_rows() -> dict[str, Row]:
-    """The same rules on one sample a step, in turn."""
-    few = step("l_inf") / 10
-    rows = {
-        "steepest, Frobenius": Row(o.steepest(2, step("Frobenius") / 10), None, "Frobenius"),
+def rows() -> dict[str, Row]:
+    """Every row of the map; "head-wise" acts on two halves of W's rows."""
+    sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
+    few, slow = sign / 10, sign / 50  # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    heads = dict(reached="head-wise", highest="head-wise", longest=TENTH)
+    by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
+    grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
+    newton = o.muon(polar, nesterov=True, newton_schulz=5)
+    alone = {
+        "steepest, Frobenius": Row(o.steepest(2, frobenius / 10), None, "Frobenius"),
         "Signum, 0.99": Row(o.signum(few, 0.99), "l_inf", "l_inf", source=PER_SAMPLE),
         "Adam, 0.999": Row(o.adam(few / 5), None, "Frobenius"),
     }
     return {
-        f"{name}, per sample": replace(row, rule=o.on_batches(row.rule, 1))
-        for name, row in rows.items()
-    }
-
-
-def _head_rows() -> dict[str, Row]:
-    """The polar factor by heads, two halves of W's rows, without and with momentum."""
-    name = "head-wise"
-    rules = {
-        "steepest, head-wise": o.steepest("spectral", step(name)),
-        "Muon, head-wise": o.muon(step(name)),
-    }
-    return {what: Row(o.in_blocks(rule, 2), name, name, TENTH) for what, rule in rules.items()}
-
-
-def _metric_rows() -> dict[str, Row]:
-    """Mirror descent, natural gradients, full-matrix AdaGrad, progressive rescaling."""
-    name = "Frobenius"
-    undamped = o.natural(step(name), normalised=True)
-    relative = o.natural(step(name), 0.1, relative=True, normalised=True)
-    grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
-    return {
+        **steepest_rows(),
+        "Muon": Row(o.muon(polar), "spectral", "spectral", source=MULTICLASS),
+        "Muon, Newton-Schulz": Row(newton, None, "spectral"),
+        "Signum": Row(o.signum(sign), "l_inf", "l_inf", source=MULTICLASS),
+        "Lion": Row(o.lion(few), "l_inf", "l_inf"),
+        "RMSprop, 0.99": Row(o.rmsprop(few), "l_inf", "l_inf"),
+        "Adam, 0.999": Row(o.adam(slow), None, "l_inf", source=ADAM),
+        "Adam, 0.999, epsilon": Row(o.adam(slow, epsilon=1e-8), None, "l_inf"),
+        "AdaGrad": Row(o.adagrad(sign), None, "l_inf"),
+        "Shampoo, 0.9": Row(o.shampoo(polar, 0.9), "spectral", "spectral", TENTH),
+        "Shampoo, sums": Row(o.shampoo(polar, summed=True), None, "spectral", TENTH),
+        "SOAP": Row(o.soap(slow), None, "spectral"),
+        **{f"{k}, per sample": replace(v, rule=o.on_batches(v.rule, 1)) for k, v in alone.items()},
+        "steepest, head-wise": Row(o.in_blocks(o.steepest("spectral", by_head), 2), **heads),
+        "Muon, head-wise": Row(o.in_blocks(o.muon(by_head), 2), **heads),
         "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
-        "natural, undamped": Row(undamped, None, "nuclear", TENTH),
-        "natural, damped": Row(o.natural(0.05, 0.01), None, name),
-        "natural, damped by trace": Row(relative, name, name, TENTH),
-        "AdaGrad, full matrix": Row(o.full_adagrad(step(name)), None, name, 2_000),
-        "rescaled, Frobenius": Row(grown, name, name, 20_000, RESCALING),
+        "natural, undamped": Row(o.natural(frobenius, normalised=True), None, "nuclear", TENTH),
+        "natural, damped": Row(o.natural(0.05, 0.01), None, "Frobenius"),
+        "natural, damped by trace": Row(by_trace, "Frobenius", "Frobenius", TENTH),
+        "AdaGrad, full matrix": Row(o.full_adagrad(frobenius), None, "Frobenius", 2_000),
+        "rescaled, Frobenius": Row(grown, "Frobenius", "Frobenius", 20_000, RESCALING),
     }
 
 
 def growing_rows() -> dict[str, Row]:
     """Steepest descents with steps like t^{1/2}: margins grow by 1 a step from step 2,500 on."""
-    rows = steepest_rows(-0.5)
-    for name, row in rows.items():
-        reached = row.reached if row.reached == "Frobenius" else None
-        rows[name] = replace(row, reached=reached, longest=TENTH, source=OURS)
-    return rows
+    kept = lambda row: "Frobenius" if row.reached == "Frobenius" else None
+    return {
+        name: replace(row, reached=kept(row), longest=TENTH, source=OURS)
+        for name, row in steepest_rows(-0.5).items()
+    }
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
@@ -160,11 +137,6 @@ def wrong_memory(row: Row) -> Row:
     return replace(row, rule=replace(row.rule, memory=0.9999), longest=TENTH)
 
 
-def rows() -> dict[str, Row]:
-    """Every row of the map."""
-    return steepest_rows() | _memory_rows() | _sample_rows() | _head_rows() | _metric_rows()
-
-
 def trained(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
 ) -> dict[str, Path]:
@@ -179,10 +151,8 @@ def trained(
 
 def _moved(rule: Optimiser) -> str:
     """D as a formula in G, M (a mean of G), v (of G^2)."""
-    if rule.kind == o.ENTRYWISE:
-        named = {1: "sgn of the largest entry of G, there", 2: "G / |G|", np.inf: "sgn(G)"}
-        q = rule.p / (rule.p - 1) if 1 < rule.p < np.inf else 0
-        return named.get(rule.p, f"sgn(G) |G|^{q - 1:g}, over its l_{rule.p:g} norm")
+    if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
+        return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(rule.p, "sgn(G)")
     if rule.kind == o.SPECTRAL:
         of = "M + (G - M) (1 - mu)" if rule.nesterov else "M" if rule.momentum else "G"
         shape = {o.POLAR: "U V^T", o.LEADING: "u_1 v_1^T"}
@@ -192,10 +162,10 @@ def _moved(rule: Optimiser) -> str:
         below = "sqrt(sum G^2)" if rule.summed else "sqrt(v)"
         more = f" + {rule.epsilon:g}" if rule.epsilon else ""
         return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
+    mixed = "M" if rule.momentum == rule.first_mix else "M' + (G - M') 0.1"
     return {
-        o.SIGN: "sgn(M)"
-        if rule.momentum == rule.first_mix
-        else "sgn(M' + (G - M') 0.1), M' before G",
+        o.ENTRYWISE: f"sgn(G) |G|^{1 / (rule.p - 1):g}, over its l_{rule.p:g} norm",
+        o.SIGN: f"sgn({mixed})" + ", M' before G" * ("'" in mixed),
         o.SHAMPOO: "L^{-1/4} G R^{-1/4}, L and R of G G^T and G^T G",
         o.SOAP: "Adam's M / sqrt(v) in the eigenbases of Shampoo's L and R",
         o.MIRROR: f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}",
@@ -204,7 +174,7 @@ def _moved(rule: Optimiser) -> str:
     }[rule.kind]
 
 
-def formula(rule: Optimiser) -> str:
+def _formula(rule: Optimiser) -> str:
     """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
     parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
     parts.append(f"D = {_moved(rule)}")
@@ -219,8 +189,7 @@ def formula(rule: Optimiser) -> str:
 
 def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
     """Per row: name, formula, the norm predicted, whose prediction."""
-    none = lambda row: f"none; nearest {row.highest}"
     return [
-        (name, formula(row.rule), row.reached or none(row), row.source)
+        (name, _formula(row.rule), row.reached or f"none; nearest {row.highest}", row.source)
         for name, row in rows.items()
     ]

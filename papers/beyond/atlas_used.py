@@ -37,15 +37,7 @@ OWN_SOURCES = {  # of the norms in `own_norms`
 QUICK = 2 * GROWTH  # growth of margins a step with weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
 SLOW = "AdamW, 0.999, 100"  # its second moments forget 0.0005 a step
-ASKED = {
-    "slow": 0.9,
-    "norm": 1e-4,
-    "shortfall": 0.05,
-    "own": 0.98,
-    "largest": 0.9,
-    "kept": 1e-9,
-    "turned": 0.01,
-}
+ASKED = dict(slow=0.9, norm=1e-4, shortfall=0.05, own=0.98, largest=0.9, kept=1e-9, turned=0.01)
 
 
 @dataclass(frozen=True)
@@ -84,17 +76,11 @@ def decay_rows() -> dict[str, Row]:
 def other_rows() -> dict[str, Row]:
     """Variance reduction on single samples, and the sign after orthogonalisation."""
     rules = {"NGD": ("Frobenius", 2), "sign": ("l_inf", np.inf), "polar": ("spectral", "spectral")}
-    reduced = {
-        f"{name}, variance reduced": Row(
-            o.variance_reduced(o.on_batches(o.steepest(of, step(norm) / 4), 1)),
-            norm,
-            norm,
-            TENTH,
-            BATCHES,
-        )
-        for name, (norm, of) in rules.items()
-    }
-    return reduced | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
+    rows = {}
+    for name, (norm, p) in rules.items():
+        rule = o.variance_reduced(o.on_batches(o.steepest(p, step(norm) / 4), 1))
+        rows[f"{name}, variance reduced"] = Row(rule, norm, norm, TENTH, BATCHES)
+    return rows | {"OLion": Row(o.olion(step("l_inf")), None, "l_inf", TENTH)}
 
 
 class Solutions:
@@ -152,16 +138,12 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
         off = max(np.abs(one.size - 1).max() for one in runs)
         text = f"{name} with decay: |{rule.norm} norm times decay - 1|, largest of all decays, runs"
         claims.append(at_most(f"atlas.decay.norm.{word(name)}", text, source, off, ASKED["norm"]))
-        off = np.abs(runs[-1].missing / runs[-1].law - 1)
+        off, bound = np.abs(runs[-1].missing / runs[-1].law - 1), ASKED["shortfall"]
         text = f"{name} with decay that allows margins of 100: |shortfall / the law's - 1|, largest"
-        id = f"atlas.decay.law.{word(name)}"
-        why = (
-            f"{(off <= ASKED['shortfall']).sum()} of {len(off)} runs keep to the bound, the median"
-        )
-        why += (
-            f" is {np.median(off):.1%} off; that offsets of tiny duals are the cause is not shown"
-        )
-        claims.append(remarked(at_most(id, text, "ours", off.max(), ASKED["shortfall"]), why))
+        claim = at_most(f"atlas.decay.law.{word(name)}", text, "ours", off.max(), bound)
+        why = f"{(off <= bound).sum()} of {len(off)} runs keep to the bound, the median is"
+        why += f" {np.median(off):.1%} off; that offsets of tiny duals are the cause is not shown"
+        claims.append(remarked(claim, why))
     text = f"{SLOW} allowed: l_inf norm times decay, largest of all runs"
     largest = ends[SLOW].size.max()
     return [*claims, at_most("atlas.decay.slow", text, "ours", largest, ASKED["slow"])]
@@ -171,11 +153,6 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     """By row, in how many runs the decay leaves no margin of 1 or no selection at all."""
     counts = {name: int((~(one.allowed >= 1)).sum()) for name, one in ends.items()}
     return {name: count for name, count in counts.items() if count}
-
-
-def off(ends: Mapping[str, AtRest], factor: float) -> dict[str, AtRest]:
-    """The runs as a decay that is `factor` times another shows them."""
-    return {name: replace(one, size=factor * one.size) for name, one in ends.items()}
 
 
 def in_frobenius(found: Mapping[str, Ratios]) -> dict[str, Ratios]:
@@ -223,8 +200,7 @@ def turned_back(
     """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
-    R = np.stack([np.eye(len(one)) if identity else np.linalg.qr(one)[0] for one in drawn])
-    R = size * R
+    R = size * np.stack([np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn])
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
     plain = {"GD": o.steepest(2, 0.05, normalised=False), "NGD": rules.pop("gradient descent")}
     starts = (K, Q), (K @ R, Q @ R)
@@ -237,12 +213,12 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     """W is the same from turned (K, Q) under GD, NGD and polar steps; under sign and Adam not."""
     claims = []
     for name, change in moved.items():
+        judge, value, bound = at_least, change.min(), ASKED["turned"]
+        if name in ("GD", "NGD", "polar steps"):
+            judge, value, bound = at_most, change.max(), ASKED["kept"]
         text = f"(K, Q) turned, {name}: relative change of W"
-        id, kept = f"atlas.gauge.{word(name)}", name in ("GD", "NGD", "polar steps")
-        judge, value, bound = (
-            (at_most, change.max(), "kept") if kept else (at_least, change.min(), "turned")
-        )
-        claims.append(judge(id, text, f"ours, measured; predicted by {GAUGE}", value, ASKED[bound]))
+        source = f"ours, measured; predicted by {GAUGE}"
+        claims.append(judge(f"atlas.gauge.{word(name)}", text, source, value, bound))
     return claims
 
 
@@ -250,20 +226,18 @@ def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> li
     """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
     claims = []
     for name, value in own.items():
-        id, source, steps = (
-            f"atlas.own_norm.{word(name)}",
-            OWN_SOURCES[name],
-            found[name].iterations,
-        )
+        steps = found[name].iterations[-1]
         if "per sample" in name:
             text = f"{name}: margin over the largest in its fixed point's norm, least of all runs"
-            claim = at_least(id, text, source, value.min(), ASKED["own"])
-            why = f"{(value >= ASKED['own']).sum()} of {len(value)} runs reach it"
+            measured, bound = value.min(), ASKED["own"]
+            why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
             above = value > found[name].last.max(1)
             text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
-            claim = at_least(id, text, source, above.mean(), ASKED["largest"])
+            measured, bound = above.mean(), ASKED["largest"]
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
-        early = f"; the protocol judges after {JUDGED_AT:,} steps, here are {steps[-1]:,}"
-        claims.append(remarked(claim, why + early * bool(steps[-1] < JUDGED_AT)))
+        if steps < JUDGED_AT:
+            why += f"; the protocol judges after {JUDGED_AT:,} steps, here are {steps:,}"
+        id = f"atlas.own_norm.{word(name)}"
+        claims.append(remarked(at_least(id, text, OWN_SOURCES[name], measured, bound), why))
     return claims

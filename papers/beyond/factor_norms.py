@@ -17,7 +17,6 @@ from itertools import product
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
-from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas
 from papers.beyond.engine.training import Path
@@ -130,8 +129,7 @@ class SignMargins:
         alone = self.tokens.run(run)
         key = run, *map(int, selection)
         if key not in self.known:
-            delta = coordinates.differences(alone, selection[None])[0]  # (n, T-1, d)
-            A = np.einsum("ntd,ne->ntde", delta, alone.z[0]).reshape(-1, *W.shape)
+            A = atlas.features(alone, selection).reshape(-1, *W.shape)
             self.known[key], gap = _best_sign_margin(A)
             self.gap = max(self.gap, gap)
         margin = atlas.least_margins(alone, selection[None], W[None, None])[0, 0]

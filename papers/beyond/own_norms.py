@@ -10,27 +10,21 @@ itself (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums: H W 
 ours. SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 
 from lib import svm
-from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from papers.beyond.atlas import Ratios, least_margins
+from papers.beyond.atlas import Ratios, features, least_margins
 from papers.beyond.engine.training import Path
 
+OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"  # rows of the atlas
 FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
-
-
-def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
-    """A_m = (x_s - x_t) z^T of the first run, (n, T-1, d, d_z); selection (n,)."""
-    delta = coordinates.differences(tokens, selection[None])[0]
-    return np.einsum("ntd,ne->ntde", delta, tokens.z[0])
 
 
 def shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +44,7 @@ def shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V / (least * scale), weights / (least * scale**2)
 
 
-@dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(NamedTuple):
     """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
 
     s: np.ndarray
@@ -65,11 +58,11 @@ def fixed_point(A: np.ndarray, most: int = 300) -> FixedPoint:
     A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides, s kept at a mean square of
     1; a residual above SETTLED says that it did not settle.
     """
-    n, shape, s, residual, steps = len(A), A.shape[2:], np.ones(A.shape[2:]), np.inf, 0
+    n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
         _, duals = shortest((A / np.sqrt(s)).reshape(-1, s.size))
         pulls = np.einsum("im,imk->ik", duals.reshape(n, -1), A.reshape(n, -1, s.size))
-        new = np.sqrt((pulls**2).sum(0)).reshape(shape)
+        new = np.sqrt((pulls**2).sum(0)).reshape(s.shape)
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
         residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
@@ -84,59 +77,45 @@ def _power(M, exponent):
 
 
 def _quadratic(A, W, root, inverse):
-    """W's ratio in <W, H W>: root(W) = H^{1/2} W, inverse(A) = H^{-1/2} A."""
-    V, _ = shortest(inverse(A).reshape(-1, W.size))
+    """W's ratio in <W, H W>: root = H^{1/2} W, inverse = H^{-1/2} A."""
+    V, _ = shortest(inverse.reshape(-1, W.size))
     least = np.einsum("ntde,de->nt", A, W).min()
-    return least * np.linalg.norm(V) / np.linalg.norm(root(W))
+    return least * np.linalg.norm(V) / np.linalg.norm(root)
 
 
 def entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
     """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z), positive."""
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
-    return _quadratic(A, W, lambda W: root * W, lambda A: A / root)
+    return _quadratic(A, W, root * W, A / root)
 
 
 def two_sided(A: np.ndarray, W: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
     """W's share of the largest margin in N(W)^2 = <W, L^{1/4} W R^{1/4}>."""
-    root = lambda W: _power(left, 1 / 8) @ W @ _power(right, 1 / 8)
-    return _quadratic(A, W, root, lambda A: _power(left, -1 / 8) @ A @ _power(right, -1 / 8))
+    root, inverse = ([_power(M, power) for M in (left, right)] for power in (1 / 8, -1 / 8))
+    return _quadratic(A, W, root[0] @ W @ root[1], inverse[0] @ A @ inverse[1])
 
 
 def turned(tokens: TokenSet, selection, W, left, right) -> float:
     """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L and right Q_R orthogonal."""
-    there = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
-    best = 1 / svm.token_svm(there, selection[None], np.inf).norm[0]
+    other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
+    best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
     least = least_margins(tokens, selection[None], W[None, None])[0, 0]
     return least / np.abs(left.T @ W @ right).max() / best
 
 
-def _adagrad(tokens, selection, path, run):
+def _own(name, tokens, selection, W, second, left, right):
+    """(ratio, residual of the fixed point) of one run; second None: the identity as the metric."""
+    if name == "SOAP":
+        return turned(tokens, selection, W, left, right), 0.0
     A = features(tokens, selection)
-    return entrywise(A, path.W[run, -1], np.sqrt(path.second[run])), 0.0
-
-
-def _adam(tokens, selection, path, run):
-    A = features(tokens, selection)
-    found = fixed_point(A)
-    return entrywise(A, path.W[run, -1], found.s), found.residual
-
-
-def _shampoo(tokens, selection, path, run):
-    A = features(tokens, selection)
-    return two_sided(A, path.W[run, -1], path.left[run], path.right[run]), 0.0
-
-
-def _soap(tokens, selection, path, run):
-    bases = path.left[run], path.right[run]
-    return turned(tokens, selection, path.W[run, -1], *bases), 0.0
-
-
-OWN: dict[str, Callable] = {  # by row of the atlas
-    "Adam, 0.999, per sample": _adam,
-    "AdaGrad": _adagrad,
-    "Shampoo, sums": _shampoo,
-    "SOAP": _soap,
-}
+    if name == "Shampoo, sums":
+        return two_sided(A, W, left, right), 0.0
+    if second is None:
+        return entrywise(A, W, np.ones(W.shape)), 0.0
+    if name == "AdaGrad":
+        return entrywise(A, W, np.sqrt(second)), 0.0
+    point = fixed_point(A)
+    return entrywise(A, W, point.s), point.residual
 
 
 def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
@@ -145,13 +124,9 @@ def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identit
     (runs,) each; NaN where a run selects nothing. identity: with the identity as the metric, that
     is in the Frobenius norm (l_inf in the given coordinates for SOAP).
     """
-    if identity:
-        shapes = path.second, path.left, path.right
-        second, left, right = (np.zeros_like(array) + 1.0 for array in shapes)
-        left, right = (array * np.eye(array.shape[-1]) for array in (left, right))
-        path = replace(path, second=second, left=left, right=right)
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
-        function = _adagrad if identity and name.startswith("Adam") else OWN[name]
-        value[run] = function(tokens.run(run), reached.selection[run], path, run)
+        W, sides = path.W[run, -1], (path.second[run], path.left[run], path.right[run])
+        sides = (None, *map(np.eye, W.shape)) if identity else sides
+        value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
     return value.T
