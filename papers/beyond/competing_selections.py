@@ -49,27 +49,25 @@ def _wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> 
     hold times the Frobenius token SVM of that selection: its tokens lead by a margin of `hold`.
     Selections that no W makes are drawn again.
     """
-    runs, n, T, _ = tokens.shape
+    _, n, T, _ = tokens.shape
     starts = []
-    for run, seed in zip(range(runs), seeds, strict=True):
-        draws, solved = stream(seed, "selection"), None
-        while solved is None:
-            wrong = (tokens.opt[run] + draws.integers(1, T, n)) % T
+    for opt, seed in zip(tokens.opt, seeds, strict=True):
+        draws, run = stream(seed, "selection"), len(starts)
+        while len(starts) == run:
+            wrong = (opt + draws.integers(1, T, n)) % T
             try:
-                solved = svm.token_svm(tokens.run(run), wrong[None]).W[0]
+                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
             except svm.Infeasible:
                 continue
-        starts.append(hold * solved)
     return np.array(starts)
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """Where a rule's runs ended: selection (runs, n); kept (runs,): the same since half time, and
-    every selected token ahead of all others."""
+    """Where a rule's runs ended."""
 
-    selection: np.ndarray
-    kept: np.ndarray
+    selection: np.ndarray  # (runs, n)
+    kept: np.ndarray  # (runs,) the same since half time, and ahead of all other tokens
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:

@@ -9,9 +9,9 @@ the sign of sum_i (a_i + b_i): positive reaches (u_mm, W_mm), negative misses it
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ POSTCARD: Pairs = ((1, 0), (1, -3))
 LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
 
 
-@dataclass(frozen=True)
-class _Fact:
+class _Fact(NamedTuple):
     """One step of the proof in words, and whether rational arithmetic confirms it."""
 
     statement: str
@@ -37,10 +36,21 @@ class _Fact:
 
 def _exp_below(x, bound, terms=20):
     """Whether e^x < bound is proved by the series with its remainder, 0 <= x < `terms`."""
+    total, term = _series(x, terms)
+    return total + term / (1 - x / (terms + 1)) < bound
+
+
+def _exp_above(x, bound, terms=20):
+    """Whether e^x > bound is proved by the series cut off, x >= 0."""
+    return _series(x, terms)[0] > bound
+
+
+def _series(x, terms):
+    """The sum of the first `terms` terms of e^x, and the next term."""
     total, term = Fraction(0), Fraction(1)
     for k in range(1, terms + 1):
         total, term = total + term, term * x / k
-    return total + term / (1 - x / (terms + 1)) < bound
+    return total, term
 
 
 def _selections(pairs):
@@ -101,14 +111,6 @@ def verify() -> list[_Fact]:
     ]
 
 
-def _exp_above(x, bound, terms=20):
-    """Whether e^x > bound is proved by the series cut off, x >= 0."""
-    total, term = Fraction(0), Fraction(1)
-    for k in range(1, terms + 1):
-        total, term = total + term, term * x / k
-    return total > bound
-
-
 def problem(pairs: Pairs, labels: Sequence[int] | None = None) -> TokenSet:
     """The problem as tokens, the opt token first; x = y a, y b, labels default +1."""
     y = np.ones(len(pairs)) if labels is None else np.asarray(labels, float)
@@ -131,13 +133,10 @@ def random_problems(
 
 
 def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
-    """Sign of u at the end, 0 unless W has it too; and the least loss on the way.
-
-    A run that misses stalls once the stuck sample's gradient underflows: its last record counts.
-    """
+    """Sign of u at the end, 0 unless W has it too; and the least loss on the way."""
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
-    last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
+    last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]  # a stuck sample's gradient underflows
     # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other) x_opt.
     both = np.append(history.score_gaps[0, last], history.margins[0, last])
     sign = int((both > 0).all()) - int((both < 0).all())

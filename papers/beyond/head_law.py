@@ -8,8 +8,9 @@ makes the norms equal. A head's own offsets, less their mean, do not depend on w
 Heads may share opt tokens: their constraints lie in blocks of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,14 +19,8 @@ from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.seeds import stream
 from lib.svm.max_margin import token_svm
-from papers.beyond.margin_law import (
-    MarginLaw,
-    PremiseFails,
-    gram,
-    margin_law,
-    saturated_slopes,
-    score_gaps,
-)
+from papers.beyond import margin_law as law_of
+from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law, require, saturated_slopes
 from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, near
 
 
@@ -51,19 +46,14 @@ def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> l
     return [replace(base, u=u, opt=opt) for u, opt in zip(heads, opts, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _HeadLaw:
-    """The laws of all heads, h leading, and the heads in minimal coordinates.
-
-    mean (H, runs): beta-weighted mean of a head's log(kappa/beta), less that of all heads: how far
-    its margins stand from the common level. norm, constant (H, runs): ||W_mm,h|| and C_h.
-    """
+class _HeadLaw(NamedTuple):
+    """The laws of all heads, h leading, and the heads in minimal coordinates."""
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
-    mean: np.ndarray
-    norm: np.ndarray
-    constant: np.ndarray
+    mean: np.ndarray  # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
+    norm: np.ndarray  # (H, runs) ||W_mm,h||
+    constant: np.ndarray  # (H, runs) C_h
 
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
@@ -75,26 +65,18 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
         if not all(np.array_equal(getattr(head, k), getattr(heads[0], k)) for k in ("X", "y", "z")):
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
     small = [coordinates.minimal(head).tokens for head in heads]
-    slopes = [saturated_slopes(head) for head in small]  # log |l'| of one head alone + log gap
     opt = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
-    slopes = [slope + score - sum(opt) for slope, score in zip(slopes, opt, strict=True)]
-    laws = [
-        margin_law(head, token_svm(head), log_slopes=slope)
-        for head, slope in zip(small, slopes, strict=True)
-    ]
-    sums = np.zeros((2, len(heads), len(small[0].y)))
-    for h, (law, slope) in enumerate(zip(laws, slopes, strict=True)):
+    laws, sums = [], np.zeros((2, len(heads), len(small[0].y)))
+    for h, head in enumerate(small):
+        slope = saturated_slopes(head) + opt[h] - sum(opt)  # log |l'| of all heads, + log gap
+        law = margin_law(head, token_svm(head), log_slopes=slope)
+        ratio = np.where(law.support, slope - np.log(np.where(law.support, law.duals, 1.0)), 0.0)
         beta = np.where(law.support, law.duals, 0.0)
-        ratio = np.where(law.support, slope - np.log(np.where(law.support, beta, 1.0)), 0.0)
         sums[:, h] = (beta * ratio).sum((1, 2)), beta.sum((1, 2))
+        laws.append(law)
     whole = sums[0].sum(0) / sums[1].sum(0)
-    return _HeadLaw(
-        heads=small,
-        laws=laws,
-        mean=sums[0] / sums[1] - whole,
-        norm=np.stack([law.norm for law in laws]),
-        constant=np.stack([law.constant for law in laws]),
-    )
+    norm, constant = (np.stack([getattr(law, k) for law in laws]) for k in ("norm", "constant"))
+    return _HeadLaw(small, laws, sums[0] / sums[1] - whole, norm, constant)
 
 
 def _opt_scores(head):
@@ -103,19 +85,15 @@ def _opt_scores(head):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadRuns:
-    """Trained heads at the end: norm, error, level (H, runs): ||W_h||, direction error, a_h.
-
-    common: one normalisation for all. whole (runs,): the level of all heads together. refusals: run
-    -> the premise that it fails; such a run is in no claim.
-    """
+    """Trained heads at the end; a run that fails a premise is in no claim."""
 
     law: _HeadLaw
-    common: bool
-    norm: np.ndarray
-    error: np.ndarray
-    level: np.ndarray
-    whole: np.ndarray
-    refusals: dict[int, str]
+    common: bool  # one normalisation for all
+    norm: np.ndarray  # (H, runs) ||W_h||
+    error: np.ndarray  # (H, runs) direction error
+    level: np.ndarray  # (H, runs) a_h
+    whole: np.ndarray  # (runs,) the level of all heads together
+    refusals: dict[int, str]  # run -> the premise that it fails
 
     @property
     def kept(self) -> np.ndarray:
@@ -129,9 +107,9 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     On the margins, in logarithms up to one factor a normalisation, so exact at any horizon. Runs
     that have not selected or not settled are named in `refusals`: how far, how many steps more.
     """
-    K = np.stack([gram(head) for head in law.heads])
+    K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
-    gaps = np.stack([score_gaps(head, head.u) for head in law.heads])
+    gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
     alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))  # (H, runs, m)
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)
@@ -139,8 +117,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
         log_odds = -g.reshape(gaps.shape)
         log_p = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
         lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)  # gamma_opt - f, (H, runs, n, 1)
-        log_l = (lag - opt).sum(0, keepdims=True)
-        scale = log_p + log_l
+        scale = log_p + (lag - opt).sum(0, keepdims=True)  # log of p |l'|
         c = np.exp(scale - scale.max(axes, keepdims=True)) * (gaps - lag)
         c = c.reshape(alpha.shape)
         pulled = (K @ c[..., None])[..., 0]
@@ -174,19 +151,16 @@ def _refusals(law, level, g, steps):
     left = np.stack([head.remaining(a) for head, a in zip(law.laws, level, strict=True)])
     for run in range(g.shape[1]):
         smallest, rest = g[:, run].min(-1), left[:, run].max()
-        if smallest.min() < SATURATED:
-            reason = f"head {smallest.argmin()}: the smallest margin is {smallest.min():.2g}"
-            reason = f"{reason}, it needs {SATURATED:g}"
-            refused = PremiseFails("selection made", run, smallest.min(), reason)
-        elif rest > SETTLED_HEADS:
+        try:
+            reason = f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"
+            reason = f"head {smallest.argmin()}: {reason}"
+            require(smallest.min() >= SATURATED, "selection made", smallest.min(), reason, run)
             more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1) if rest < 1 else np.inf
             reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
-            head = left[:, run].argmax()
-            reason = f"head {head}: {reason}: about {more:.2g} steps more"
-            refused = PremiseFails("long enough", run, rest, reason)
-        else:
-            continue
-        refusals[run] = str(refused)
+            reason = f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
+            require(rest <= SETTLED_HEADS, "long enough", rest, reason, run)
+        except PremiseFails as why:
+            refusals[run] = str(why)
     return refusals
 
 
@@ -227,9 +201,12 @@ def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
 
 
 def _other_normalisation(runs):
-    """Norms as the other normalisation would leave them."""
     norm = np.ones_like(runs.norm) if runs.common else runs.law.norm
     return but(runs, norm=norm * runs.norm[:1] / norm[:1])
+
+
+def _but_law(runs, **changes):
+    return but(runs, law=runs.law._replace(**changes))
 
 
 def _high(values, head):
@@ -237,10 +214,11 @@ def _high(values, head):
     return values * np.where(np.arange(len(values)) == head, 1.03, 1.0)[:, None]
 
 
-WORLDS: Mapping[str, Callable[[HeadRuns], HeadRuns]] = {
+WORLDS = {
+    # norms as the other normalisation would leave them
     "the other normalisation": _other_normalisation,
-    "no head has a mean of its own": lambda runs: but(runs, law__mean=np.zeros_like),
-    "one SVM norm 3 % high": lambda runs: but(runs, law__norm=_high(runs.law.norm, 1)),
+    "no head has a mean of its own": lambda runs: _but_law(runs, mean=0 * runs.law.mean),
+    "one SVM norm 3 % high": lambda runs: _but_law(runs, norm=_high(runs.law.norm, 1)),
     # of the third head, which shares opt tokens
-    "one C_h 3 % high": lambda runs: but(runs, law__constant=_high(runs.law.constant, 2)),
+    "one C_h 3 % high": lambda runs: _but_law(runs, constant=_high(runs.law.constant, 2)),
 }

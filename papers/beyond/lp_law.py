@@ -17,7 +17,7 @@ exactly as long as h < 2/fastest. So h stays what it is for
 steps that decay like t^{p-2}, with the sum (h t ||W_mm||)^{p-1}.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,19 +29,10 @@ from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start
 from lib.mirror.descent import train as train_mirror
 from lib.svm.max_margin import token_svm
+from papers.beyond import tolerances
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
-from papers.beyond.tolerances import (
-    AT_REST_LP,
-    QUIET_LP,
-    SMALLEST_DUAL,
-    UNRESOLVED,
-    above,
-    below,
-    but,
-    each_near,
-    near,
-)
+from papers.beyond.tolerances import above, below, but, each_near, near
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -49,11 +40,9 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 class LpLaw:
     """The law of one run that ends in its opt tokens, in the tokens' own coordinates.
 
-    For the exponential loss, all constraints on the support. constant: limit of ||W||_p sqrt(2 D),
-    D the directional Bregman divergence from `solution`, W_0 = 0. relative, share (d d_z,):
-    residual over W_mm entry by entry, and the share of each in constant^2. fastest: the largest
-    rate of a wrong offset per margin; a step that raises the margins by more than 2/fastest makes
-    the offsets cycle. rows (m, d d_z): the A_m.
+    For the exponential loss, W_0 = 0. constant: limit of ||W||_p sqrt(2 D), D the directional
+    Bregman divergence from `solution`. fastest: the largest rate of a wrong offset per margin; a
+    step that raises the margins by more than 2/fastest makes the offsets cycle.
 
     Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
     stays in the mirror image), "score gaps" where another token scores at least the opt one's.
@@ -62,7 +51,7 @@ class LpLaw:
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
         beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
-        idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
+        idle = (beta <= tolerances.SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
         reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         require(not idle.any(), "whole support", idle.sum(), reason)
         slopes = saturated_slopes(data)[0].ravel()
@@ -80,18 +69,17 @@ class LpLaw:
         scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
         root = np.sqrt(beta * scale)
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
-        self.rows = A
+        self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        self.relative = np.abs(across / w)
-        self.share = squares / squares.sum()
+        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
+        self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
         """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
 
-        ||W||_p = (eta t)^{1/(p-1)}, so a step raises the margins by a_t/((p-1) t), which grows: to
-        2/fastest at t = `at`.
+        ||W||_p = (eta t)^{1/(p-1)}: there a step's rise of the margins a_t/((p-1) t) is 2/fastest.
         """
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p at that t
         return float(size ** (self.p - 1) / at)
@@ -106,7 +94,7 @@ class LpLaw:
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
+        holds = self.p == 2 or share <= tolerances.UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
 
@@ -123,8 +111,7 @@ class LpRun:
 def _run(law, size, steps, start=None):
     """Normalised mirror descent whose ||W||_p ends near `size`, (eta steps)^{1/(p-1)}.
 
-    Raises PremiseFails: "short steps", "offsets at rest", or "entries resolved" (entries of W_mm so
-    small that they are not yet larger than the residual make up more of it than UNRESOLVED).
+    Raises PremiseFails: "short steps", "offsets at rest", or "entries resolved".
     """
     p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
@@ -136,8 +123,8 @@ def _run(law, size, steps, start=None):
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
     require(raised < 2, "short steps", raised, reason)
     moved = np.ptp(law.offsets(history.W[0, -2:]), axis=0).max()
-    reason = f"an offset moved by {moved:.2g} between the last records, it needs {AT_REST_LP:g}"
-    require(moved <= AT_REST_LP, "offsets at rest", moved, f"{reason}: longer")
+    reason = f"an offset moved by {moved:.2g} between the last records, it needs {tolerances.AT_REST_LP:g}"
+    require(moved <= tolerances.AT_REST_LP, "offsets at rest", moved, f"{reason}: longer")
     law.check_resolved(level[0])
     error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
     return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
@@ -166,15 +153,15 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
         alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
         powers = np.array([np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike])
-        text = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}: {{}}".format
-        power = text("exponent of the error in ‖W‖")
+        where = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}"
+        power = f"{where}: exponent of the error in ‖W‖"
         if started:  # a start is not in the span
             rows.append(each_near("lp.start", power, powers, -min(1.0, p - 1), f"{p:g}"))
             continue
-        rows.append(each_near("lp.zero", power, powers, -1.0, f"{p:g}"))
         off = [r.norm[-1] * r.error[-1] / r.law.constant - 1 for r in alike]
-        constant = text("‖W‖ x error over its constant, less 1, worst run")
-        rows.append(near("lp.constant", constant, off, setting=f"{p:g}"))
+        text = f"{where}: ‖W‖ x error over its constant, less 1, worst run"
+        rows.append(each_near("lp.zero", power, powers, -1.0, f"{p:g}"))
+        rows.append(near("lp.constant", text, off, setting=f"{p:g}"))
     return rows
 
 
@@ -184,24 +171,23 @@ def _bound_met(run):
     return but(run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (a / 2))
 
 
-WORLDS: Mapping[str, Callable[[LpRun], LpRun]] = {
+WORLDS = {
     "Lemma 29 met once": _bound_met,
     "constant 5 % high": lambda run: but(run, law__constant=1.05 * run.law.constant),
 }
 
 
 def _onset(law, at, times=(0.9, 1.25)):
-    """Moves of the offsets in one step at `times` of the predicted onset, p < 2, (len(times),).
+    """Moves of the offsets in one step at `times` of the predicted onset `at`, p < 2.
 
-    The step size is chosen so that constant steps should cycle from iteration `at` on. Raises
-    PremiseFails "offsets at rest" where the run has not settled by half of that.
+    Raises PremiseFails "offsets at rest" where the run has not settled by half of that.
     """
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(law.p, law.cycling_step(at))
     W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
-    require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)
+    require(moved[0] <= tolerances.QUIET_LP, "offsets at rest", moved[0], reason)
     return moved[1:]
 
 
@@ -216,13 +202,11 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
 
     Without a run neither holds.
     """
-    moved = np.reshape(moved, (-1, 2)) if np.size(moved) else np.full((1, 2), np.nan)
-    text = (
-        f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset".format
-    )
+    early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
+    text = f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset"
     return [
-        below("lp.rests", text("largest", "0.9"), moved[:, 0], f"{p:g}"),
-        above("lp.cycles", text("least", "1.25"), moved[:, 1], f"{p:g}"),
+        below("lp.rests", text.format("largest", "0.9"), early, f"{p:g}"),
+        above("lp.cycles", text.format("least", "1.25"), late, f"{p:g}"),
     ]
 
 
@@ -242,8 +226,7 @@ def _constant(law, share, steps):
 def _train(laws, steps, count, record):
     """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
 
-    One run per law, of problems with T = 2 and one p, and step rule eta_t; softmax weights stay
-    logarithms.
+    One run per law, with T = 2 and one p, and step rule eta_t; softmax weights stay logarithms.
     """
     A, p = np.stack([law.rows for law in laws]), laws[0].p
     scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])  # (runs, n, 2)
@@ -267,24 +250,19 @@ def _train(laws, steps, count, record):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """One problem after decaying steps, for SHARES (k,), and after as many constant ones.
-
-    moved (k,): the largest move of an offset in the last step; constant: that with constant steps
-    which reach the ||W|| of the second share; pace (k,): ||W||_p over (sum of steps)^{1/(p-1)};
-    error: ||W||_p sqrt(2 D) over its constant, at the first share.
-    """
+    """One problem after decaying steps, for SHARES (k,), and after as many constant ones."""
 
     law: LpLaw
-    moved: np.ndarray
-    constant: float
-    pace: np.ndarray
-    error: float
+    moved: np.ndarray  # (k,) the largest move of an offset in the last step
+    constant: float  # that with constant steps which reach the ||W|| of the second share
+    pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
+    error: float  # ||W||_p sqrt(2 D) over its constant, at the first share
 
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
 
-    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than AT_REST_LP
+    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than tolerances.AT_REST_LP
     over the last tenth of the shortest steps; "entries resolved" as in `study`.
     """
     where = f"p = {p:g}, "
@@ -303,11 +281,11 @@ def decay_study(seeds: Sequence[int], p: float, count: int):
 
 
 def _settled(law, W, count):
-    """`Settled` from W (shares and constant steps, 3, d d_z)."""
+    """From W (shares and constant steps, 3, d d_z)."""
     rested = np.array([law.offsets(path) for path in W])
     rest = np.abs(rested[0, 2] - rested[0, 0]).max()
-    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {AT_REST_LP:g}: longer"
-    require(rest <= AT_REST_LP, "offsets at rest", rest, reason)
+    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {tolerances.AT_REST_LP:g}: longer"
+    require(rest <= tolerances.AT_REST_LP, "offsets at rest", rest, reason)
     size = geometry.norm(W[:, 2], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
     D = geometry.directional_bregman(W[:1, 2], law.solution.W.reshape(1, -1), law.p)[0]
@@ -329,23 +307,22 @@ def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
     for p in dict.fromkeys(run.law.p for run in runs):
         alike, setting = [run for run in runs if run.law.p == p], f"{p:g}"
         moved = np.array([run.moved for run in alike])
-        text = f"p = {p:g}, {len(alike)} runs, steps like t^(p-2): {{}}".format
-        at = "{} move of an offset at {:g} of the longest rise".format
+        where = f"p = {p:g}, {len(alike)} runs, steps like t^(p-2)"
+        at = f"{where}: {{}} move of an offset at {{:g}} of the longest rise"
         same = f"p = {p:g}: least move of an offset, constant steps to the ‖W‖ of {SHARES[1]:g}"
         pace, off = [run.pace[0] - 1 for run in alike], [run.error - 1 for run in alike]
-        slow = text("‖W‖ over its prediction, less 1")
-        error = text("‖W‖ x error over its constant, less 1")
+        error = f"{where}: ‖W‖ x error over its constant, less 1"
         rows += [
-            below("lp.steady", text(at("largest", SHARES[1])), moved[:, 1], setting),
-            above("lp.unsteady", text(at("least", SHARES[2])), moved[:, 2], setting),
+            below("lp.steady", at.format("largest", SHARES[1]), moved[:, 1], setting),
+            above("lp.unsteady", at.format("least", SHARES[2]), moved[:, 2], setting),
             above("lp.same", same, [run.constant for run in alike], setting),
-            near("lp.pace", slow, pace, setting=setting),
+            near("lp.pace", f"{where}: ‖W‖ over its prediction, less 1", pace, setting=setting),
             near("lp.settled", error, off, setting=setting),
         ]
     return rows
 
 
-STEPS_WORLDS: Mapping[str, Callable[[Settled], Settled]] = {
+STEPS_WORLDS = {
     # decaying steps fare no better than constant ones
     "decay is no help": lambda run: but(
         run, moved=np.array([run.moved[0], run.constant, run.moved[2]])

@@ -8,14 +8,9 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from lib.dynamics.history import History
 from papers import pieces
-from papers.beyond import constant_map, head_law
-from papers.beyond.constant_map import Point
-from papers.beyond.global_map import GlobalMap, half_at_once
-from papers.beyond.head_law import HeadRuns
-from papers.beyond.joint_law import JointRuns, path_length
-from papers.beyond.lp_law import SHARES, LpRun, Settled
+from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
+from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
-from papers.beyond.margin_law_runs import Comparison, dual_shares
 from papers.beyond.margin_law_steps import Cycles, ratio_to_law
 from papers.beyond.outside_span import Left
 from papers.beyond.tolerances import BOUNDS, QUIET
@@ -25,12 +20,19 @@ FLOOR = 1e-10  # below it a relative deviation is rounding, another on every pro
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
 SMALL = dict(fontsize="x-small")
+TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
 
 def _by_setting(comparisons):
-    """{setting name: its comparisons}, in order."""
+    """(setting name, its comparisons, a look) in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
-    return {name: [c for c in comparisons if c.setting.name == name] for name in names}
+    groups = ([c for c in comparisons if c.setting.name == name] for name in names)
+    return list(zip(names, groups, plots.SERIES))
+
+
+def _logs(axis, **names):
+    """Both scales logarithmic; `names` as of Axes.set."""
+    axis.set(xscale="log", yscale="log", **names)
 
 
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
@@ -66,14 +68,14 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     plots.band(axis, t, error, "measured", "NGD", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
     axis.plot(t, predicted, label=r"predicted: $C/\|W_t\|$, $C$ from the duals", **plots.PREDICTED)
-    axis.set(xscale="log", yscale="log", xlabel="iteration $t$", xlim=(1, steps))
+    _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
     axis.set(ylim=(np.median(error[:, -1]) / 2, 4), title="Direction error of normalised GD")
     axis.legend(loc="lower left", handlelength=3)
     return figure
 
 
 def offsets(
-    predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[Comparison]
+    predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
 ) -> Figure:
     """Offsets of one run as bars, their prediction on them; duals read off over solved ones."""
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
@@ -86,26 +88,24 @@ def offsets(
     bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
     bars.set(xlabel="pairs on the support, by offset")
     bars.legend(loc="upper right")
-    for (name, group), like in zip(_by_setting(comparisons).items(), plots.SERIES):
-        read, solved = np.concatenate([dual_shares(c) for c in group], 1)
+    for name, group, like in _by_setting(comparisons):
+        read, solved = np.concatenate([runs.dual_shares(c) for c in group], 1)
         duals.plot(solved, read, ms=3, mfc="none", mew=0.7, label=name, **like.mark)
-    label = r"share $\beta_m/\sum\beta$ from the solver"
-    duals.set(xscale="log", yscale="log", xlabel=label)
+    _logs(duals, xlabel=r"share $\beta_m/\sum\beta$ from the solver")
     pieces.diagonal(duals)
     duals.set(title="Share of each dual, read off the margins")
-    duals.legend(**SMALL, loc="upper left", handletextpad=0.3)
+    duals.legend(**TITLED)
     return figure
 
 
-def diagonal(comparisons: Sequence[Comparison]) -> Figure:
+def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     """Each run's residual in the span of the support over C from the duals; how far it is off.
 
     Filled marks: runs in which that is all of ||W_t|| x error.
     """
     figure, (line, off) = plots.panels(1, 2, height=3.1)
     distances, alone, looks = {}, {}, []
-    groups = _by_setting(comparisons)
-    for (name, group), like in zip(groups.items(), plots.SERIES):
+    for name, group, like in _by_setting(comparisons):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
         row = name.replace(", ", ",\n", 1)
@@ -114,12 +114,12 @@ def diagonal(comparisons: Sequence[Comparison]) -> Figure:
         looks.append(like)
         points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
         line.plot([], [], label=name, **points)
-        for runs, face in ((alone[row], like.colour), (~alone[row], "none")):
-            line.plot(predicted[runs], measured[runs], markerfacecolor=face, **points)
-    line.set(xscale="log", yscale="log", xlabel="$C$ from the duals")
+        for kept, face in ((alone[row], like.colour), (~alone[row], "none")):
+            line.plot(predicted[kept], measured[kept], markerfacecolor=face, **points)
+    _logs(line, xlabel="$C$ from the duals")
     pieces.diagonal(line)
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
-    line.legend(**SMALL, loc="upper left", handletextpad=0.3)
+    line.legend(**TITLED)
     pieces.strip(off, distances, (FLOOR, 1e-4), looks, BOUNDS["law.residual"], alone)
     off.set(title="How far off each run is; dashed: asked for", xlabel="relative error of $C$")
     return figure
@@ -133,17 +133,21 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     figure, (error, left) = plots.panels(1, 2, height=3.4)
     for name, history in histories.items():
         size, ratio = history.norm[0, 1:], ratio_to_law(history, "W_mm", law)[0, 1:]
-        constant = name in ("GD", "Polyak")
-        style = dict(color=_colour(name), linestyle="--" if "logistic" in name else "-")
-        style |= dict(linewidth=4, alpha=0.35) if constant else dict(linewidth=1.4)
-        label = f"{name}, constant {'cap' if name == 'Polyak' else 'steps'}" if constant else name
+        rules = "NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"
+        rule = next(rule for rule in rules if name.startswith(rule))
+        style = dict(color=plots.look(rule).colour, linestyle="--" if "logistic" in name else "-")
+        label = name
+        if name in ("GD", "Polyak"):
+            style |= dict(linewidth=4, alpha=0.35)
+            label += ", constant cap" if name == "Polyak" else ", constant steps"
+        style = dict(linewidth=1.4) | style
         error.plot(size, history.direction_error["W_mm"][0, 1:], label=label, **style)
         left.plot(size / law.norm[0], np.abs(ratio - 1).clip(FLOOR), **style)
     sizes = np.geomspace(2, error.get_xlim()[1], 50)
     error.plot(sizes, law.constant[0] / sizes, zorder=0, **plots.PREDICTED)
     early = sizes[6], law.constant[0] / sizes[6]
     error.annotate(r"$C/\|W_t\|$", early, xytext=(6, 4), textcoords="offset points")
-    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|$", title="Direction error")
+    _logs(error, xlabel=r"$\|W_t\|$", title="Direction error")
     levels = np.linspace(0, 2200, 100)
     left.plot(levels, 0.7 * np.exp(-law.slowest[0] * levels), **plots.PREDICTED)
     left.text(0.42, 0.62, r"$e^{-\lambda_1a_t}$", transform=left.transAxes)
@@ -151,14 +155,6 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     left.set(title=r"Distance from the law, $|$error$\,\times\|W_t\|/C-1\,|$")
     plots.legend(figure, error)
     return figure
-
-
-def _colour(name):
-    """The rule's colour in every figure of this project."""
-    for rule in ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak"):
-        if name.startswith(rule):
-            return plots.look(rule).colour
-    return plots.GREY
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -172,7 +168,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         plain = history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
-        axis.set(xscale="log", yscale="log", xlabel="iteration $2t$")
+        _logs(axis, xlabel="iteration $2t$")
         axis.legend(loc="lower left")
     axes[0].set(title="Direction error, NGD", ylim=(1e-17, 3))
     axes[1].set(title="Direction error, GD, $T=2$")
@@ -205,23 +201,23 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     return figure
 
 
-def joint(trained: Mapping[str, JointRuns]) -> Figure:
+def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     """Direction error of W over t with its prediction from duals and steps, and 1/log t from where
     the first begins, which is Theorem 3's order; right: per run."""
     figure, (error, diagonal) = plots.panels(1, 2, height=3.1)
     first = next(iter(trained.values()))
     bound = np.median(first.error[:, 0]) * np.log(first.iterations[0]) / np.log(first.iterations)
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    for (name, runs), like in zip(trained.items(), plots.SERIES):
-        plots.band(error, runs.iterations, runs.error, name, like)
-        size = [path_length(runs.rule, int(t)) for t in runs.iterations]
-        predicted = np.median(runs.law.W_law.constant) / size
-        error.plot(runs.iterations, predicted, **plots.PREDICTED)
-        level = runs.law.at_level(runs.level).constant
-        measured = runs.norm[:, -1] * runs.error[:, -1]
+    for (name, one), like in zip(trained.items(), plots.SERIES):
+        plots.band(error, one.iterations, one.error, name, like)
+        size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
+        predicted = np.median(one.law.W_law.constant) / size
+        error.plot(one.iterations, predicted, **plots.PREDICTED)
+        level = one.law.at_level(one.level).constant
+        measured = one.norm[:, -1] * one.error[:, -1]
         diagonal.plot(level, measured, ms=5, mfc="none", label=name, **like.mark)
     pieces.diagonal(diagonal)
-    error.set(xscale="log", yscale="log", xlabel="iteration $t$", title="Direction error of $W_t$")
+    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$")
     diagonal.set(xlabel="predicted from duals", title=r"$\|W_t\|\times$ direction error")
     pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
@@ -229,13 +225,13 @@ def joint(trained: Mapping[str, JointRuns]) -> Figure:
     return figure
 
 
-def reached(shares: GlobalMap, history: History) -> Figure:
+def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     """Share of seeds that reach (u_mm, W_mm), where half do, and alpha*(d); the counterexample."""
     figure, (chart, path) = plots.panels(1, 2, height=3.1)
     pieces.cells(chart, shares.shares, shares.alphas, shares.dimensions)
     chart.invert_yaxis()
     rows = np.arange(len(shares.dimensions))
-    predicted = np.array([half_at_once(d, shares.n) for d in shares.dimensions])
+    predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
     on_any_cell = ("-", plots.PAPER, 4), (":", plots.BLACK, 2.2)
@@ -269,18 +265,17 @@ def _place(values, columns):
     return np.interp(values, logs, range(len(logs))) + beyond
 
 
-def heads(common: HeadRuns, each: HeadRuns) -> Figure:
+def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     """||W_h||/||W_1|| with both normalisations, and ||W_h|| x error over C_h."""
     figure, (ratio, constant) = plots.panels(1, 2, height=2.9)
     ones = np.ones_like(common.norm)
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
-    for (name, runs, wanted), like in zip(cases, plots.SERIES):
-        measured = head_law.ratios(runs.norm)[:, runs.kept]
-        predicted = head_law.ratios(wanted)[:, runs.kept]
+    for (name, one, wanted), like in zip(cases, plots.SERIES):
+        ratios = [head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)]
         style = dict(ms=5, mfc="none", label=name, **like.mark)
-        ratio.plot(predicted.ravel(), measured.ravel(), **style)
-        size = (runs.norm * runs.error)[:, runs.kept]
-        constant.plot(runs.law.constant[:, runs.kept].ravel(), size.ravel(), **style)
+        ratio.plot(*ratios, **style)
+        size = (one.norm * one.error)[:, one.kept]
+        constant.plot(one.law.constant[:, one.kept].ravel(), size.ravel(), **style)
     for axis in (ratio, constant):
         axis.set(xlabel="predicted from duals")
         pieces.diagonal(axis)
@@ -290,7 +285,7 @@ def heads(common: HeadRuns, each: HeadRuns) -> Figure:
     return figure
 
 
-def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Figure:
+def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.ndarray]) -> Figure:
     """C along every axis, each run's prediction a dash and its measurement a circle, with score
     crossings dotted; below how far every run's error is from its own prediction."""
     names = list(dict.fromkeys(p.axis for p in points))
@@ -298,27 +293,23 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
     figure, grid = plots.panels(rows + 1, 3, height=2.3)
     for axis in grid[len(names) :]:
         axis.remove()
-    off = {name: [] for name in names}
-    for point in constant_map.kept(points):
-        off[point.axis].append(abs(constant_map.relative(point)))
+    kept = {name: [p for p in constant_map.kept(points) if p.axis == name] for name in names}
+    off = {k: np.array([abs(constant_map.relative(p)) for p in ps]) for k, ps in kept.items()}
     deviations = figure.add_subplot(grid[0].get_gridspec()[rows, :])
-    values = {name: np.array(row) for name, row in off.items()}
-    pieces.strip(deviations, values, (FLOOR, 0.1), bound=BOUNDS["map.constant"])
+    pieces.strip(deviations, off, (FLOOR, 0.1), bound=BOUNDS["map.constant"])
     deviations.set(title="How far off each run is; dashed: what was asked for")
     deviations.set(xlabel="relative error of the direction error")
     for axis, name in zip(grid, names, strict=False):
-        good = [p for p in constant_map.kept(points) if p.axis == name]
-        values = sorted({p.value for p in good})
-        at, runs = [p.value for p in good], [p.comparison for p in good]
-        axis.plot(at, [c.law.constant[0] for c in runs], "_", color=plots.BLACK, ms=9)
-        axis.plot(at, [c.measured.residual for c in runs], ms=3, mfc="none", **ONE.mark)
+        at, good = [p.value for p in kept[name]], [p.comparison for p in kept[name]]
+        axis.plot(at, [c.law.constant[0] for c in good], "_", color=plots.BLACK, ms=9)
+        axis.plot(at, [c.measured.residual for c in good], ms=3, mfc="none", **ONE.mark)
         for crossing in switches.get(name, ()):
             axis.axvline(crossing, **plots.LEVEL)
         if name in switches:
             axis.text(0.42, 0.06, "switch", transform=axis.transAxes, **SMALL)
-        log = "linear" if 0 in values else "log"
-        axis.set(xscale=log, yscale=log, title=f"$C$ along {name}")
-        if log == "log":
+        axis.set(xscale="linear" if 0 in at else "log", yscale="log", title=f"$C$ along {name}")
+        if 0 not in at:
+            values = sorted(set(at))
             axis.set_xticks(values, [f"{v:g}" for v in values])
             axis.minorticks_off()
             pieces.plain_ticks(axis.yaxis)
@@ -326,29 +317,28 @@ def constants(points: Sequence[Point], switches: Mapping[str, np.ndarray]) -> Fi
 
 
 def bent(
-    runs: Sequence[LpRun],
+    powers: Sequence[lp_law.LpRun],
     zero: Sequence[ZeroDualsRun],
     zeros: Sequence[ZeroDualsRun],
     left: Sequence[Left],
-    steps: Sequence[Settled],
+    steps: Sequence[lp_law.Settled],
 ) -> Figure:
     """Errors of l_p over ||W||; duals at zero; what lies off the span; and steps for p < 2."""
     figure, (error, offset, outside, moves) = plots.panels(2, 2, height=2.9)
-    exponents = list(dict.fromkeys(r.law.p for r in runs))
-    for p in exponents:
+    for p in dict.fromkeys(r.law.p for r in powers):
         for started in (False, True):
-            run = next(r for r in runs if (r.law.p, r.started) == (p, started))
+            one = next(r for r in powers if (r.law.p, r.started) == (p, started))
             style = dict(color=plots.look(f"p = {p:g}").colour, linestyle="--" if started else "-")
             label = None if started else f"p = {p:g}"
-            error.plot(run.norm, run.error, label=label, **style)
-    error.set(xscale="log", yscale="log", xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
+            error.plot(one.norm, one.error, label=label, **style)
+    _logs(error, xlabel=r"$\|W_t\|_p$", title=r"Error $\sqrt{2D_\psi}$")
     pieces.plain_ticks(error.xaxis)
     error.legend(**SMALL)
     _idle(offset, zero, zeros)
     measured, flow, first = np.array([[r.measured[-1], r.predicted[-1], r.first] for r in left]).T
     outside.plot(flow, measured, ms=4, mfc="none", label="the flow", **ONE.mark)
     outside.plot(first, measured, ms=4, mfc="none", label="first order", **plots.SERIES[1].mark)
-    outside.set(xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    _logs(outside, xlabel="predicted", ylabel="measured")
     pieces.diagonal(outside)
     outside.set(title="Left outside the span")
     pieces.plain_ticks(outside.yaxis)
@@ -359,18 +349,16 @@ def bent(
 
 def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
-    for run in zero:
-        label = "one idle pair" if run is zero[0] else None
-        axis.plot(run.level, run.offsets, ms=3, mfc="none", label=label, **ONE.mark)
-        axis.plot(run.level, np.log(run.level) + run.law.constants, **plots.PREDICTED)
-    counts = dict.fromkeys(len(r.law.pairs) for r in zeros)
-    for count, like in zip(counts, plots.SERIES[1:3]):
-        run = next(r for r in zeros if len(r.law.pairs) == count)
-        style = dict(ms=3, mfc="none", **like.mark)
-        axis.plot(run.level, run.offsets, **style)
-        axis.plot([], [], label=f"{count} in one run", **style)
+    several = {len(r.law.pairs): r for r in reversed(zeros)}  # the first of each number
+    several = sorted(several.items(), key=lambda item: zeros.index(item[1]))
+    shown = [("one idle pair", r, ONE) for r in zero]
+    shown += [(f"{k} in one run", r, like) for (k, r), like in zip(several, plots.SERIES[1:3])]
+    for _, run, like in shown:
+        axis.plot(run.level, run.offsets, ms=3, mfc="none", **like.mark)
         wanted = np.log(run.level)[:, None] + run.law.constants
         axis.plot(run.level, wanted, **plots.PREDICTED)
+    for name, like in {name: like for name, _, like in shown}.items():
+        axis.plot([], [], ms=3, mfc="none", label=name, **like.mark)
     axis.set(xscale="log", xlabel="margin level $a_t$", title="Offsets of pairs without dual")
     axis.legend(**SMALL)
 
@@ -382,9 +370,8 @@ def _moves(axis, steps):
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
         axis.plot(moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
-    names = [*(f"{share:g}" for share in SHARES), "constant"]
+    names = [*(f"{share:g}" for share in lp_law.SHARES), "constant"]
     axis.set(yscale="log", xlabel="rise of the margins over the longest that settles")
     axis.set_xticks(range(len(names)), names)
-    axis.set_xlim(-0.4, len(names) - 0.6)
-    axis.set(title="Last move of an offset")
+    axis.set(xlim=(-0.4, len(names) - 0.6), title="Last move of an offset")
     axis.legend(**SMALL)

@@ -133,7 +133,6 @@ def _compare(c, history, start, selected):
     c = replace(c, **known)
     measured = _measure(c, history, float(start.outside[run]))
     margins.check_settled(run, law, measured, setting.rule.momentum)
-    margins.check_rest(run, measured)
     return replace(c, measured=measured)
 
 

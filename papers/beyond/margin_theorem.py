@@ -32,51 +32,46 @@ class Local:
     """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
 
     Of a run (a runs axis of length 1) with tokens `selected` (1, n); `margin_law` has refused
-    whatever breaks the hypotheses on the selection. A (m, k) the A_m; on (m,) S; V (k,) W_mm, norm
-    its norm; rest (k,) rho_perp; basis (k, u) of U, orthonormal, and spanned (k, u + 1) of
-    span(A_m: m in S); shares (m,) pi* = beta/||V||^2, 0 off S; log_kappa (m,), NaN off S; slowest,
-    fastest lambda_1, lambda_max; M the largest ||A_m||, D the largest ||A_m - A_k|| on S; excess
-    (m,) epsilon_m, 0 on S; B of (2), log_nu (m,) of (3), -inf on S; sample (m,); best: the selected
-    tokens score most.
+    whatever breaks the hypotheses on the selection S.
     """
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
-        self.A = A = features(gram(tokens, selected)[0])
+        self.A = A = features(gram(tokens, selected)[0])  # (m, k) the A_m
         self.on, coefficients = (part[0].ravel() for part in (law.support, law.coefficients))
         beta = np.where(self.on, law.duals[0].ravel(), 0.0)
-        self.V = beta @ A
-        tight = A[self.on]
+        self.V = beta @ A  # (k,) W_mm
         self.norm = float(np.linalg.norm(self.V))
-        self.rest = coefficients @ A
-        self.shares = beta / beta.sum()
+        self.rest = coefficients @ A  # (k,) rho_perp
+        self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
+        tight = A[self.on]
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
-        self.basis = self.spanned @ turn[:, 1:]
-        self.slowest = float(law.slowest[0])
-        self.fastest = float(law.fastest[0])
+        self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
+        self.slowest = float(law.slowest[0])  # lambda_1
+        self.fastest = float(law.fastest[0])  # lambda_max
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
-        self.M = float(np.sqrt((A**2).sum(1).max()))
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))
-        self.excess = np.where(self.on, 0.0, A @ self.V - 1)
+        self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
+        self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0]
-        self.best = bool((gaps >= 0).all())
+        self.best = bool((gaps >= 0).all())  # the selected tokens score most
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
         lo, hi = scores.min(1), scores.max(1)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
         slope, lipschitz = np.transpose(ends)
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
-            self.B = float(1.25 * worst[self.on].max())
+            self.B = float(1.25 * worst[self.on].max())  # of (2)
             kappa = at_chosen[sample] * gaps.ravel()
+            self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            self.log_kappa = np.where(self.on, np.log(kappa), np.nan)
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
 
     @property
     def r(self) -> float:
@@ -135,7 +130,6 @@ class Proof:
     """A theorem applied from a point on: `why` it is silent, else empty; level a_0 against A.
 
     From there |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)} (9).
-    tau: the room that gave the least A.
     """
 
     why: str
@@ -143,7 +137,7 @@ class Proof:
     A: float = np.inf
     K: float = np.nan
     q: float = np.nan
-    tau: float = np.nan
+    tau: float = np.nan  # the room that gave the least A
 
     @property
     def holds(self) -> bool:
@@ -202,12 +196,9 @@ def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = 
     everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
     """
     level, x, omega = problem.split(g)
-    if why := _tilted(problem):
+    foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
+    if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
-    if rule.momentum or rule.kind == CUSTOM or rule.decay > 1:
-        return Proof(why="the rule is none of the theorem's", level=level)
-    if rule.kind == POLYAK and not problem.best:
-        return Proof(why="Polyak's step takes another loss for L*", level=level)
     size = float(np.linalg.norm(x))
     tried = [(_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS]
     (A, K, q), tau = min(tried, key=lambda pair: pair[0][0])
@@ -216,8 +207,14 @@ def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = 
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
 
 
-def _tilted(problem):
-    return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}" if problem.tilt > TILT else ""
+def _silent(problem, rule, foreign):
+    """Why the theorem says nothing of this problem and rule, else empty."""
+    if problem.tilt > TILT:
+        return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
+    if foreign:
+        return "the rule is none of the theorem's"
+    other = rule.kind == POLYAK and not problem.best
+    return "Polyak's step takes another loss for L*" if other else ""
 
 
 def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
@@ -247,10 +244,9 @@ def prove_with_momentum(
     Near rho_perp only: far from it large cycles live below the linear threshold.
     """
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
-    if why := _tilted(problem):
+    foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
+    if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
-    if rule.kind != NGD or rule.decay or np.isfinite(rule.max_step):
-        return Proof(why="the rule is none of the theorem's", level=level)
     old, x_old, omega_old = problem.split(before)
     centred = problem.A @ problem.basis
     values, vectors = np.linalg.eigh(centred.T @ (problem.shares[:, None] * centred))

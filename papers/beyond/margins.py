@@ -41,9 +41,8 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
     """beta_m / sum beta from margins alone: proportional to kappa_m e^{-g_m}, (..., n, T-1).
 
-    margins (..., n, T-1) and log_slopes, log kappa_m of the same shape; a pair with a NaN slope,
-    whose token outscores the selected one, gets none. Near the SVM's duals as far as the offsets
-    have settled, though nobody solved the SVM.
+    Of margins and log kappa_m of that shape; a pair whose slope is NaN gets none. Near the SVM's
+    duals as far as the offsets have settled, though nobody solved the SVM.
     """
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
@@ -52,11 +51,10 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` minus W at record `early`, (runs, r, q): the residual cancels in it.
+    """W at record `late` minus W at record `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
 
-    W_t = a_t W_mm + rho + o(1), so that this is (a_late - a_early) W_mm + o(1): a max-margin
-    direction from training alone. Raises ValueError for records that do not ascend or that a run
-    did not reach.
+    The residual cancels in it. Raises ValueError for records that do not ascend or that a run did
+    not reach.
     """
     count = len(history.iterations)
     early, late = range(count)[early], range(count)[late]
@@ -113,13 +111,10 @@ def _span_part(tokens, selected, support, W):
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
-        flat = on.ravel()
-        weights = np.zeros(flat.size)
-        weights[flat] = np.linalg.lstsq(
-            K[run][np.ix_(flat, flat)], margins[run].ravel()[flat], rcond=1e-12
-        )[0]
-        pulled = np.einsum("nt,ntd->nd", weights.reshape(on.shape), delta[run])
-        inside[run] = pulled.T @ tokens.z[run]
+        flat, weights = on.ravel(), np.zeros(on.shape)
+        tight = K[run][np.ix_(flat, flat)]
+        weights[on] = np.linalg.lstsq(tight, margins[run][on], rcond=1e-12)[0]
+        inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
 
 
@@ -147,36 +142,28 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long or the run too short for the law to be seen."""
-    longest = law.longest_step(momentum)[0]
-    reason = (
-        f"steps of length {measured.step_length:.3g} make the offsets cycle, they need less "
-        f"than {longest:.3g}"
-    )
-    short, share = measured.step_length < longest, measured.step_length / longest
-    require(short, "short steps", share, reason, run)
+    """Raise PremiseFails where steps are too long or the run too short for the law to be seen.
+
+    Or where an offset still moves, as in a cycle below the linear threshold.
+    """
+    longest, step = law.longest_step(momentum)[0], measured.step_length
+    reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
+    require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
     # What transients leave outside the span is read at the first late record: over by then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
     if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
-        overshot = max(measured.step_length / law.norm[0] * law.fastest[0] - 1, 0.0)
+        overshot = max(step / law.norm[0] * law.fastest[0] - 1, 0.0)
         left = max(left, overshot ** measured.iterations[-1])
-    if left > SETTLED:
-        more = np.log(SETTLED) / np.log(left) if left < 1 else np.inf
-        reason = (
-            f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
-            f"need {SETTLED:.0e}: margins {more:.2g} times as large"
-        )
-        raise PremiseFails("long enough", run, left, reason)
-
-
-def check_rest(run, measured):
-    """Raise PremiseFails where an offset still moves, as in a cycle below the linear threshold."""
-    allowed = max(AT_REST, ROUNDING * np.finfo(float).eps * measured.level[-1])
+    more = np.log(SETTLED) / np.log(left) if 0 < left < 1 else np.inf
     reason = (
-        f"an offset still moves by {measured.moved:.1e} in the last step, it needs at most "
-        f"{allowed:.0e}"
+        f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
+        f"need {SETTLED:.0e}: margins {more:.2g} times as large"
     )
+    require(left <= SETTLED, "long enough", left, reason, run)
+    allowed = max(AT_REST, ROUNDING * np.finfo(float).eps * level[0])
+    reason = f"an offset still moves by {measured.moved:.1e} in the last step"
+    reason = f"{reason}, it needs at most {allowed:.0e}"
     require(measured.moved <= allowed, "offsets at rest", measured.moved, reason, run)
 
 

@@ -21,8 +21,8 @@ Y_m = log kappa_m + R_m - mean - D. Then, omega being W's part off the span,
     ||omega||^2 <= sum_m e^D/eps_m (Y_m^2 + 1) where Y_m > 1, and e^D/eps_m 2 e^{Y_m - 1} elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -36,7 +36,7 @@ from lib.dynamics.rules import ngd
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
 from papers.beyond.margin_law import gram, log_ratios, margin_law, require, saturated_slopes
-from papers.beyond.tolerances import above, but, near
+from papers.beyond.tolerances import above, near
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
@@ -48,10 +48,9 @@ EARLY = (
 class _Pulls:
     """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
 
-    K (m, m) their Gram matrix; on (m,) the support; beta, margins, slopes (m,) the duals, margins
-    of W_mm and log kappa; square (off, off): Q; scores (n, T-1) of the other tokens and best (n,)
-    of the opt ones. Raises PremiseFails "partial support" where all constraints carry W_mm, "score
-    gaps" where another token scores at least the opt one, and what `margin_law` raises.
+    Gram matrix K (m, m), support on, beta, margins of W_mm, slopes log kappa (m,); square: Q.
+    Raises PremiseFails as `margin_law` does; "partial support" where all constraints carry W_mm;
+    "score gaps" where another token scores at least the opt one.
     """
 
     def __init__(self, data: TokenSet):
@@ -68,11 +67,11 @@ class _Pulls:
         reason = "another token scores at least the opt one's"
         require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
         self.K = gram(small)[0]
-        scores = model.scores(small, small.u)[0]
         self.square = beyond_span(self.K, self.on, ~self.on)
+        scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
-        self.scores = np.take_along_axis(scores, rest, -1)
-        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
+        self.scores = np.take_along_axis(scores, rest, -1)  # (n, T-1) of the other tokens
+        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]  # and the opt ones
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
@@ -156,18 +155,13 @@ def beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,).
-
-    predicted: of the flow at the level where each run stood, (k,); first: the first-order sum;
-    bound: the one that is proved for the saturated flow.
-    """
+class Left(NamedTuple):
+    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,)."""
 
     measured: np.ndarray
-    predicted: np.ndarray
-    first: float
-    bound: float
+    predicted: np.ndarray  # of the flow, at the level where each run stood
+    first: float  # the first-order sum
+    bound: float  # the one that is proved for the saturated flow
 
 
 def _left(problem, steps):
@@ -185,15 +179,11 @@ def _left(problem, steps):
         level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
         measured.append(margins.outside_support(data, data.opt, problem.law.support, W)[0])
         predicted.append(problem.flow(level))
-    return Left(
-        measured=np.array(measured),
-        predicted=np.array(predicted),
-        first=problem.first_order(),
-        bound=problem.bound(),
-    )
+    measured, predicted = np.array(measured), np.array(predicted)
+    return Left(measured, predicted, problem.first_order(), problem.bound())
 
 
-PROBLEMS: Mapping[str, Callable[[int], TokenSet]] = {
+PROBLEMS = {
     "class means": lambda seed: tokens.class_mean_tokens(seed, n=6, T=5, d=15, noise=0.3),
     "Gaussian": lambda seed: tokens.gaussian_tokens(seed, n=6, T=6, d=36),
 }
@@ -211,7 +201,7 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
     Without a run none holds.
     """
     none = np.full(len(STEPS), np.nan)
-    runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
+    runs = runs or [Left(none, none, np.nan, np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])  # (runs, STEPS)
     flow = f"norm over the flow's, less 1, at {STEPS[-1]:g} of the longest step"
     order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
@@ -229,15 +219,14 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
     ]
 
 
-WORLDS: Mapping[str, Callable[[Left], Left]] = {
+WORLDS = {
     # pairs off the support do not feel what they left: the first-order sum is exact
-    "pulls without reaction": lambda run: but(run, predicted=np.full(len(STEPS), run.first)),
+    "pulls without reaction": lambda run: run._replace(predicted=np.full(len(STEPS), run.first)),
     # the flow is as far off at any step
-    "the step does not matter": lambda run: but(
-        run, measured=run.predicted * (run.measured[-1] / run.predicted[-1])
+    "the step does not matter": lambda run: run._replace(
+        measured=run.predicted * (run.measured[-1] / run.predicted[-1])
     ),
-    "a bound fifty times lower": lambda run: but(run, bound=run.bound / 50),
+    "a bound fifty times lower": lambda run: run._replace(bound=run.bound / 50),
 }
-BOUND_WORLDS = {  # for runs in which it is a bound
-    "first order without its main pair": lambda run: but(run, first=run.first / 10)
-}
+# of runs in which the sum is a bound
+BOUND_WORLDS = {"first order without its main pair": lambda run: run._replace(first=run.first / 10)}

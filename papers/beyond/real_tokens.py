@@ -4,7 +4,7 @@ A sentence is its word pieces in the encoder's last layer, the query its first t
 linear probe. W alone is trained, from zero. Nothing of it is drawn at random but the sentences.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -82,21 +82,16 @@ def probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One run beside its law; `refusal` names the hypothesis that fails, "" if none does.
+    """One run beside its law; `refusal` names the hypothesis that fails, "" if none does."""
 
-    iterations (k,); residual (k,): the norm of W_t's part in the span of the support, across W_mm,
-    which tends to C = `law.constant`; left (k,): e^{-rate a_t}, what transients leave by the law;
-    selected (n,); weights (k, n, T): the softmax of each sentence. plain: C if every kappa were 1.
-    """
-
-    iterations: np.ndarray
-    weights: np.ndarray
+    iterations: np.ndarray  # (k,)
+    weights: np.ndarray  # (k, n, T) the softmax of each sentence
     refusal: str = ""
-    selected: np.ndarray | None = None
+    selected: np.ndarray | None = None  # (n,)
     law: MarginLaw | None = None
-    residual: np.ndarray | None = None
-    left: np.ndarray | None = None
-    plain: float = np.nan
+    residual: np.ndarray | None = None  # (k,) of W_t in the support's span, across W_mm; tends to C
+    left: np.ndarray | None = None  # (k,) e^{-rate a_t}, what transients leave by the law
+    plain: float = np.nan  # C if every kappa were 1
 
     @property
     def ratio(self) -> float:
@@ -114,44 +109,34 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
     tokens = problem.tokens
     kept = np.unique(np.geomspace(1, steps, records).round().astype(int))
     history = train(problem, rule, steps, [0, *kept])
-    margins = history.margins[0]  # (k, n, T-1), of the opt tokens
-    if not np.isfinite(margins[-1]).all():
-        said = f"the run {history.status[0]} at iteration {history.ended[0]}"
-        return Reading(iterations=history.iterations, weights=np.empty(0), refusal=said)
-    logits = np.zeros((*margins.shape[:2], margins.shape[2] + 1))
-    others = np.broadcast_to(coordinates.others(tokens.opt, logits.shape[2]), margins.shape)
-    np.put_along_axis(logits, others, -margins, -1)
+    if not np.isfinite(history.margins[0, -1]).all():
+        why = f"the run {history.status[0]} at iteration {history.ended[0]}"
+        return Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
+    W = [history.weights(k) for k in range(len(history.iterations))]
+    logits = np.concatenate([attention.logits(tokens, w) for w in W])  # (k, n, T)
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
-    reading = dict(iterations=history.iterations, weights=weights)
     selected = measure.selection(history, tokens.opt)
+    reading = Reading(iterations=history.iterations, weights=weights, selected=selected[0])
     least = measure.relative_margins(history, tokens.opt, selected)[0, -1].min()
-    reading["selected"] = selected[0]
     if least < SATURATED:
-        return Reading(**reading, refusal=f"selection made: the least margin is {least:.2g}")
+        return replace(reading, refusal=f"selection made: the least margin is {least:.2g}")
     try:
         solution = token_svm(tokens, selected)
         law = margin_law(tokens, solution, selected)
-        even = np.zeros(solution.duals.shape)
-    except PremiseFails as refused:
-        return Reading(**reading, refusal=refused.named)
-    except RuntimeError as refused:
-        return Reading(**reading, refusal=str(refused))
-    V, residual, left = solution.W, [], []
-    for k in range(len(history.iterations)):
-        W = history.weights(k)
-        residual.append(measure.residual(tokens, selected, law.support, W, V)[0])
-        level = measure.along_and_off(W, V)[0] / law.norm
-        left.append(law.remaining(level)[0])
+        even = margin_law(tokens, solution, selected, log_slopes=np.zeros(solution.duals.shape))
+    except (PremiseFails, RuntimeError) as refused:
+        return replace(reading, refusal=getattr(refused, "named", str(refused)))
+    across = [measure.residual(tokens, selected, law.support, w, solution.W)[0] for w in W]
+    level = [measure.along_and_off(w, solution.W)[0] / law.norm for w in W]
     length = np.exp(history.log_step[0, -1] + history.log_gradient[0, -1])
     longest = law.longest_step(rule.momentum)[0]
-    refusal = f"short steps: {length:.3g} needs {longest:.3g}" if length >= longest else ""
-    return Reading(
-        **reading,
-        refusal=refusal,
+    return replace(
+        reading,
+        refusal=f"short steps: {length:.3g} needs {longest:.3g}" if length >= longest else "",
         law=law,
-        residual=np.array(residual),
-        left=np.array(left),
-        plain=float(margin_law(tokens, solution, selected, log_slopes=even).constant[0]),
+        residual=np.array(across),
+        left=np.array([law.remaining(a)[0] for a in level]),
+        plain=float(even.constant[0]),
     )
 
 

@@ -17,7 +17,7 @@ Of a single idle pair, y_k = ||d_k||^2, d_k in the span of the tight A_m with <A
 <A_m, d_k> = 0 for the others: `unit_runs` and `zero_claims`, of several `study` and `zeros_claims`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,11 +44,6 @@ def _second(Q):
 class ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
-    pairs (k,): their places among n (T-1); duals (k,) y; slopes (k,) <A_k, D>; constants (k,) the
-    offsets less log a_t, NaN where y_k = 0; lengths (k,) Q_kk; rate; step: half of the longest one,
-    or ||W_mm||. tight (n (T-1),): the support and the pairs; K, rest (m,): Gram matrix and offsets
-    at log a_t = 0 of those.
-
     Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
     a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
     D and is only just further out.
@@ -59,6 +54,7 @@ class ZeroDuals:
         self.solution = solution = token_svm(self.tokens)
         beta, at_solution = solution.duals[0].ravel(), solution.margins[0].ravel()
         on = beta > SMALLEST_DUAL * beta.max()
+        # the idle pairs (k,) among n (T-1), and the support with them (n (T-1),)
         self.pairs = idle = np.flatnonzero((at_solution - 1 <= TIGHT) & ~on)
         reason = f"{idle.size} tight constraints have a dual at zero; it needs {count}"
         require(idle.size == count, "zero duals", idle.size, reason)
@@ -71,7 +67,7 @@ class ZeroDuals:
         Q = beyond_span(K, on, idle)
         self.duals = y = _second(Q)
         self.lengths = np.diag(Q)
-        self.slopes = Q @ y
+        self.slopes = Q @ y  # <A_k, D>
         active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
         reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
@@ -80,15 +76,14 @@ class ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        self.constants = rest[idle]
+        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
-        shape = solution.duals.shape
         pushed = root[:, None] * Q[np.ix_(active, active)] * root
         self.rate = float(np.linalg.eigvalsh(pushed)[0])
-        held = np.where(on, beta, 0.0).reshape(shape)
-        law = from_duals(K[None], held, solution.margins, log_slopes.reshape(shape))
+        held, slopes = (x.reshape(solution.duals.shape) for x in (beta * on, log_slopes))
+        law = from_duals(K[None], held, solution.margins, slopes)
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
@@ -121,15 +116,12 @@ def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroDualsRun:
-    """A run beside its law at late records (k,): level a_t, offsets (k, idle), residual (k,).
-
-    residual: the length of W_t's part in the span of the tight pairs, across W_mm.
-    """
+    """A run beside its law at late records (k,)."""
 
     law: ZeroDuals
-    level: np.ndarray
-    offsets: np.ndarray
-    residual: np.ndarray
+    level: np.ndarray  # a_t
+    offsets: np.ndarray  # (k, idle)
+    residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
 
 
 def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
@@ -148,10 +140,8 @@ def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None
     reason = f"wrong offsets of idle pairs have decayed to {left:.2g}, they need {SETTLED_IDLE:g}"
     require(left <= SETTLED_IDLE, "idle pairs settled", left, reason)
     idle = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
-    across = [margins.residual(data, data.opt, tight, w, V)[0] for w in W]
-    return ZeroDualsRun(
-        law=law, level=level, offsets=idle - level[:, None], residual=np.array(across)
-    )
+    across = np.array([margins.residual(data, data.opt, tight, w, V)[0] for w in W])
+    return ZeroDualsRun(law=law, level=level, offsets=idle - level[:, None], residual=across)
 
 
 def study(seeds: Sequence[int], count: int, steps: int):
@@ -198,18 +188,18 @@ def zeros_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
     rows = []
     for count in dict.fromkeys(len(r.law.pairs) for r in runs):
         alike = [r for r in runs if len(r.law.pairs) == count]
-        text = f"{count} duals at zero: {{}}, worst of {len(alike)} runs".format
         slopes = [np.polyfit(np.log(r.level), r.offsets, 1)[0] - r.law.slopes for r in alike]
         size = [r.residual[-1] / r.law.residual(r.level[-1:]) - 1 for r in alike]
         parts = (
-            ("offset", "offset less log a_t and constant", map(_last_offsets, alike)),
+            ("offset", "offset less log a_t and constant", [_last_offsets(r) for r in alike]),
             ("slope", "slope of an offset in log a_t, less <A_k, D>", slopes),
             ("residual", "length of the residual over its prediction, less 1", size),
         )
         for name, about, values in parts:
-            values = np.concatenate(list(values))
+            values = np.concatenate(values)
             values = values[~np.isnan(values)]  # of a pair without pull
-            rows.append(near(f"zeros.{name}", text(about), values, setting=str(count)))
+            text = f"{count} duals at zero: {about}, worst of {len(alike)} runs"
+            rows.append(near(f"zeros.{name}", text, values, setting=str(count)))
     return rows
 
 
@@ -217,13 +207,13 @@ def _log_shift(r, shift):
     return but(r, law__constants=r.law.constants + np.log(shift))
 
 
-WORLDS: Mapping[str, Callable[[ZeroDualsRun], ZeroDualsRun]] = {
+WORLDS = {
     # each idle pair by itself: y_k = 1/Q_kk, as if it were the only one
     "idle pairs do not meet": lambda r: _log_shift(r, r.law.duals * r.law.lengths),
     "offsets settle": lambda r: but(r, offsets=np.broadcast_to(r.offsets[0], r.offsets.shape)),
     "no drift": lambda r: but(r, residual=np.full_like(r.residual, r.residual[0])),
 }
-SINGLE_WORLDS: Mapping[str, Callable[[ZeroDualsRun], ZeroDualsRun]] = {
+SINGLE_WORLDS = {
     "the offset settles": WORLDS["offsets settle"],
     # ||d_k|| is left out of the constant
     "d_k of length 1": lambda r: _log_shift(r, r.law.duals),
