@@ -1,8 +1,8 @@
-"""Statements of paper A (2402.05738) on data and starts alone, as checked claims.
+"""What paper A (2402.05738) states of data and starts alone, measured on draws.
 
-What holds with probability 1 - delta is checked by the upper end, at 95 %, of the probability that
-it fails, which must not exceed delta: 28 draws without a failure are too few for delta = 0.1.
-Constants that the paper's text lost are ours and marked so.
+What holds with probability 1 - DELTA is checked by the upper end, at 95 %, of the probability that
+it fails, which must not exceed DELTA: 28 draws without a failure are too few. Constants that the
+paper's text lost are ours. The claims' words and bounds are in `statements.toml`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,18 +14,18 @@ from scipy.stats import beta
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start
 from lib.seeds import stream
 from lib.svm import MaxMargin
-from papers.a.fixed_head import FLOAT, bound_on_tokens
+from papers.a.fixed_head import bound_on_tokens, claim
 from papers.fits import log_slope
 
+DELTA = 0.1
 
-def lemma4(
-    tokens: TokenSet, start: Start, std: float, dimension: int, delta: float = 0.1
-) -> list[Claim]:
-    """Gaussian W_0 of entry size std: |x^T W_0 z| <= c for all tokens, with probability 1 - delta.
+
+def lemma4(tokens: TokenSet, start: Start, std: float, dimension: int) -> list[Claim]:
+    """Gaussian W_0 of entry size std: |x^T W_0 z| <= c for all tokens, with probability 1 - DELTA.
 
     Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
     ||x|| ||z||)) = delta, which is at most std B^2 sqrt(2 log(2 n T/delta)) (our constant).
@@ -34,16 +34,10 @@ def lemma4(
     """
     sizes = std * np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
-    share = logits / _union_bound(sizes, delta)
+    share = logits / _union_bound(sizes, DELTA)
     size = np.hypot(np.linalg.norm(start.inside, axis=(1, 2)), start.outside)
-    logit = f"largest |x^T W_0 z| of a start over c, quantile {1 - delta:g}"
-    source, quantile = "paper A, Lemma 4 (our constant)", np.quantile(share, 1 - delta)
-    norm = "largest ||W_0||_F over std d, any start"
     ratio = (size / (std * dimension)).max()
-    return [
-        at_most("lemma4.logits", logit, source, quantile, 1.0),
-        close("lemma4.norm", norm, "paper A, Lemma 4", ratio, 1.0, 0.03),
-    ]
+    return [claim("lemma4.logits", np.quantile(share, 1 - DELTA)), claim("lemma4.norm", ratio)]
 
 
 def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
@@ -56,10 +50,10 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
     return high
 
 
-def start_size(tokens: TokenSet, delta: float = 0.1) -> float:
+def start_size(tokens: TokenSet) -> float:
     """The entry size of W_0 at which Lemma 4's c is 1/2: weights within a factor e of 1/T."""
     _, n, T, _ = tokens.shape
-    tail = np.sqrt(2 * np.log(2 * n * T / delta))
+    tail = np.sqrt(2 * np.log(2 * n * T / DELTA))
     return float(0.5 / (bound_on_tokens(tokens).max() ** 2 * tail))
 
 
@@ -94,9 +88,7 @@ def definition1(tokens: TokenSet) -> Claim:
     """The opt token is the best by a gap: smallest gap of scores over the largest score."""
     best, rest = _split_scores(tokens)
     largest = np.abs(attention.scores(tokens, tokens.u)).max((1, 2), keepdims=True)
-    text = "smallest score gap to the opt token, over the largest score"
-    smallest = ((best - rest) / largest).min()
-    return at_least("definition1", text, "paper A, Definition 1", smallest, FLOAT)
+    return claim("definition1", ((best - rest) / largest).min())
 
 
 def _split_scores(tokens):
@@ -115,26 +107,19 @@ def _probability_at_most(failed: np.ndarray) -> float:
     return float(beta.ppf(0.95, k + 1, draws - k)) if k < draws else 1.0
 
 
-def lemma8(tokens: TokenSet, delta: float = 0.1) -> list[Claim]:
+def lemma8(tokens: TokenSet) -> list[Claim]:
     """Data satisfy Assumptions 1 and 2 with probability 1 - delta: that of the draws that do not.
 
     Assumption 1 in our sufficient form, whose smallest margin is the third claim; and whether other
     tokens' scores differ by more than rounding.
     """
     margin = _assumption1(tokens)
-    far = _probability_at_most(margin < 1)
-    unequal = _probability_at_most(_imbalance(tokens) > 1e-9)
-    reading = "paper A, Assumption 1 (our reading)"
-    text = "probability of a draw without Assumption {}, upper end at 95 %".format
-    smallest = "smallest b^2 (a^2 - 3 mu) / (4 n C mu^2) of any draw"
-    return [
-        at_most("assumption1", text(1), reading, far, delta),
-        at_most("assumption2", text(2), "paper A, Assumption 2", unequal, delta),
-        at_least("assumption1.margin", smallest, reading, margin.min(), 1.0),
-    ]
+    far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
+    claims = {"assumption1": far, "assumption2": unequal, "assumption1.margin": margin.min()}
+    return [claim(id, value) for id, value in claims.items()]
 
 
-def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -> list[Claim]:
+def lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
     """(DM): norms and cross products concentrate with probability 1 - delta.
 
     With m tokens, s = log(2 m^2/delta) and r the norm scale of a token (noise, or signal noise): |
@@ -143,16 +128,11 @@ def lemma11(tokens: TokenSet, signal: float, noise: float, delta: float = 0.1) -
     over its bound.
     """
     d = tokens.shape[-1]
-    s = np.log(2 * (2 * tokens.shape[1]) ** 2 / delta)
+    s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
     norms, products = _spreads(tokens, signal, noise)
-    text = f"{{}} over its bound, quantile {1 - delta:g}"
-    source = "paper A, Lemma 11 (our constant)"
-    norms = np.quantile(norms, 1 - delta) / (2 * np.sqrt(d * s) + 2 * s)
-    products = np.quantile(products, 1 - delta) / (np.sqrt(2 * d * s) + s)
-    return [
-        at_most("lemma11.norms", text.format("largest | |x|^2/r^2 - d |"), source, norms, 1.0),
-        at_most("lemma11.cross", text.format("largest |<x, x'>| / (r r')"), source, products, 1.0),
-    ]
+    norms = np.quantile(norms, 1 - DELTA) / (2 * np.sqrt(d * s) + 2 * s)
+    products = np.quantile(products, 1 - DELTA) / (np.sqrt(2 * d * s) + s)
+    return [claim("lemma11.norms", norms), claim("lemma11.cross", products)]
 
 
 def lemma11_exponents(
@@ -167,12 +147,8 @@ def lemma11_exponents(
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians)) + off
-    source, text = "paper A, Lemma 11 (our reading)", "exponent in d of the largest {}".format
-    id, norm, product = "lemma11.exponent", text("| |x|^2/r^2 - d |"), text("|<x, x'>| / (r r')")
-    return [
-        close(f"{id}.norms", norm, source, norms, 0.5, 0.05),
-        close(f"{id}.cross", product, source, products, 0.5, 0.05),
-    ]
+    values = {"norms": norms, "cross": products}
+    return [claim(f"lemma11.exponent.{name}", value) for name, value in values.items()]
 
 
 def _spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
@@ -193,12 +169,8 @@ def lemma14(tokens: TokenSet, head: MaxMargin) -> list[Claim]:
     """
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
-    text, source = "smallest margin of u_mm on {}", "paper A, Lemma 14"
-    mixed, form = ((best + scores) / 2).min(), f"{source} (our constant)"
-    return [
-        at_least("lemma14.opt", text.format("opt tokens"), source, best.min(), 1 - 1e-6),
-        at_least("lemma14.mixed", text.format("mixtures with others"), form, mixed, 0.25),
-    ]
+    mixed = ((best + scores) / 2).min()
+    return [claim("lemma14.opt", best.min()), claim("lemma14.mixed", mixed)]
 
 
 def wrong_selection(tokens: TokenSet, seeds: Sequence[int]) -> np.ndarray:

@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 
 from lib.attention.token_sets import TokenSet
 from lib.companion import plots
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
 from papers import pieces
 from papers.a.joint_training import head_margin, loss_ratio
+from papers.a.statements import PAPER
 
 # One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the opt token, eta
 # = 0.3, as computed independently of this library: {iteration: values in the order of `measured`}.
@@ -24,7 +25,6 @@ REFERENCE = {
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
     5000: (-16.2, 14.2, 14.6, 0.028, 0.024, 0.994, 1.27, 14.9),
 }
-SECTION = "paper A, Section 5.1"
 SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much further
 
 
@@ -56,13 +56,12 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
 
     One claim a quantity; values: {iteration: measured(...)}, iterations as in REFERENCE.
     """
-    claims, times = [], ", ".join(map(str, REFERENCE))
+    made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
         factor = max(max(ratio, 1 / ratio) for ratio in ratios)
-        text = f"Eq. 13: {name} and the reference, factor between them at t = {times}"
-        claims.append(at_most(f"reference.{name}", text, "independent computation", factor, 1.5))
-    return claims
+        made.append(PAPER.claim("reference", factor, name, say=(times,)))
+    return made
 
 
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
@@ -76,13 +75,12 @@ def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list
         "||W||": lambda h: h.norm[:, -1],
         "||u||": lambda h: h.head_norm[:, -1],
     }
-    claims = []
+    made = []
     for name, value in series.items():
         next_slowest = np.min([value(histories[rival]) for rival in rivals], axis=0)
         ratio = (value(histories[rule]) / next_slowest).max()
-        text = f"last {name} of {rule} over the next slowest rule's"
-        claims.append(at_most(f"slowest.{name}", text, SECTION, ratio, 1.0))
-    return claims
+        made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
+    return made
 
 
 def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:
@@ -95,12 +93,8 @@ def ahead(fast: History, slow: History, names: tuple[str, str], since: float) ->
         "1 / error of W": lambda h: 1 / h.direction_error["W_mm"],
         "1 / error of u": lambda h: 1 / h.head_direction_error["u_mm"],
     }
-    claims = []
-    for name, value in series.items():
-        ratio = (value(fast)[:, late] / value(slow)[:, late]).min()
-        text = f"{name} of {names[0]} over that of {names[1]}, smallest"
-        claims.append(at_least(f"ahead.{name}", text, SECTION, ratio, 1.0))
-    return claims
+    ratios = {k: (value(fast)[:, late] / value(slow)[:, late]).min() for k, value in series.items()}
+    return [PAPER.claim("ahead", ratio, name, say=names) for name, ratio in ratios.items()]
 
 
 def draw(histories: Mapping[str, History], step_size: float, caption: str) -> Figure:

@@ -9,11 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from lib.companion.claims import Claim, at_least, at_most, close
+from lib.companion.claims import Claim
 from lib.companion.record import Number
 from lib.dynamics.history import History
 from lib.svm import MaxMargin
 from papers import fits
+from papers.a.statements import PAPER
 
 FIRST = ("GD", "NGD", "NGD-mom", "Polyak")  # the rules that Figure 2 compares at first
 SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
@@ -118,16 +119,10 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     That of gradient descent, for which the paper has no rate, is above -0.2 (ours). Source: paper
     A, Theorem 1 and its open question 1.
     """
-    source, text = "paper A, Theorem 1; open question 1", "exponent in the last decade"
     ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
-    slow = f"GD: {text}, slower than any power"
-    return [
-        at_most("rate.bound", f"NGD: {text}, against the theorem's", source, ngd, -0.5),
-        close("rate.measured", f"NGD: {text} is -1", "ours", ngd, -1.0, 0.02),
-        close("rate.momentum", f"NGD-mom: {text} is -1", "ours", momentum, -1.0, 0.02),
-        close("rate.polyak", f"Polyak: {text} is -1", "ours", polyak, -1.0, 0.02),
-        at_least("rate.gd", slow, "ours", last["GD"].min(), -0.2),
-    ]
+    values = {"bound": ngd, "measured": ngd, "momentum": momentum, "polyak": polyak}
+    values["gd"] = last["GD"].min()
+    return [PAPER.claim(f"rate.{name}", value) for name, value in values.items()]
 
 
 def draw_horizon(

@@ -17,9 +17,10 @@ from scipy.optimize import minimize
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.a.statements import PAPER
 from papers.fits import log_slope
 
 
@@ -71,8 +72,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
             c = pulled.pulls(np.where(np.arange(len(K)) == m, 0.0, 40.0))
             inner = c @ toward / np.sqrt(c @ K @ c)
             smallest = min(smallest, inner * np.sqrt(np.diag(K).max()))
-    text = "smallest <-grad L/||grad L||, W_mm> over c, at the worst W"
-    return at_least("lemma6", text, "paper A, Lemma 6 (our constant)", smallest, 1 - 1e-6)
+    return PAPER.claim("lemma6", smallest)
 
 
 def _needed(tokens, solution, run, multiple, starts):
@@ -111,11 +111,8 @@ def lemma2(
     of eps / log r in r is at most -1 (Lemma 9; our readings of O~).
     """
     needs = [[_needed(tokens, solution, run, r, starts) for r in radii] for run in range(runs)]
-    eps, source = np.maximum(needs, 1e-16), "paper A, {} (our reading)".format
+    eps = np.maximum(needs, 1e-16)
     scaled = eps * np.array(radii) / np.log(radii)
-    ratio = f"eps at ||W|| = {radii[0]} ||W_mm|| over that at {radii[-1]}, each times R/log R"
-    slopes, fall = log_slope(radii, eps / np.log(radii)), "exponent of eps / log R in R = ||W||"
-    return [
-        at_least("lemma2", ratio, source("Lemma 2"), (scaled[:, 0] / scaled[:, -1]).min(), 1.0),
-        at_most("lemma9", f"{fall}, largest", source("Lemma 9"), slopes.max(), -1.0),
-    ]
+    ratio, slopes = scaled[:, 0] / scaled[:, -1], log_slope(radii, eps / np.log(radii))
+    ends = radii[0], radii[-1]
+    return [PAPER.claim("lemma2", ratio.min(), say=ends), PAPER.claim("lemma9", slopes.max())]

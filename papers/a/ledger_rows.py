@@ -6,8 +6,7 @@ of such dimension that our sufficient form of Assumption 1 holds on every draw. 
 "small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another selection,
 where the local theory (2308.16898) says training may stay.
 
-A section yields the rows of tables: the number of a statement, the families of wrong worlds in
-which its claims must fail, and the claims.
+A section yields the rows of the ledger; their words and wrong worlds are in `statements.toml`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,22 +19,17 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet
 from lib.companion import ledger
-from lib.companion.claims import Claim, every_close, remarked
+from lib.companion.claims import Claim, remarked
 from lib.dynamics import rules
 from lib.seeds import stream
 from papers.a import data_and_starts, fixed_head, gradient_cone, joint_training, phase_diagram
+from papers.a.statements import PAPER
 from papers.fits import exponent
 from papers.wrong_worlds import TRUE, World, around
 
-DIRECTION = ("target rotated", "exponent off")
-EXPONENT = ("exponent off",)
-SOLUTION = ("target rotated", "norm off")
-RATE = ("norm off", "step off")
-TILT = ("inner products raised",)
-LABEL = ("label turned",)
-
-BEYOND = 0.05  # of exponents in S_t for p = 4/5, T = 4 and a random start, which delay the growth
-SLOW = "Finite horizon: ||W|| grows like log t, and the share of the start falls like 1/log t"
+BEYOND = (
+    "1 ± 0.05"  # of exponents in S_t for p = 4/5, T = 4 and a random start, which delay the growth
+)
 SHARED = "a class shares its opt token, so that opt tokens are parallel"
 OWN_CONSTANT = "c = 1/4 is ours, the theorem has some c; Theorem 8's row is sharp"
 RISES = "p_opt rises by far more than a factor t^-0.1 of -log(1 - p_opt) takes; t^-0.3 shows"
@@ -77,16 +71,6 @@ class Sizes:
 
 
 SMALL = Sizes(seeds=2, steps=4000, draws=40)
-
-
-def _rows(table, setting, seeds):
-    """The rows of a table of (statement, families of wrong worlds, claims) in one setting."""
-    for number, families, *claims in table:
-        yield from ledger.rows(number, setting, seeds, *claims, fails_if=families)
-
-
-def _with_remark(claim, why):
-    return replace(claim, remark=why)
 
 
 @cache
@@ -150,67 +134,33 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
     A world that trains otherwise is seen from the small start alone.
     """
-    every = world.trained() == TRUE
-    for name in _problems(sizes):
-        yield from _small_start_rows(sizes, name, world)
+    every, seeds = world.trained() == TRUE, sizes.seeds
+    for name, problem in _problems(sizes).items():
+        note = "Footnote 5" if name == "antipodal" else ""
+        target = world.target(_solutions(sizes, name)[0])
+        histories = _histories(sizes, name, "small", world)
+        small = fixed_head.small_start(histories, problem.tokens, target, sizes.ngd_step)
+        yield from PAPER.rows(f"{name}, start small", seeds, small, note)
         for start in ("small", "opposite", "local") if every else ("small",):
-            yield from _any_start_rows(sizes, name, start, world)
+            where, histories = f"{name}, start {start}", _histories(sizes, name, start, world)
+            arrive = [fixed_head.remark1(h, rule, start) for rule, h in histories.items()]
+            yield from PAPER.rows(where, seeds, arrive, note)
+            for number, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
+                rates = fixed_head.direction(histories[rule], rule, sizes.steps / 10, number)
+                rates = rates if start == "small" else rates[:1]  # from afar 1/t sets in later
+                yield from PAPER.rows(where, seeds, rates, number)
         if every:
             end, other = "W_mm", "exchanged"
             if world.of("selection exchanged"):
                 end, other = other, end
-            histories = _histories(sizes, name, "local", world).values()
-            leaves = fixed_head.leaves(histories, ("local", other), end)
-            table = [("Section 3.1", ("selection exchanged",), leaves)]
-            yield from _rows(table, f"{name}, start local", sizes.seeds)
-
-
-def _small_start_rows(sizes, name, world):
-    histories = _histories(sizes, name, "small", world)
-    ngd, gd, polyak = (histories[rule] for rule in ("NGD", "GD", "Polyak"))
-    data, target = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
-    late, step = sizes.steps / 10, sizes.ngd_step
-    slope = fixed_head.margin_growth(ngd, "NGD", step / target.norm, late)
-    halves = fixed_head.margin_growth(polyak, "Polyak", np.full(sizes.seeds, 0.5), late)
-    table = [
-        ("Theorem 5", DIRECTION, fixed_head.theorem5(ngd, step, data, target)),
-        ("Theorem 6", ("target rotated",), fixed_head.gradient_direction(gd)),
-        ("Theorem 7", EXPONENT, fixed_head.growth(polyak, "Polyak", late, "Theorem 7")),
-        ("Theorem 7", ("step off", "norm off"), fixed_head.polyak_step_norm(polyak, target)),
-        ("Theorem 7", ("step off",), halves),
-        ("Theorem 7", ("norm off",), fixed_head.polyak_gap(polyak, target, late)),
-        ("Lemma 1", EXPONENT, fixed_head.saturation(ngd, late)),
-        ("Lemma 10", RATE, slope),
-        ("Eq. 12", EXPONENT, fixed_head.growth(ngd, "NGD", late, "Eq. 12")),
-        ("Lemma 7", ("step off",), fixed_head.lemma7(ngd, step)),
-    ]
-    table += [("Lemma 5", LABEL, *fixed_head.lemma5(histories[rule], rule)) for rule in histories]
-    if name == "antipodal":
-        table = [("Footnote 5", *families_and_claims) for _, *families_and_claims in table]
-    yield from _rows(table, f"{name}, start small", sizes.seeds)
-
-
-def _any_start_rows(sizes, name, start, world):
-    histories = _histories(sizes, name, start, world)
-    number = "Footnote 5" if name == "antipodal" else "Remark 1"
-    table = []
-    for rule, history in histories.items():
-        reached = fixed_head.remark1(history, rule, start)
-        table.append((number, ("target rotated",), remarked(reached, SLOW)))
-    for number, rule in (("Theorem 1", "NGD"), ("Theorem 7", "Polyak")):
-        late = sizes.steps / 10
-        bound, sharp = fixed_head.direction(histories[rule], rule, late, number)
-        table.append((number, DIRECTION, bound))
-        if start == "small":  # from afar 1/t sets in later
-            table.append((number, DIRECTION, sharp))
-    yield from _rows(table, f"{name}, start {start}", sizes.seeds)
+            leaves = fixed_head.leaves(histories.values(), ("local", other), end)
+            yield from PAPER.rows(f"{name}, start local", seeds, [leaves])
 
 
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 5 on Figure 5's own data and steps: n = 20, T = 10, antipodal means, 100 seeds."""
     named = {"GD": rules.gd(1.0), "NGD": rules.ngd(0.025), "Polyak": rules.polyak()}
-    recorded = dynamics.log_spaced(1000, 200)
-    parts = []
+    recorded, parts = dynamics.log_spaced(1000, 200), []
     for first in range(0, 100, 25):  # a weight falls in one draw of a hundred; all take 400 MB
         seeds = range(first, first + 25)
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
@@ -218,25 +168,23 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         start = dynamics.gaussian_start(problem, 1e-3, seeds)
         histories = dynamics.train(world.problem(problem), named, 1000, recorded, start=start)
         parts.append([c for rule in named for c in fixed_head.lemma5(histories[rule], rule)])
-    worst = [  # what fails comes first, so that no NaN is lost
-        min(claims, key=lambda claim: (claim.holds, claim.measured)) for claims in zip(*parts)
-    ]
-    worst = [remarked(claim, gradient_cone.NOT_ORTHOGONAL) for claim in worst]
-    yield from _rows([("Lemma 5", LABEL, *worst)], "Figure 5's data", 100)
+    for claims in zip(*parts):  # what fails comes first, so that no NaN is lost
+        worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
+        worst = remarked(worst, gradient_cone.NOT_ORTHOGONAL)
+        yield from PAPER.rows("Figure 5's data", 100, [worst])
 
 
 def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Section 3.2: Theorem 1 and Lemma 10's slope for every loss but the exponential one."""
-    late = sizes.steps / 10
+    late, number = sizes.steps / 10, "Section 3.2"
     target = world.target(_solutions(sizes, "class means")[0])
     for loss in attention.LOSSES:
         if loss == "exponential":
             continue
         ngd = _histories(sizes, "class means", "small", world, loss)["NGD"]
-        rates = fixed_head.direction(ngd, "NGD", late, "Section 3.2")
+        rates = fixed_head.direction(ngd, "NGD", late, number)
         slope = fixed_head.margin_growth(ngd, "NGD", sizes.ngd_step / target.norm, late)
-        table = [("Section 3.2", DIRECTION, *rates), ("Section 3.2", RATE, slope)]
-        yield from _rows(table, f"class means, {loss} loss", sizes.seeds)
+        yield from PAPER.rows(f"class means, {loss} loss", sizes.seeds, [*rates, slope], number)
 
 
 def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -246,44 +194,37 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         seen = world.tokens(drawn)
         near, equal, margin = data_and_starts.lemma8(seen)
         room = SHARED if name == "class means" else ledger.room(margin, "d is large for it")
-        table = [
-            ("Definition 1", LABEL, data_and_starts.definition1(seen)),
-            ("Assumption 1", TILT, _with_remark(margin, room)),
-            ("Assumption 2", TILT, equal),
-        ]
+        claims = [data_and_starts.definition1(seen), replace(margin, remark=room), equal]
+        yield from PAPER.rows(name, sizes.draws, claims)
         if name == "high d":
-            both = replace(near, id="lemma8.orthogonal"), replace(equal, id="lemma8.scores")
-            table += [("Example 1", TILT, near), ("Lemma 8", TILT, *both)]
-        yield from _rows(table, name, sizes.draws)
-    turned = "inner product turned"
-    two = phase_diagram.two_samples(1.0 if world.of(turned) else -1.0)
+            parts = {"lemma8.orthogonal": near, "lemma8.scores": equal}
+            both = [PAPER.claim(id, known.measured) for id, known in parts.items()]
+            yield from PAPER.rows(name, sizes.draws, [near, *both])
+    turned = world.of("inner product turned")
+    two = phase_diagram.two_samples(1.0 if turned else -1.0)
     named = {"NGD": rules.ngd(sizes.ngd_step), "GD": rules.gd(1 / fixed_head.smoothness(two).max())}
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
-    yield from _rows([("Assumption 1", (turned,), *away)], "two samples of two tokens", 1)
-    of = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off"), world.of(turned)
-    row = ("Assumption 1", (turned, "constant off"), phase_diagram.assumption1_bound(*of))
-    yield from _rows([row], "pairs of samples that oppose each other", sizes.seeds)
-    lemma4 = _lemma4(sizes, world.of("sigma off"))
-    yield from _rows([("Lemma 4", ("sigma off",), *lemma4)], "class means", 1000)
+    yield from PAPER.rows("two samples of two tokens", 1, away)
+    settings = range(sizes.seeds), named["NGD"], sizes.steps
+    edge = phase_diagram.assumption1_bound(*settings, world.of("constant off"), bool(turned))
+    yield from PAPER.rows("pairs of samples that oppose each other", sizes.seeds, [edge])
+    yield from PAPER.rows("class means", 1000, _lemma4(sizes, world.of("sigma off")))
     yield from _data_model_rows(sizes, world)
 
 
 def _data_model_rows(sizes, world):
-    seen = world.tokens(sizes.data_model(range(sizes.draws)))
+    seen, signal = world.tokens(sizes.data_model(range(sizes.draws))), sizes.joint_signal
     union = "a union bound by exponential tails, attained by no law"
-    lemma11 = data_and_starts.lemma11(seen, sizes.joint_signal, sizes.joint_d**-0.5)
-    table = [("Lemma 11", TILT, _with_remark(c, ledger.room(c, union))) for c in lemma11]
-    yield from _rows(table, "(DM)", sizes.draws)
+    lemma11 = data_and_starts.lemma11(seen, signal, sizes.joint_d**-0.5)
+    loose = [replace(claim, remark=ledger.room(claim, union)) for claim in lemma11]
+    yield from PAPER.rows("(DM)", sizes.draws, loose)
     draw = lambda seeds, d: replace(sizes, joint_d=d).data_model(seeds)
-    spread = data_and_starts.lemma11_exponents(
-        draw, 60, sizes.joint_signal, world.of("exponent off")
-    )
-    yield from _rows([("Lemma 11", EXPONENT, *spread)], "(DM), d = 400 to 6400", 60)
+    spread = data_and_starts.lemma11_exponents(draw, 60, signal, world.of("exponent off"))
+    yield from PAPER.rows("(DM), d = 400 to 6400", 60, spread)
     drawn = sizes.data_model(range(sizes.seeds))
     head = world.target(svm.head_svm(drawn))
-    opt, mixed = data_and_starts.lemma14(world.tokens(drawn), head)
-    table = [("Lemma 14", LABEL, mixed), ("Lemma 14", SOLUTION, opt)]
-    yield from _rows(table, "(DM)", sizes.seeds)
+    lemma14 = data_and_starts.lemma14(world.tokens(drawn), head)
+    yield from PAPER.rows("(DM)", sizes.seeds, lemma14[::-1])
 
 
 @cache
@@ -317,11 +258,9 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", "high d"):
         data, solution = _problems(sizes)[name].tokens, world.target(_solutions(sizes, name)[0])
-        attained = gradient_cone.lemma6(data, solution)
-        yield from _rows([("Lemma 6", SOLUTION, attained)], name, sizes.seeds)
-    second, ninth = gradient_cone.lemma2(data, solution, few, (10, 30, 100), few)
-    table = [("Lemma 2", ("target rotated",), second), ("Lemma 9", ("target rotated",), ninth)]
-    yield from _rows(table, "high d", few)
+        yield from PAPER.rows(name, sizes.seeds, [gradient_cone.lemma6(data, solution)])
+    searched = gradient_cone.lemma2(data, solution, few, (10, 30, 100), few)
+    yield from PAPER.rows("high d", few, searched)
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
@@ -363,30 +302,18 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     bound, sharp = joint_training.theorem2(eq13, step, head, late)
     logarithmic, turns = joint_training.theorem3(eq13, late)
     quarter, margin = joint_training.theorem4(eq13, data, head, since=1)
-    gradient, segment = joint_training.lemma3(eq13, data, head)
     gap, ratio, monotone = joint_training.lemma13(eq13, data, late)
-    bound = _with_remark(bound, ledger.room(bound, OWN_CONSTANT))
-    table = [
-        ("Theorem 2", EXPONENT, loss),
-        ("Theorem 4", ("norm off", "label turned"), quarter),
-        ("Theorem 4", DIRECTION, joint_training.head_direction(eq13, late)),
-        ("Theorem 8", RATE, sharp),
-        ("Theorem 9", DIRECTION, turns),
-        ("Theorem 9", EXPONENT, norm),
-        ("Theorem 10", ("norm off",), margin),
-        ("Lemma 3", ("norm off", "label turned"), gradient),
-        ("Lemma 3", ("step off", "label turned"), segment),
-        ("Lemma 12", ("step off", "exponent off"), joint_training.lemma12(eq13, step)),
-        ("Lemma 12", EXPONENT, head_norm),
-        ("Remark 4", ("norm off",), joint_training.remark4(eq13, head, since=late)),
-        ("Lemma 13", EXPONENT, gap),
-        ("Lemma 13", LABEL, ratio),
-        ("Lemma 13", EXPONENT, _with_remark(monotone, RISES)),
-        ("Theorem 2", (*RATE, "exponent off"), bound),
-        ("Theorem 3", DIRECTION, _with_remark(logarithmic, _speed(eq13))),
-        *_decay_table(drawn, by_decay, sizes, world),
+    claims = [
+        *(loss, quarter, joint_training.head_direction(eq13, late), sharp, turns, norm, margin),
+        *joint_training.lemma3(eq13, data, head),
+        *(joint_training.lemma12(eq13, step), head_norm),
+        *(joint_training.remark4(eq13, head, since=late), gap, ratio),
+        replace(monotone, remark=RISES),
+        replace(bound, remark=ledger.room(bound, OWN_CONSTANT)),
+        replace(logarithmic, remark=_speed(eq13)),
+        *_other_decays(drawn, by_decay, sizes, world),
     ]
-    yield from _rows(table, "(DM)", sizes.seeds)
+    yield from PAPER.rows("(DM)", sizes.seeds, claims)
     yield from _beyond_rows(sizes, world)
 
 
@@ -401,27 +328,20 @@ def _speed(eq13):
     )
 
 
-def _decay_table(drawn, by_decay, sizes, world):
+def _other_decays(drawn, by_decay, sizes, world):
     """Remark 3 and Eq. 13: other exponents p of the step, and the linear predictor on opt tokens.
 
     Within the proof's p >= 2/3 the loss falls like exp(-S_t), here for p = 4/5.
     """
-    late = sizes.joint_steps / 10
+    late, slow = sizes.joint_steps / 10, by_decay[4 / 5]
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
-    table = []
     for p in (0, 1 / 2, 2 / 3):
-        histories = {"attention": by_decay[p], "linear predictor": world.history(linear[p])}
-        for name, history in histories.items():
-            claim = joint_training.remark3(history, name, p, late)
-            table.append(("Remark 3", EXPONENT, claim))
-    slow = by_decay[4 / 5]
-    values = joint_training.path_exponent(slow, -slow.log_gap, 4 / 5, late)
-    text = "exponent of -log L in S_t, steps (t+1)^-4/5"
-    source = "paper A, Section 4.1 (our reading)"
-    inside = every_close("eq13.exponent", text, source, values, 1.0, BEYOND)
-    return [*table, ("Eq. 13", EXPONENT, inside)]
+        yield joint_training.remark3(by_decay[p], "attention", p, late)
+        yield joint_training.remark3(world.history(linear[p]), "linear predictor", p, late)
+    slopes = joint_training.path_exponent(slow, -slow.log_gap, 4 / 5, late)
+    yield PAPER.claim("eq13.exponent", slopes)
 
 
 def _beyond_rows(sizes, world):
@@ -447,14 +367,9 @@ def _beyond_rows(sizes, world):
         data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
         eq13 = by_decay[2 / 3]
         loss, norm, _ = joint_training.growth(eq13, "Eq. 13", 2 / 3, late, BEYOND)
-        towards = joint_training.theorem3(eq13, late)[0]
+        towards = replace(joint_training.theorem3(eq13, late)[0], remark=_speed(eq13))
         margin = joint_training.theorem4(eq13, data, head, since=1)[1]
-        table = [
-            (number, EXPONENT, loss, norm),
-            (number, ("norm off",), margin),
-            (number, DIRECTION, _with_remark(towards, _speed(eq13))),
-        ]
-        yield from _rows(table, setting, sizes.seeds)
+        yield from PAPER.rows(setting, sizes.seeds, (loss, norm, margin, towards), number)
 
 
 SECTIONS = {

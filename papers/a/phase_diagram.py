@@ -10,10 +10,11 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses
 from lib.attention.token_sets import TokenSet, token_set
 from lib.attention.tokens import class_mean_tokens
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.dynamics.rules import GradientRule
 from lib.seeds import stream
 from papers.a.fixed_head import reached
+from papers.a.statements import PAPER
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
@@ -97,10 +98,7 @@ def assumption1_bound(
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(coordinates.minimal(data), rule, steps, [steps]).margins[0, -1]
             right.append((last > 0).all() == arrives)
-    text = "score gaps 2 % below and above theta*: share of runs that end as the theorem says"
-    return at_least(
-        "assumption1.bound", text, "ours, beside paper A, Assumption 1", np.mean(right), 1.0
-    )
+    return PAPER.claim("assumption1.bound", np.mean(right))
 
 
 def assumption1_needed(
@@ -114,12 +112,11 @@ def assumption1_needed(
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    source, claims = "ours, beside paper A, Assumption 1", []
-    for name, history in histories.items():
-        apart = (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
-        text = f"{name}: final alignment with another selection's direction less that with W_mm"
-        claims.append(at_least(f"assumption1.needed.{name}", text, source, apart, 0.0))
-    return claims
+    apart = {
+        name: (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
+        for name, history in histories.items()
+    }
+    return [PAPER.claim("assumption1.needed", value, name) for name, value in apart.items()]
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
@@ -207,10 +204,6 @@ def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -
     no run has a token SVM. Source: paper A, Theorem 1.
     """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
-    nearly = "assumptions nearly hold: smallest fraction that reaches W_mm"
-    claims = [at_least("phase.intact", nearly, "paper A, Theorem 1", intact, 1.0)]
-    for rule in rules:
-        smallest = min(np.nanmin(diagram[rule]) for diagram in diagrams)
-        text = f"{rule}: smallest fraction once they are broken"
-        claims.append(at_most(f"phase.{rule}", text, "ours", smallest, 0.9))
-    return claims
+    worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
+    broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]
+    return [PAPER.claim("phase.intact", intact), *broken]

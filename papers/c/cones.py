@@ -12,11 +12,11 @@ import numpy as np
 from lib import attention, svm
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import MaxMargin
-from papers.c.step_lemmas import CONSTANT, READING, Steps, on_lemma, spread
+from papers.c.step_lemmas import Steps, claim, spread
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
 RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
@@ -156,9 +156,8 @@ def lemma19(selection: Selection) -> Claim:
     slack = _slacks(selection, mu).min()
     while room < 5 and _slacks(selection, mu * 10.0**room).min() >= 1:
         room += 1
-    text = "smallest slack of Eqs. 12a-c"
-    text += f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
-    return on_lemma(at_least, "19", selection.p, text, CONSTANT, slack, 1.0)
+    far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
+    return claim("lemma19", slack, f"{selection.p:g}", say=(far,))
 
 
 def _descent(selection, W, toward):
@@ -192,12 +191,8 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
         with np.errstate(invalid="ignore", divide="ignore"):
             constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
     grown = (np.array(constants[1:]) - constants[0]).min()
-    p, sign = selection.p, "smallest <-grad L(W), V>, scaled"
-    rate = "smallest log of c(||W||) over c at the smallest ||W||"
-    return [
-        on_lemma(at_least, "20.positive", p, sign, CONSTANT, positive, 0.0),
-        on_lemma(at_least, "20.rate", p, rate, READING, grown, 0.0),
-    ]
+    values = {"lemma20.positive": positive, "lemma20.rate": grown}
+    return [claim(id, value, f"{selection.p:g}") for id, value in values.items()]
 
 
 def _excess(selection, W):
@@ -220,9 +215,8 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
     largest = [np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0) for r in radii]
     scaled = np.array(largest) * radii / np.log(radii)
-    text = "pi R / log R at the last radius less its largest before, any run"
     growth = (scaled[-1] - scaled[:-1].max(0)).max()
-    return on_lemma(at_most, "21", selection.p, text, READING, growth, 0.0)
+    return claim("lemma21", growth, f"{selection.p:g}")
 
 
 def lemma27(selection: Selection, steps: Steps) -> Claim:
@@ -241,10 +235,8 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
     grown = sizes[1] ** (p - 1) - sizes[0] ** (p - 1)
     right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
     inside = (left > 0) & (pi <= 0.5)
-    share = f"at {100 * inside.mean():.0f} % of the steps"
-    text = f"smallest slack of Eq. 25 over its left side, {share}"
     slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
-    return on_lemma(at_least, "27", p, text, f", Eq. 25{READING}", slack, -1e-9)
+    return claim("lemma27", slack, f"{p:g}", say=(f"{100 * inside.mean():.0f}",))
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
@@ -259,7 +251,6 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     if wide.any() and np.median(np.abs(course - 1)) > MOVED:
         largest = (D[wide] / mu[wide, None]).max()
     runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
-    text = f"largest D along the path over mu_0, {runs}"
     ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
     remark = f"last D over first, no part of the lemma: {ends}"
-    return on_lemma(at_most, "28", selection.p, text, CONSTANT, largest, 1.0, remark=remark)
+    return claim("lemma28", largest, f"{selection.p:g}", say=(runs,), remark=remark)

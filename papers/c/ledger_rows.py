@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 
 from lib.attention import TokenSet, tokens
-from lib.companion.claims import Claim, at_least, at_most
-from lib.companion.ledger import rows
+from lib.companion.claims import Claim
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
 from lib.seeds import stream
 from papers.c import cones, inequalities, paths, predecessor, rates, section5, step_lemmas
+from papers.c.statements import PAPER
 from papers.wrong_worlds import TRUE, World
 
 
@@ -35,7 +35,6 @@ class Sizes:
 
 
 SMALL = Sizes(seeds=4, rate_steps=20_000, steps=1000, draws=100, path_seeds=1)
-CONSTANT, STEP, TARGET = ("constant off",), ("step off",), ("target rotated",)
 # Lemma 13 is attained as p rises to 2.
 EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 
@@ -71,27 +70,23 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         near = np.concatenate([b, a * (1 + 1e-3 * b)])
         unit = [v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)]
         pairs = {
-            "Lemma 12": inequalities.lemma12(np.concatenate([a, ends]), p),
-            "Lemma 13": [inequalities.lemma13(*unit, p)],
-            "Lemma 14": inequalities.lemma14(x, y, p),
-            "Lemma 15": inequalities.lemma15(x, y, p),
+            "lemma12": inequalities.lemma12(np.concatenate([a, ends]), p),
+            "lemma13": [inequalities.lemma13(*unit, p)],
+            "lemma14": inequalities.lemma14(x, y, p),
+            "lemma15": inequalities.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
             # A divergence of unit vectors has an error of 1e-16, whatever its size: below 1e-7 its
             # ratio would be rounding.
-            floor = 1e-7 if lemma == "Lemma 13" else 0.0
+            floor = 1e-7 if lemma == "lemma13" else 0.0
             for smaller, larger in sides:
                 usable = (smaller > floor) & np.isfinite(larger)
                 lowest = (larger / smaller)[usable].min()
                 ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
     # No count of draws: the power of these rows, measured with fewer, is found by their id.
-    setting, text = "p from 1.05 to 10", "smallest ratio of larger to smaller side"
-    rounding = 1e-8  # nearly equal numbers lose digits
     for lemma, ratio in ratios.items():
-        source = f"paper C, {lemma}" + " (our constant)" * (lemma == "Lemma 13")
-        ratio, id = ratio / (1 + world.of("constant off")), lemma.lower().replace(" ", "")
-        claim = at_least(id, text, source, ratio, 1 - rounding)
-        yield from rows(lemma, setting, None, claim, fails_if=CONSTANT)
+        claim = PAPER.claim(lemma, ratio / (1 + world.of("constant off")))
+        yield from PAPER.rows("p from 1.05 to 10", None, [claim])
 
 
 def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -101,9 +96,8 @@ def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     loss = step_lemmas.lemma16(drawn, matrices, off)
     gradient = [step_lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
-    everywhere = f"{where}, and the data that attain it"
-    yield from rows("Lemma 16", where, sizes.seeds, *loss, fails_if=CONSTANT)
-    yield from rows("Lemma 18", everywhere, sizes.seeds, *gradient, fails_if=CONSTANT)
+    yield from PAPER.rows(where, sizes.seeds, loss)
+    yield from PAPER.rows(f"{where}, and the data that attain it", sizes.seeds, gradient)
 
 
 def _pairs(steps):
@@ -125,11 +119,10 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         near = _selections(sizes, p)
         along = steps(near.tokens, MirrorRule(p, 1.0, normalised=False), near.solution.W)
         growth, count = step_lemmas.lemma4(along), len(near.solution.W)
-        yield from rows("Lemma 4", "plain, η = 1, from W_mm", count, growth, fails_if=STEP)
+        yield from PAPER.rows("plain, η = 1, from W_mm", count, [growth])
         taken = steps(drawn, MirrorRule(p, 0.01, normalised=False), start)
-        for lemma, claim in step_lemmas.step_claims(taken).items():
-            where = "plain, η = 0.01, random start"
-            yield from rows(lemma, where, sizes.seeds, claim, fails_if=STEP)
+        where = "plain, η = 0.01, random start"
+        yield from PAPER.rows(where, sizes.seeds, step_lemmas.step_claims(taken))
 
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
@@ -145,33 +138,29 @@ def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         named = replace(true, tokens=data, solution=solution)
         size, W_mm = true.solution.norm, true.solution.W
         count, mu = len(W_mm), cones.radius(true)
-        yield from rows("Lemma 19", edge, count, cones.lemma19(named), fails_if=TARGET)
         positive, rate = cones.lemma20(named, multiples, 10)
-        yield from rows("Lemma 20", edge, count, rate, fails_if=("norm off",))
-        yield from rows("Lemma 20", edge, count, positive, fails_if=("label turned",))
+        claims = [cones.lemma19(named), rate, positive]
         # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
         # direction is named, so that a row could not fail.
-        if p >= 1.5:
-            favours = cones.lemma21(named, multiples, 3)
-            yield from rows("Lemma 21", edge, count, favours, fails_if=TARGET)
+        claims += [cones.lemma21(named, multiples, 3)] if p >= 1.5 else []
+        yield from PAPER.rows(edge, count, claims)
         inside = cones.on_the_edge(true, mu / 4, 1, seed=4)[0].reshape(W_mm.shape)
         start = inside * (50 * size)[:, None, None]
         rule, where = rates.relative_rule(start, p, 0.0002), "from D = μ_0/4, ‖W_0‖ = 50 ‖W_mm‖"
         near = train(data, world.rule(rule), 400, start, record=_pairs(400))
         turns = cones.lemma27(named, step_lemmas.Steps(data, replace(near, rule=rule)))
-        yield from rows("Lemma 27", f"{where}, normalised", count, turns, fails_if=STEP)
+        yield from PAPER.rows(f"{where}, normalised", count, [turns])
         width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
         far = _far_out(true, inside, width, solution.W, 4 * sizes.steps)
         stays, where = cones.lemma28(named, far, mu), "from D = μ_0/4, far out, normalised"
-        yield from rows("Lemma 28", where, count, stays, fails_if=TARGET)
+        yield from PAPER.rows(where, count, [stays])
         rule, where = MirrorRule(p, 1.0, normalised=False), "plain, η = 1, from W_mm"
         plain = train(data, world.rule(rule), sizes.steps * 10, W_mm)
         t = plain.iterations.clip(1) / plain.iterations[-1]
         grown = replace(plain, rule=rule, norm=plain.norm * t ** world.of("exponent off"))
         kept = (selected_tokens(data, plain.W[:, -1]) == data.opt).all(1)
         logarithm = step_lemmas.lemma30(grown, solution.norm, sizes.steps, kept)
-        families = ("norm off", "exponent off")
-        yield from rows("Lemma 30", where, count, *logarithm, fails_if=families)
+        yield from PAPER.rows(where, count, logarithm)
 
 
 def _far_out(selection, start, width, target, steps):
@@ -193,7 +182,6 @@ def _far_out(selection, start, width, target, steps):
 
 def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
-    where, statement = "from the cone D = 0.001, normalised", "Theorem, convergence"
     for p in sizes.rate_exponents:
         selections, steps, step = _selections(sizes, p), sizes.rate_steps, sizes.rate_step
         history, _ = rates.from_cone(selections, 0.001, 100, steps, step, change=world.rule)
@@ -201,30 +189,24 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         divergence = history.divergence(world.target(selections.solution).W)
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
-        count, names = len(divergence), (*TARGET, "exponent off", "p off")
-        lemma = rates.lemma29(history, divergence)
-        yield from rows("Lemma 29", where, count, *lemma, fails_if=names)
-        text, last = f"p = {p:g}: largest last D, started at 0.001", divergence[:, -1].max()
-        source = f"paper C, {statement} (our constant)"
-        claim = at_most(f"convergence.{p:g}", text, source, last, 1e-4)
-        yield from rows(statement, where, count, claim, fails_if=TARGET)
+        claims = rates.lemma29(history, divergence)
+        claims += [PAPER.claim("convergence", divergence[:, -1].max(), f"{p:g}")]
+        where = "from the cone D = 0.001, normalised"
+        yield from PAPER.rows(where, len(divergence), claims)
 
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """The regularisation paths: of W alone, and of v and W together."""
     few = _data(sizes.path_seeds, sizes.n, sizes.T, sizes.d)
-    where, multiples = "opt tokens, R = 100 ‖W_mm‖", (1, 3, 10, 30, 100)
-    source = "paper C, Theorem, path (our constant, a regression test)"
     for p in (1.75, 2, 3):
-        path = predecessor.path_against_descent(few, p, multiples, 500, 2, world.target)["path"]
-        last, text = path[:, -1].max(), f"p = {p:g}: largest last D"
-        claim = at_most(f"path.{p:g}", text, source, last, 1e-3)
-        yield from rows("Theorem, path", where, sizes.path_seeds, claim, fails_if=TARGET)
+        path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
+        claim = PAPER.claim("path", path["path"][:, -1].max(), f"{p:g}")
+        yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
     where, instance = "the paper's joint instance, r and R 100-fold", section5.joint_instance()
     for p in (1.75, 2, 3):
         v, W = paths.solve_jointly(instance, p, (10, 100))
         both = paths.joint_claims(instance, p, v, W, world.target)
-        yield from rows("Theorem, joint", where, None, *both, fails_if=TARGET)
+        yield from PAPER.rows(where, None, both)
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:

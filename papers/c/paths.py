@@ -15,9 +15,10 @@ from scipy.optimize import minimize
 
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_most
+from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.svm import MaxMargin
+from papers.c.statements import PAPER
 
 
 def _on_the_sphere(function, start, R, p):
@@ -118,10 +119,8 @@ def joint_claims(
     tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
 ) -> list[Claim]:
     """The last D of v and of W (k, ...) from the SVMs of the largest label margin."""
-    source = "paper C, Theorem, joint (our constant, a regression test)"
     ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
     for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):
         D = directional_bregman(end, named(solution).value.reshape(1, -1), p)[0]
-        text = f"p = {p:g}: last D of {name} from {name}_mm"
-        claims.append(at_most(f"joint.path.{name}.{p:g}", text, source, D, 1e-3))
+        claims.append(PAPER.claim("joint.path", D, name, f"{p:g}"))
     return claims

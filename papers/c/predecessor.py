@@ -13,17 +13,17 @@ from lib import attention, svm
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.attention.tokens import unit_tokens
-from lib.companion.claims import Claim, at_least, at_most
+from lib.companion.claims import Claim
 from lib.mirror.descent import MirrorRule, selected_tokens, train
 from lib.mirror.geometry import directional_bregman
 from lib.seeds import stream
 from lib.svm import frobenius
 from papers.c import paths
 from papers.c.cones import select
+from papers.c.statements import PAPER
 
 RANK = 1e-6  # singular values below this share of the largest are zero
-PREDECESSOR = "2308.16898"
-BOUND = f"{PREDECESSOR} (our bound, a regression test)"  # set a little beyond the first run's value
+claim = PAPER.claim
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
@@ -231,34 +231,19 @@ def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> li
     nuclear-norm solution has a rank of at most min(n, d) is an identity, which is tested.
     """
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
-    aligned = "{}: median alignment with the {} SVM".format
-    better = "{}: that over the median alignment with the {} SVM".format
-    words, claims = {"nuclear": "nuclear-norm", "frobenius": "Frobenius"}, []
-    for id, trained, norm, other in (
-        ("parents.kq", "K, Q", "nuclear", "frobenius"),
-        ("parents.w", "W", "frobenius", "nuclear"),
-    ):
-        value, ratio = last[trained, norm], last[trained, norm] / last[trained, other]
-        text = better(trained, words[other])
-        claims += [
-            at_least(id, aligned(trained, words[norm]), BOUND, value, 0.99),
-            at_least(f"{id}.other", text, PREDECESSOR, ratio, 1.0),
-        ]
-    d = min(several), max(several)
-    low, high = (np.nanmedian(several[k][1]) for k in d)
-    divergences = [ends["path"] for ends in followed.values()]
-    ends = max(path[:, -1].max() for path in divergences)
-    falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in divergences)
-    inside = "K Q^T: share of its singular values in as many as W_mm has, median"
-    largest, ratio = f"several tokens, d = {d[1]}: median alignment with their SVM", high / low
-    path = "regularisation path: largest divergence from the opt tokens' SVM at the last R"
-    successive = "largest ratio of successive divergences, from the second R on"
-    theorem = "paper C, Theorem, path (our {})".format
+    small, large = min(several), max(several)
+    low, high = (np.nanmedian(several[d][1]) for d in (small, large))
+    paths = [ends["path"] for ends in followed.values()]
+    falls = max((path[:, 1:] / path[:, :-1])[:, 1:].max() for path in paths)
+    kq, w = last["K, Q", "nuclear"], last["W", "frobenius"]
     return [
-        *claims,
-        at_least("parents.rank", inside, BOUND, np.median(pairs["share"]), 0.95),
-        at_least("parents.several", largest, BOUND, high, 0.95),
-        at_least("parents.several.d", f"that over the one at d = {d[0]}", PREDECESSOR, ratio, 1.0),
-        at_most("parents.path", path, theorem("constant"), ends, 1e-2),
-        at_most("parents.path.falls", successive, theorem("reading"), falls, 1.0),
+        claim("parents.kq", kq),
+        claim("parents.kq.other", kq / last["K, Q", "frobenius"]),
+        claim("parents.w", w),
+        claim("parents.w.other", w / last["W", "nuclear"]),
+        claim("parents.rank", np.median(pairs["share"])),
+        claim("parents.several", high, say=(large,)),
+        claim("parents.several.d", high / low, say=(small,)),
+        claim("parents.path", max(path[:, -1].max() for path in paths)),
+        claim("parents.path.falls", falls),
     ]

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, interval
 from lib.mirror.descent import MirrorHistory, MirrorRule, gaussian_start, selected_tokens, train
 from papers.c.cones import Selection, locally_optimal, on_the_edge, select
-from papers.c.step_lemmas import READING, on_lemma
+from papers.c.statements import PAPER
 from papers.fits import fitted_slope
 
 
@@ -101,12 +101,11 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
     growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
     exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
-    median, ends = np.median(exponents), interval(exponents)
-    text = "D over Lemma 29's bound, last over middle of the path, worst run"
-    power, ours = f"p = {p:g}: exponent of D in ||W||, median over runs", "ours: -2 min(p-1, 1)"
+    median, ends, p = np.median(exponents), interval(exponents), f"{p:g}"
+    bound = f"{sharp} ± 0.1"
     return [
-        on_lemma(at_most, "29", p, text, f", Eq. 28{READING}", growth, 1.0),
-        close(f"lemma29.sharp.{p:g}", power, ours, median, sharp, 0.1, interval=ends),
+        PAPER.claim("lemma29", growth, p),
+        PAPER.claim("lemma29.sharp", median, p, bound=bound, interval=ends),
     ]
 
 
@@ -134,11 +133,9 @@ def local_claims(
     `fractions` of `captured`, (mus,) for each p. Source: paper C, theorem on local convergence, in
     a cone of ours; that the widest loses some is ours.
     """
-    thin, wide, source = [], [], "paper C, Theorem, convergence (our constant)"
-    for p, kept in fractions.items():
-        text = f"p = {p:g}, ‖W_0‖ = {multiple:g} ‖W_mm‖: fraction that keeps its tokens from D = "
-        about = f"{p:g}.{multiple:g}"
-        thinnest, widest = (f"{text}{mus[k]:.1g}" for k in (0, -1))
-        thin.append(at_least(f"local.thin.{about}", thinnest, source, kept[0], 1.0))
-        wide.append(at_most(f"local.wide.{about}", widest, "ours", kept[-1], 0.9))
-    return thin + wide
+    made = []
+    for id, k in (("local.thin", 0), ("local.wide", -1)):
+        for p, kept in fractions.items():
+            names, mu = (f"{p:g}", f"{multiple:g}"), f"{mus[k]:.1g}"
+            made.append(PAPER.claim(id, kept[k], *names, say=(mu,)))
+    return made

@@ -1,33 +1,23 @@
-"""Statements of paper C (2410.14581) on the loss, its gradient and one step of lp-AttGD.
+"""What paper C (2410.14581) states of the loss, its gradient and one step of lp-AttGD.
 
-Lemmas 4, 16, 18, 22, 24, 25 and 30 of the appendix. Constants that the text at hand lost are
-derived here and marked "our constant"; where several runs or iterations enter, a claim speaks of
-the worst of them.
+Lemmas 4, 16, 18, 22, 24, 25 and 30 of the appendix, whose words and bounds are in
+`statements.toml`. Where several runs or iterations enter, the worst of them is judged.
 """
 
 import numpy as np
 
 from lib import attention, svm
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, at_least, at_most, close, interval
+from lib.companion.claims import Claim, interval
 from lib.mirror.descent import MirrorHistory
 from lib.mirror.geometry import dual_exponent, norm, to_mirror
 from lib.seeds import stream
 from papers.c import inequalities
+from papers.c.statements import PAPER
 from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
-CONSTANT, READING = " (our constant)", " (our reading)"
-
-
-def on_lemma(check, lemma: str, p: float, text: str, mark: str, *numbers, **more) -> Claim:
-    """The claim `check` of the numbers, on a lemma at the exponent p, with its id and source.
-
-    The lemma's number may have a part of the id behind it, as in "20.rate".
-    """
-    number, *_ = lemma.split(".")
-    id, source = f"lemma{lemma}.{p:g}", f"paper C, Lemma {number}{mark}"
-    return check(id, f"p = {p:g}: {text}", source, *numbers, **more)
+claim = PAPER.claim
 
 
 def spread(tokens: TokenSet, q: float) -> np.ndarray:
@@ -57,11 +47,7 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
     tried = np.concatenate([matrices, extremes])
     losses = np.array([attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried])
     low, high = (losses / smallest).min() / (1 + off), (losses / largest).max() / (1 + off)
-    source = "paper C, Lemma 16 (our constant)"
-    return [
-        at_least("lemma16.lower", "smallest L(W) / L_min, W searched", source, low, 1 - ROUNDING),
-        at_most("lemma16.upper", "largest L(W) / L_max, W searched", source, high, 1 + ROUNDING),
-    ]
+    return [claim("lemma16.lower", low), claim("lemma16.upper", high)]
 
 
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) -> Claim:
@@ -82,8 +68,7 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
             gradient = attention.gradients(data, W, data.u, "logistic")[1]
             size = norm(gradient.reshape(len(gradient), -1), q)
             ratio = max(ratio, (size / bound).max() / (1 + off))
-    text = "largest ||grad L||_qq over its bound, W and data searched"
-    return on_lemma(at_most, "18", p, text, CONSTANT, ratio, 1 + 1e-9)
+    return claim("lemma18", ratio, f"{p:g}")
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
@@ -130,12 +115,11 @@ def lemma4(steps: Steps) -> Claim:
     """
     sides = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     growth, bound = inequalities.lemma4(*sides)
-    text = "largest growth of ||W||^(p-1) over eta ||grad L||_qq"
-    return on_lemma(at_most, "4", steps.p, text, READING, (growth / bound).max(), 1 + 1e-9)
+    return claim("lemma4", (growth / bound).max(), f"{steps.p:g}")
 
 
-def step_claims(steps: Steps) -> dict[str, Claim]:
-    """Lemmas 22, 24 and 25 at every step, by their names.
+def step_claims(steps: Steps) -> list[Claim]:
+    """Lemmas 22, 24 and 25 at every step.
 
     22 and 24 by their slack over the last term. Lemma 25: L falls by 0.97 (our constant) of the
     first order, eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, which a small eta brings
@@ -150,16 +134,8 @@ def step_claims(steps: Steps) -> dict[str, Claim]:
     turned = ((to_mirror(W, p) - to_mirror(later, p)) * (W - later)).sum(-1)
     never = (steps.loss_rise == -1).all()
     fall = (eta * (before - after) / turned).min() if never else -np.inf
-    over = "over eta |<grad L, W>|"
-    table = (
-        ("22", f"slack {over} / ||W||", READING, slack_22, -1e-6),
-        ("24", f"slack of Eq. 24 {over}", f", Eq. 24{READING}", slack_24, -1e-6),
-        ("25", "fall of L over that of first order; L never rises", CONSTANT, fall, 0.97),
-    )
-    return {
-        f"Lemma {lemma}": on_lemma(at_least, lemma, p, f"smallest {text}", *numbers)
-        for lemma, text, *numbers in table
-    }
+    values = {"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}
+    return [claim(id, value, f"{p:g}") for id, value in values.items()]
 
 
 def lemma30(
@@ -175,12 +151,6 @@ def lemma30(
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
     ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
-    text = "slope of ||W|| in log k over ||W_mm|| / (1 + (p-2) ||W_mm||/||W||)"
-    text += f", {stay.sum()} of {len(stay)} runs that stay with their tokens"
-    mark, sharp = " (our constant, a regression test)", f"p = {p:g}: {text}, median"
-    ours, ends = "derived from paper C, Lemma 30 (ours)", interval(ratio)
-    median = np.median(ratio)
-    return [
-        on_lemma(at_least, "30", p, f"{text}, least", mark, ratio.min(), 0.9),
-        close(f"lemma30.sharp.{p:g}", sharp, ours, median, 1, 0.04, interval=ends),
-    ]
+    p, runs = f"{p:g}", (stay.sum(), len(stay))
+    sharp = claim("lemma30.sharp", np.median(ratio), p, say=runs, interval=interval(ratio))
+    return [claim("lemma30", ratio.min(), p, say=runs), sharp]

@@ -1,0 +1,73 @@
+"""A paper's statements, and the claims that check them, as data: the words of each stand once.
+
+A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id, bound, source,
+the wrong worlds in which they must fail, words, and a remark where there is one. The source "" is
+the paper, "our constant" marks a form of its sentence, "ours, beside" what is sharper.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib.companion import claims, ledger
+from lib.companion.claims import Claim
+from lib.companion.ledger import Statement
+from lib.files import read_table
+
+RELATIONS = {  # how a bound is checked, and which of many values is the worst
+    "≤": (claims.at_most, np.max),
+    "≥": (claims.at_least, np.min),
+    "±": (claims.close, claims.furthest),
+}
+
+
+class Stated:
+    """The `statements` of a paper, by number, and the claims that its file words."""
+
+    def __init__(self, paper: str, path: Path):
+        self.paper, self._rows, self.statements = paper, {}, {}
+        for number, known in read_table(path).items():
+            if "topic" in known:
+                says, why = (" ".join(known.get(part, "").split()) for part in ("says", "why"))
+                self.statements[number] = Statement(known["topic"], says, why)
+            for id, *row in known.get("rows", []):
+                self._rows[id] = number, *row
+
+    def claim(
+        self, id: str, values: Any, *names: str, say: tuple = (), number="", bound="", **more
+    ) -> Claim:
+        """The claim `id` of `values`: a number, or one a seed, whose worst is judged.
+
+        The interval of their mean then stands beside it. `names` join the id; they and `say` fill
+        the places {0}, {1} of the words. `number` and `bound` stand in for those of the file.
+        """
+        home, asked, source, _, words, *remark = self._rows[id]
+        paper, asked = f"paper {self.paper}, {number or home}", bound or asked
+        (sign,) = set(asked) & RELATIONS.keys()
+        ends = [float(end) for end in asked.split(sign) if end]
+        check, worst = RELATIONS[sign]
+        if np.ndim(values):
+            more["interval"] = claims.interval(values)
+            values = worst(values, ends[0]) if sign == "±" else worst(values)
+        if source.startswith("our "):
+            source = f"{paper} ({source})"
+        source = f"{source} {paper}" if source == "ours, beside" else source or paper
+        more = {"remark": "".join(remark)} | more
+        text = words.format(*names, *say)
+        return check(".".join((id, *names)), text, source, values, *ends, **more)
+
+    def rows(
+        self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = "", **more
+    ) -> Iterator[Claim]:
+        """The claims as rows of the ledger, each under its statement or under `number`.
+
+        `more`: what `ledger.rows` takes, in place of the wrong worlds of the file.
+        """
+        for claim in made:
+            parts = claim.id.split(".")
+            starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))
+            home, _, _, worlds, *_ = next(self._rows[id] for id in starts if id in self._rows)
+            about = {"fails_if": tuple(worlds.split(", "))} | more
+            yield from ledger.rows(number or home, setting, seeds, claim, **about)
