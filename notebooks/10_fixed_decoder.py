@@ -138,7 +138,7 @@ print(f"least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(
 # Which hypotheses hold? Assumption 2 does: noise tokens are orthogonal to the head, so their scores are
 # zero. Assumption 1 as we read it does not: the samples of a class share their opt token. We measure
 # both. The first line is the largest difference between two scores that should be equal; the second is
-# the largest cosine between tokens of different samples, opt tokens and other tokens apart.
+# the largest cosine, in seed 0, between opt tokens of different samples, and between any two others.
 
 # %%
 for name, problem in problems.items():

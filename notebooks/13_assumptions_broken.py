@@ -78,7 +78,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # %% [markdown]
 # ## The smallest problem in which Assumption 1 is needed
 #
-# Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$ orthogonal to $d_1$ and $d_2$. With
+# Two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$, with the query $q$ orthogonal to the independent $d_1$ and $d_2$. With
 # $T = 2$ Assumption 2 holds of itself, and with one sample nothing can go wrong: so no problem is smaller. The best
 # tokens are $q+d_i$, by gaps of the scores $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and
 # $K_{ij} = d_i^\top d_j$ gradient descent moves the two margins $g_i$ along $K c$:

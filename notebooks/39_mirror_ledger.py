@@ -203,7 +203,7 @@ for p in (1.75, 2, 3):
 #
 # ## What we saw
 #
-# Every row holds, and nearly every one notices a small falsehood that it names.
+# Every row holds, and each notices the small falsehood that it names.
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas on rates and cones.
 #
 # ## Change this

@@ -353,7 +353,7 @@ joint_table
 #
 # Where the hypotheses held, the direction error was $\sqrt{C^2 + \omega_\infty^2}/\lVert W_t\rVert$, with $C$ from the
 # SVM's duals. In some runs $\omega_\infty$ was zero, so that $C$ is the whole error; in the others it was read off the run at
-# $t/10$. Every rule met the same line, except gradient descent with constant steps, which is too slow to see it.
+# $t/10$. Every rule met the same line, except gradient descent with constant steps and Polyak's rule with a constant cap, which are too slow to see it.
 
 # %% [markdown]
 # ## Change this

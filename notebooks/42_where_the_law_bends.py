@@ -16,8 +16,8 @@
 #
 # *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant $C$
-# that the [token SVM](words.md)'s [duals](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
+# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant,
+# from zero with every pair on the support the $C$ that the [token SVM](words.md)'s [duals](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
 # trains the head as well. Its Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$. It asks on which
 # data joint training ends in the max-margin pair.
 #
@@ -166,7 +166,7 @@ figure
 # order of Theorem 3's bound. Right: look at the diagonal. The three marks of a seed lie near each other, since the steps hardly
 # change $C$. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here it tends to a constant.
 #
-# **The head** errs by more than $C_u$. Its first step, with all weights even, goes along the mean of all tokens. Later steps add
+# **The head** errs by more than $C_u$. Its first step, with all weights even, goes along the mean of all tokens times their labels. Later steps add
 # to that while weights are not yet zero. What lies off the span of the opt tokens is frozen for ever.
 #
 # ## 2. Global, or not

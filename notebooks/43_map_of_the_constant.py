@@ -16,8 +16,8 @@
 #
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After it you can say what the constant depends on: data, degenerate pairs, start, norm.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** has a law: $\|W_t\|$ times the [direction error](words.md) of attention tends to a constant $C$,
-# which the [dual variables](words.md) of the [token SVM](words.md) give. It refuses a dual at zero, and it has one norm. **Paper A** (arXiv 2402.05738)
+# **[Notebook 40](40_law_of_margins.ipynb)** has a law: $\|W_t\|$ times the [direction error](words.md) of attention tends to a constant, from zero with
+# every pair on the support the $C$ that the [dual variables](words.md) of the [token SVM](words.md) give. It refuses a dual at zero, and it has one norm. **Paper A** (arXiv 2402.05738)
 # has the data models. **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) has rates for $\ell_p$ mirror
 # descent (Lemma 29).
 #

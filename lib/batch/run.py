@@ -21,7 +21,7 @@ from lib import files
 from lib.batch.plan import Job, UsageError
 from lib.companion import colab_cell, record
 
-# Of a scheduler that dies or a cell that takes too long, an outcome tells in a sentence what asyncio
+# Of a scheduler that dies or a cell that takes too long an outcome tells in a sentence what asyncio
 # would in forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
