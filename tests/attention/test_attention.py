@@ -101,23 +101,6 @@ def test_log_weights_stay_exact_far_below_the_smallest_float():
     np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
 
 
-@pytest.mark.parametrize("loss", attention.LOSSES)
-def test_minimal_coordinates_equal_ambient(loss):
-    data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=25)
-    space, rng = coordinates.minimal(data), np.random.default_rng(1)
-    W, u = rng.standard_normal((2, 25, 25)), rng.standard_normal((2, 25))
-    inside, outside = space.reduce(W)
-    value, grad_W, _ = attention.gradients(data, W, u, loss)
-    small_u = np.einsum("rdk,rd->rk", space.token_basis, u)
-    small_value, small_grad, _ = attention.gradients(space.tokens, inside, small_u, loss)
-    assert space.tokens.shape == (2, 4, 3, 12)
-    np.testing.assert_allclose(small_value, value, rtol=1e-12)
-    accuracy = 1e-12 * np.abs(grad_W).max()
-    np.testing.assert_allclose(space.expand(small_grad), grad_W, atol=accuracy)
-    square = np.linalg.norm(inside, axis=(1, 2)) ** 2 + outside**2
-    np.testing.assert_allclose(square, np.linalg.norm(W, axis=(1, 2)) ** 2, rtol=1e-12)
-
-
 def test_differences_are_the_selected_token_minus_each_other_and_gram_is_theirs():
     data = tokens.unit_tokens(range(2), n=3, T=4, d=5)
     selected = np.array([[0, 3, 1], [2, 2, 0]])

@@ -234,15 +234,6 @@ def test_zero_gradient_is_reported_as_stalled():
     assert np.isnan(history.norm[0, 1:]).all()
 
 
-def test_w_waits_one_step_for_the_head_in_joint_training():
-    data = tokens.two_token_gaussian([0, 1], n=3, d=12)
-    history = dynamics.train(data, rules.ngd(0.1), 3, range(4), head="joint")
-    assert history.status.tolist() == ["completed"] * 2
-    # 0/0 = 0: u = 0 leaves no gradient for W
-    np.testing.assert_array_equal(history.norm[:, :2], 0.0)
-    assert (history.norm[:, 2] > 0).all()
-
-
 @pytest.mark.parametrize("twin", [False, True])
 def test_divergence_is_reported_with_its_iteration(twin):
     # one sample prefers a wrong token, Polyak's step explodes
