@@ -5,6 +5,7 @@ leaves the hub alone, a small stand-in. A place that is named but broken is an e
 hold is the business of `images` and `texts`.
 """
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -77,11 +78,10 @@ class _Source:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        try:
-            how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
+        how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
+        with contextlib.suppress(LocalEntryNotFoundError):
             return bool(snapshot_download(self.repository, **how))
-        except LocalEntryNotFoundError:
-            return False
+        return False
 
     def _missing(self, why: str):
         raise FileNotFoundError(
@@ -135,8 +135,7 @@ class _Source:
         return columns, np.array(labels, dtype=np.int64), about
 
     def _tables(self, split: str, demo: bool) -> Iterator[tuple[object, object]]:
-        """(name, table) of each file of `split`; ValueError for one that is damaged."""
-        import datasets
+        import datasets  # (name, table) of each file
 
         where, folder = self.place(demo)
         datasets.disable_progress_bars() if folder else None  # a copy is a matter of moments
@@ -152,10 +151,9 @@ class _Source:
                 self._missing(f"the download broke off ({type(error).__name__})")
             except (datasets.exceptions.DatasetGenerationError, OSError) as error:
                 cause = error.__cause__ or error
-                if getattr(cause, "errno", None):  # of the system, which writes the copy
-                    what = f"the copy of {name} could not be written ({cause.strerror})"
-                    remedy = "point HF_DATASETS_CACHE at a folder with room"
-                    raise OSError(cause.errno, f"{what}; {remedy}") from error
+                if number := getattr(cause, "errno", None):  # of the system, which writes the copy
+                    what = f"the copy of {name} could not be written ({cause.strerror}); point"
+                    raise OSError(number, f"{what} HF_DATASETS_CACHE at another folder") from error
                 what = f"{name} cannot be read, perhaps it is damaged: fetch it again"
                 raise ValueError(f"{what} ({cause})") from error
             has, wanted = table.column_names, [*self.columns, self.label]
@@ -223,10 +221,10 @@ def _count(path: Path) -> int:
 
 @lru_cache
 def reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`, name lookup included; asked once a process.
+    """Whether the hub answers within `PROBE_SECONDS`; asked once a process.
 
-    False at once under HF_HUB_OFFLINE=1. A proxy (HTTPS_PROXY) and a mirror (HF_ENDPOINT) are used
-    where set. The hub's own client would take minutes to find that nobody answers.
+    False at once under HF_HUB_OFFLINE=1; HTTPS_PROXY and HF_ENDPOINT are used where set. The hub's
+    own client would take minutes to find that nobody answers.
     """
     keys = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     if any(os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"} for key in keys):

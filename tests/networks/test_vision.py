@@ -34,21 +34,25 @@ def test_attention_equals_the_formula(dtype, masked):
     torch.testing.assert_close(layer.attend(q, k, v), expected, rtol=0, atol=10 * DTYPES[dtype])
 
 
-def test_temperature_starts_at_the_root_of_the_head_width_and_learns():
-    layer = _LocalityAttention(32, 4)
-    assert float(torch.exp(layer.log_temperature.detach())) == pytest.approx(math.sqrt(8), rel=1e-6)
+@pytest.mark.parametrize(("given", "head_width"), [(None, 8), (64, 64)])
+def test_temperature_starts_at_the_root_of_the_head_width_and_learns(given, head_width):
+    layer = _LocalityAttention(32, 4, head_width=given)
+    assert float(layer.log_temperature.exp()) == pytest.approx(math.sqrt(head_width), rel=1e-6)
     layer(torch.randn(2, 5, 32)).square().sum().backward()
     assert layer.log_temperature.grad.abs() > 0
 
 
-def test_shifted_copies_move_along_the_diagonals():
+def test_shifted_copies_move_along_the_diagonals_or_the_axes():
     image = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
-    copies = _shifted(image, 1)
-    assert copies.shape == (1, 5, 4, 4)
-    assert torch.equal(copies[:, :1], image)
+    copies, straight = _shifted(image, 1), _shifted(image, 1, "cardinal")
+    assert copies.shape == straight.shape == (1, 5, 4, 4)
+    assert torch.equal(copies[:, :1], image) and torch.equal(straight[:, :1], image)
     assert torch.equal(copies[0, 1, 1:, 1:], image[0, 0, :-1, :-1])  # down and right
     assert torch.equal(copies[0, 4, :-1, :-1], image[0, 0, 1:, 1:])  # up and left
     assert copies[0, 1, 0].abs().sum() == 0 and copies[0, 4, :, -1].abs().sum() == 0
+    assert torch.equal(straight[0, 1, :, 1:], image[0, 0, :, :-1])  # right
+    assert torch.equal(straight[0, 4, :-1], image[0, 0, 1:])  # up
+    assert straight[0, 1, :, 0].abs().sum() == 0 and straight[0, 4, -1].abs().sum() == 0
 
 
 def test_patches_keep_every_pixel_in_reading_order():
@@ -65,9 +69,7 @@ def test_shapes_and_a_gradient_for_every_parameter():
     logits = model(torch.randn(5, 3, 12, 12))
     assert logits.shape == (5, 7)
     F.cross_entropy(logits, torch.arange(5)).backward()
-    assert [
-        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
-    ] == []
+    assert all(p.grad.abs().sum() > 0 for p in model.parameters())
 
 
 def test_tokens_are_those_of_images_shifted_by_half_a_patch():
@@ -77,32 +79,36 @@ def test_tokens_are_those_of_images_shifted_by_half_a_patch():
     torch.testing.assert_close(layer(images), layer.embed(layer.norm(rows)))
 
 
-@pytest.mark.parametrize("patch", [3, 0, 1, 16])
-def test_patch_must_divide_the_image(patch):
-    with pytest.raises(ValueError, match=f"patch must divide.*size 8, patch {patch}"):
-        VisionTransformer(8, patch)
+read = lambda *shape: _ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+SHAPE = r"images must have shape \('batch', 1, 8, 8\)"
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 8, 9), (1, 8, 8), (2, 1, 4, 4)])
-def test_images_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"images must have shape \('batch', 1, 8, 8\)"):
-        _ShiftedPatches(8, 2, 1, 16)(torch.zeros(shape))
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        *((lambda k=k: VisionTransformer(8, k), f"size 8, patch {k}") for k in (3, 0, 1, 16)),
+        (lambda: read(2, 3, 8, 8), SHAPE),
+        (lambda: read(2, 1, 8, 9), SHAPE),
+        (lambda: read(1, 8, 8), SHAPE),
+        (lambda: VisionTransformer(8, 2, width=10, heads=4), "the width: width 10, heads 4"),
+        (lambda: VisionTransformer(8, 2, shift="round"), "one of diagonal, cardinal, or None"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
 
 
-def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="heads must divide the width: width 10, heads 4"):
-        VisionTransformer(8, 2, width=10, heads=4)
-
-
-def plain_small_data_vit(weights, images, patch, heads, head_width):
-    """vit_for_small_dataset written out, from the description of its code alone.
+def plain_small_data_vit(model, images, patch, heads, head_width):
+    """vit_for_small_dataset written out, from the description of its code, with `model`'s weights.
 
     Beside an image its four copies moved by one pixel along the axes; patches as rows, then
     columns, then channels; LayerNorm and a linear map; a class token first, positions added; blocks
     of pre-norm attention, whose logits are q k exp(log temperature) and -inf on the diagonal, and
     of a pre-norm MLP with GELU; LayerNorm and a linear map of the class token.
     """
-    w = weights
+    linear = lambda x, module: x @ module.weight.T + module.bias
+    normed = lambda x, module: F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
     moves = ((1, -1, 0, 0), (-1, 1, 0, 0), (0, 0, 1, -1), (0, 0, -1, 1))
     x = torch.cat([images, *(F.pad(images, move) for move in moves)], 1)  # (b, 5c, s, s)
     b, c, s, _ = x.shape
@@ -112,69 +118,42 @@ def plain_small_data_vit(weights, images, patch, heads, head_width):
         for j in range(n):
             cell = x[:, :, i * p : (i + 1) * p, j * p : (j + 1) * p]
             rows.append(cell.permute(0, 2, 3, 1).reshape(b, p * p * c))
-    x = torch.stack(rows, 1)
-    x = F.layer_norm(x, x.shape[-1:], w["norm.weight"], w["norm.bias"])
-    x = x @ w["embed.weight"].T + w["embed.bias"]
-    x = torch.cat([w["class_token"].repeat(b, 1, 1), x], 1) + w["positions"]
-    T, d = x.shape[1:]
-    for block in w["blocks"]:
-        y = F.layer_norm(x, (d,), *block["attention_norm"])
-        q, k, v = (y @ block["qkv"].T).chunk(3, dim=-1)
+    # A patch's pixels are counted first here and its channels last, in `model` the other way.
+    order = torch.arange(c * p * p).reshape(c, -1).T.flatten()
+    norm, embed = model.tokens.norm, model.tokens.embed
+    x = F.layer_norm(torch.stack(rows, 1), (c * p * p,), norm.weight[order], norm.bias[order])
+    x = x @ embed.weight[:, order].T + embed.bias
+    x = torch.cat([model.class_token.repeat(b, 1, 1), x], 1) + model.positions
+    T = x.shape[1]
+    for block in model.blocks:
+        attention, (norm, up, _, down) = block.attention, block.mlp
+        q, k, v = (normed(x, block.attention_norm) @ attention.project.weight.T).chunk(3, dim=-1)
         out = torch.zeros_like(q)
         for h in range(heads):
             part = slice(h * head_width, (h + 1) * head_width)
-            dots = q[..., part] @ k[..., part].mT * torch.exp(block["temperature"])
+            # it multiplies by the temperature's exponential, ours divides
+            dots = q[..., part] @ k[..., part].mT * torch.exp(-attention.log_temperature)
             dots[:, torch.arange(T), torch.arange(T)] = -torch.inf
             out[..., part] = dots.softmax(-1) @ v[..., part]
-        x = x + out @ block["out"][0].T + block["out"][1]
-        y = F.layer_norm(x, (d,), *block["mlp_norm"])
-        y = F.gelu(y @ block["up"][0].T + block["up"][1])
-        x = x + y @ block["down"][0].T + block["down"][1]
-    first = F.layer_norm(x[:, 0], (d,), *w["head_norm"])
-    return first @ w["head"][0].T + w["head"][1]
+        x = x + linear(out, attention.merge)
+        x = x + linear(F.gelu(linear(normed(x, norm), up)), down)
+    return linear(normed(x[:, 0], model.head[0]), model.head[1])
 
 
 @pytest.mark.parametrize(
     ("size", "patch", "channels", "width", "heads"),
     [(28, 7, 1, 24, 2), (16, 4, 3, 12, 3), (6, 2, 3, 10, 1)],
 )
-def test_with_its_weights_copied_the_network_is_the_plain_writing_of_the_named_code(
+def test_with_its_weights_the_network_is_the_plain_writing_of_the_named_code(
     size, patch, channels, width, heads
 ):
     torch.manual_seed(3)
-    model = VisionTransformer(
-        size, patch, channels, 7, width, 2, heads, 20, shift="cardinal", head_width=64, start=1.0
-    ).double()
+    sizes = (size, patch, channels, 7, width, 2, heads, 20)
+    model = VisionTransformer(*sizes, shift="cardinal", head_width=64, start=1.0).double()
     for parameter in model.parameters():  # norms and temperatures too: none at its start
         parameter.data += 0.1 * torch.randn_like(parameter)
-    # The plain writing counts a patch's pixels first and its channels last.
-    order = torch.arange(5 * channels * patch * patch).reshape(5 * channels, -1).T.flatten()
-    pair = lambda module: (module.weight, module.bias)
-    weights = {
-        "norm.weight": model.tokens.norm.weight[order],
-        "norm.bias": model.tokens.norm.bias[order],
-        "embed.weight": model.tokens.embed.weight[:, order],
-        "embed.bias": model.tokens.embed.bias,
-        "class_token": model.class_token,
-        "positions": model.positions,
-        "head_norm": pair(model.head[0]),
-        "head": pair(model.head[1]),
-        "blocks": [
-            {
-                "attention_norm": pair(block.attention_norm),
-                "qkv": block.attention.project.weight,
-                # it multiplies by the temperature's exponential, ours divides
-                "temperature": -block.attention.log_temperature,
-                "out": pair(block.attention.merge),
-                "mlp_norm": pair(block.mlp[0]),
-                "up": pair(block.mlp[1]),
-                "down": pair(block.mlp[3]),
-            }
-            for block in model.blocks
-        ],
-    }
     images = torch.randn(3, channels, size, size, dtype=torch.float64)
-    plain = plain_small_data_vit(weights, images, patch, heads, 64)
+    plain = plain_small_data_vit(model, images, patch, heads, 64)
     torch.testing.assert_close(model(images), plain, rtol=0, atol=1e-11)
 
 
@@ -183,16 +162,3 @@ def test_class_token_and_positions_of_the_named_code_start_from_a_standard_norma
     model = VisionTransformer(28, 7, width=64, heads=2, shift="cardinal", head_width=64, start=1.0)
     values = torch.cat([model.class_token.flatten(), model.positions.flatten()])
     assert float(values.detach().std()) == pytest.approx(1, abs=0.05)
-    assert float(model.blocks[0].attention.log_temperature.detach()) == pytest.approx(
-        math.log(64**0.5)
-    )
-
-
-def test_cardinal_copies_move_along_the_axes():
-    image = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
-    copies = _shifted(image, 1, "cardinal")
-    assert torch.equal(copies[0, 1, :, 1:], image[0, 0, :, :-1])  # right
-    assert torch.equal(copies[0, 4, :-1], image[0, 0, 1:])  # up
-    assert copies[0, 1, :, 0].abs().sum() == 0 and copies[0, 4, -1].abs().sum() == 0
-    with pytest.raises(ValueError, match="choose one of diagonal, cardinal, or None"):
-        _ShiftedPatches(8, 2, 1, 16, shift="round")

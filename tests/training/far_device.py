@@ -48,16 +48,12 @@ def run(function, args, kwargs):
     there = bool(far) if asked is None else torch.device(asked).type == NAME
     if asked is not None:
         kwargs["device"] = "cpu"
-    found = function(*args, **kwargs)
-    if not there:
-        return found
-
-    def wrap(x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        return made[id(x)] if id(x) in made else Far(x)  # an operation in place gives what it got
-
-    return tree_map(wrap, found)
+    result = function(*args, **kwargs)
+    # An operation in place gives what it got.
+    wrap = lambda x: (
+        (made[id(x)] if id(x) in made else Far(x)) if isinstance(x, torch.Tensor) else x
+    )
+    return tree_map(wrap, result) if there else result
 
 
 class Machine(TorchDispatchMode):
@@ -72,16 +68,11 @@ class Machine(TorchDispatchMode):
     def prepare(self, model, optimizer):
         """`model` on the device; its parameters stay the objects that `optimizer` has."""
         for part in (*model.parameters(), *model.buffers()):
-            torch.utils.swap_tensors(part, self._there(part))
+            far = Far(part.detach())
+            if isinstance(part, torch.nn.Parameter):
+                far = torch.nn.Parameter(far, part.requires_grad)
+            torch.utils.swap_tensors(part, far)
         return model, optimizer
-
-    def _there(self, part):
-        far = Far(part.detach())
-        return (
-            torch.nn.Parameter(far, part.requires_grad)
-            if isinstance(part, torch.nn.Parameter)
-            else far
-        )
 
     def backward(self, loss):
         """Gradients of `loss`."""

@@ -31,25 +31,37 @@ def clusters(n=60):
     return torch.randn(n, 4, generator=generator) + 3 * torch.eye(3, 4)[labels], labels
 
 
-def run(rule="SGD", seed=0, steps=12, start=0, build=lambda: torch.nn.Linear(4, 3), **options):
-    """Model, batches and curve of a layer trained on `clusters`; `options` are those of `train`."""
+def layer():
+    return torch.nn.Linear(4, 3)
+
+
+def dropping():
+    layers = torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)
+    return torch.nn.Sequential(*layers)
+
+
+def run(rule="SGD", seed=0, steps=12, start=0, build=layer, **options):
+    """Model, batches and curve of a network trained on `clusters`; `options` are of `train`."""
     batches = Batches(*clusters(), 16, seed)
     model = initialised(build, start)
     options = {"cpu": True} | options
     return model, batches, train(model, MAKERS[rule](model.parameters()), batches, steps, **options)
 
 
-def spoilt(step, factor=math.nan, raises=None):
-    """Cross-entropy, at the step of this number (from 1) times `factor`, or an error."""
+def at_call(number, change):
+    """Cross-entropy, which at the call of this number (from 1) goes through `change`."""
     calls = []
 
     def loss(model, batch):
         calls.append(1)
-        if raises and len(calls) == step:
-            raise raises
-        return cross_entropy(model, batch) * (factor if len(calls) == step else 1)
+        value = cross_entropy(model, batch)
+        return change(value) if len(calls) == number else value
 
     return loss
+
+
+def spoilt(step):
+    return at_call(step, lambda value: value * math.nan)
 
 
 def same(first, second):
@@ -65,7 +77,7 @@ def test_the_loop_equals_a_plain_loop_and_leaves_the_generator_alone():
     drawn = torch.rand(3)
     torch.manual_seed(5)
     assert torch.equal(drawn, torch.rand(3))
-    plain = initialised(lambda: torch.nn.Linear(4, 3), 0)
+    plain = initialised(layer, 0)
     optimizer = torch.optim.SGD(plain.parameters(), 0.1)
     for step in range(7):
         inputs, targets = batches.batch(step)
@@ -94,15 +106,14 @@ def test_evaluations_happen_where_asked_and_at_the_end():
 
     model, _, curve = run(steps=10, evaluate=evaluate, at=[0, 4])
     assert curve.evaluated_at.tolist() == [0, 4, 10] and seen == [(False, False)] * 3
-    start = initialised(lambda: torch.nn.Linear(4, 3), 0)
     for name, values in (("sum", curve.metrics["weight"]), ("norm", curve.weight_norms["weight"])):
-        ends = [float(getattr(m.weight.detach(), name)()) for m in (start, model)]
+        ends = [float(getattr(m.weight.detach(), name)()) for m in (initialised(layer, 0), model)]
         assert values[[0, -1]].tolist() == pytest.approx(ends)
     assert model.training and set(curve.weight_norms) == {"weight", "bias"}
 
 
 @pytest.mark.parametrize("rule", ["SGD", "SPS"])
-def test_divergence_is_recorded_not_raised(rule):
+def test_divergence_is_recorded_not_raised(rule, tmp_path):
     how = dict(steps=120, evaluate=lambda model: {"one": 1.0}, at=[2, 4, 50])
     curve = run(rule, loss=spoilt(5), **how)[2]
     assert curve.status == "diverged at step 5" and curve.diverged
@@ -111,23 +122,23 @@ def test_divergence_is_recorded_not_raised(rule):
     # What was measured after four steps still is of numbers.
     assert curve.evaluated_at.tolist() == [2, 4] and curve.metrics["one"].tolist() == [1.0, 1.0]
     assert run(rule, loss=spoilt(12))[2].status == "diverged at step 12"  # its last
+    how = dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5)  # does not pause
+    assert run(rule, loss=spoilt(5), **how)[2].status == "diverged at step 5"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_gradient_that_blows_up_in_the_last_step_counts_as_divergence():
-    def loss(model, batch, calls=[]):  # noqa: B006
-        calls.append(1)
-        value = cross_entropy(model, batch)
-        if len(calls) == 4:  # the loss itself stays finite
-            value.register_hook(lambda gradient: gradient * math.inf)
+    def blown(value):  # the loss itself stays finite
+        value.register_hook(lambda gradient: gradient * math.inf)
         return value
 
-    assert run("SNGD", steps=4, loss=loss)[2].status == "diverged at step 4"
+    assert run("SNGD", steps=4, loss=at_call(4, blown))[2].status == "diverged at step 4"
 
 
 def test_a_run_that_stops_early_is_the_beginning_of_the_whole_one():
     seen, done = [], iter([0.1, 0.5])
     whole = run(at=[0, 4, 8])[2]
-    stop = lambda found: seen.append(found["recent_loss"]) or found["share"] >= 0.5
+    stop = lambda metrics: seen.append(metrics["recent_loss"]) or metrics["share"] >= 0.5
     curve = run(evaluate=lambda model: {"share": next(done)}, stop=stop, at=[0, 4, 8])[2]
     assert curve.status == "stopped after step 4" and curve.metrics["share"].tolist() == [0.1, 0.5]
     np.testing.assert_array_equal(curve.loss, whole.loss[:4])
@@ -148,60 +159,47 @@ def test_the_clock_reads_fixed_rows_every_few_steps_and_changes_nothing():
 
 def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
     losses = iter([1.0, 0.1, 0.7, 0.4, 0.3, 0.2])
-    clock, stop = lambda model: {"clock_loss": next(losses)}, lambda found: found["clock"] <= 0.5
+    clock, stop = lambda model: {"clock_loss": next(losses)}, lambda row: row["clock"] <= 0.5
     curve = run(steps=20, clock=clock, tick=2, at=range(21), stop=stop)[2]
     assert curve.status == "stopped after step 6"  # (0.1 + 0.7 + 0.4) / 3, not the 0.1 alone
 
 
-def dropping():
-    layers = torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)
-    return torch.nn.Sequential(*layers)
-
-
 KEPT = dict(build=dropping, evaluate=lambda m: {"w": float(m[0].weight.sum())}, at=[0, 4, 5])
-KEPT |= dict(clock=CLOCK, tick=5)
+KEPT |= dict(clock=CLOCK, tick=5, walk=True)
 
 
 @pytest.mark.parametrize(
     ("rule", "step"), [("SGD", 2), ("SGD", 8), *((rule, 5) for rule in MAKERS), ("l1.1", 11)]
 )
 def test_an_interrupted_run_ends_at_the_same_bits(tmp_path, rule, step):
-    path = tmp_path / "sgd-0.1.pt"
-    how = KEPT | dict(checkpoint=path, every=4, walk=True)
+    def interrupt(value):
+        raise KeyboardInterrupt
+
+    path, calls = tmp_path / "sgd-0.1.pt", []
+    how = KEPT | dict(checkpoint=path, every=4)
     with pytest.raises(KeyboardInterrupt):
-        run(rule, loss=spoilt(step, raises=KeyboardInterrupt), **how)
+        run(rule, loss=at_call(step, interrupt), **how)
     assert path.exists() is (step > 4)
-    calls = []
     again = lambda model, batch: calls.append(1) or cross_entropy(model, batch)
     start = 0 if step <= 4 else 1  # weights from a checkpoint replace whatever the model holds
     model, _, curve = run(rule, start=start, loss=again, **how)
-    other, _, whole = run(rule, **KEPT, walk=True)
+    other, _, whole = run(rule, **KEPT)
     same(curve, whole)
     assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))
     assert len(calls) == 12 - (step - 1) // 4 * 4
 
 
 @pytest.mark.parametrize("rule", MAKERS)
-def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(tmp_path, rule):
-    how = KEPT | dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5, walk=True)
-    assert run(rule, **how)[2].status == "paused after step 5"
-    curve = run(rule, **how)[2]  # not there again
-    same(curve, run(rule, **KEPT, walk=True)[2])
-    assert all(v[0] == 0 and (np.diff(v) > 0).all() for v in curve.walked.values())
-
-
-def test_a_run_left_after_so_many_steps_is_left_there_again(tmp_path):
-    how = KEPT | dict(checkpoint=tmp_path / "run.pt", until=5)
-    first, again = run(**how)[2], run(**how)[2]  # as after a kill between two files
+def test_a_run_that_is_left_goes_on_as_if_it_had_not_been(tmp_path, rule):
+    how, whole = KEPT | dict(checkpoint=tmp_path / "run.pt"), run(rule, **KEPT)[2]
+    first, again = run(rule, **how, until=5)[2], run(rule, **how, until=5)[2]
     assert first.status == "paused after step 5"
-    same(first, again)
-    same(run(**how | dict(until=None))[2], run(**KEPT)[2])
-
-
-def test_a_run_that_has_diverged_does_not_pause(tmp_path):
-    how = dict(checkpoint=tmp_path / "run.pt", pause=lambda done: done == 5)
-    assert run(loss=spoilt(5), **how)[2].status == "diverged at step 5"
-    assert not list(tmp_path.iterdir())
+    same(first, again)  # as after a kill between two files
+    same(run(rule, **how, pause=lambda done: done == 5)[2], whole)  # not where it began
+    (tmp_path / "run.pt").unlink()
+    assert run(rule, **how, pause=lambda done: done == 7)[2].status == "paused after step 7"
+    same(run(rule, **how)[2], whole)
+    assert all(v[0] == 0 and (np.diff(v) > 0).all() for v in whole.walked.values())
 
 
 def test_dropout_is_a_function_of_seed_and_step():
@@ -240,15 +238,13 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
     path, limits = tmp_path / "a.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
     (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
 
-    def loss(model, batch, calls=[]):  # noqa: B006
-        calls.append(1)
-        if len(calls) == 6:  # from here on no file may grow above 1,000 bytes
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        return cross_entropy(model, batch)
+    def filled(value):  # from here on no file may grow above 1,000 bytes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        return value
 
     try:
         with pytest.raises(OSError) as caught:
-            run(loss=loss, checkpoint=path, every=4)
+            run(loss=at_call(6, filled), checkpoint=path, every=4)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG and loop._read(path, "")["step"] == 4
@@ -256,16 +252,21 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp
     same(run(checkpoint=path, every=4)[2], run()[2])
 
 
-def test_classification_counts_over_unequal_chunks():
+def test_classification_counts_over_unequal_chunks_by_classes_and_by_one_logit():
     inputs, labels = clusters(50)
-    model = initialised(lambda: torch.nn.Linear(4, 3), 0)
-    values = classification(inputs, labels, size=16)(model)
+    model = initialised(layer, 0)
     logits = model(inputs).detach()
-    share = float((logits.argmax(1) == labels).float().mean())
-    assert values["test_accuracy"] == pytest.approx(share)
-    assert classification(inputs, logits.argmax(1), size=16)(model)["test_accuracy"] == 1.0
-    expected = float(torch.nn.functional.cross_entropy(logits, labels))
-    assert values["test_loss"] == pytest.approx(expected, rel=1e-5)
+    for head, targets, loss, right in (
+        (slice(None), labels, torch.nn.functional.cross_entropy, logits.argmax(1) == labels),
+        (0, labels % 2, None, (logits[:, 0] > 0) == (labels % 2 == 1)),
+    ):
+        loss = loss or (lambda z, y: torch.nn.functional.softplus(torch.where(y > 0, -z, z)).mean())
+        read = torch.nn.Linear(1, 1)
+        read.forward = lambda rows, head=head: model(rows)[:, head]
+        values = classification(inputs, targets, size=16)(read)
+        assert values["test_accuracy"] == pytest.approx(float(right.float().mean()))
+        expected = float(loss(logits[:, head], targets))
+        assert values["test_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_epoch_takes_every_row_once_in_a_new_order():
@@ -282,16 +283,21 @@ def test_an_epoch_takes_every_row_once_in_a_new_order():
     assert torch.equal(torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0])
 
 
-def test_bad_arguments():
+def split(rows, size, processes=1):
     inputs, labels = clusters()
-    for rows, size, part, words in (
-        (59, 8, (0, 1), "inputs has 60 rows and targets 59"),
-        (60, 61, (0, 1), "size must lie between 1 and the 60 rows"),
-        (60, 6, (0, 4), "6 rows cannot be shared equally by 4 processes"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            Batches(inputs, labels[:rows], size, 0, part=part)
-    with pytest.raises(ValueError, match="steps must be 1 or more"):
-        run(steps=0)
-    with pytest.raises(ValueError, match=r"within 0 ... steps; got 12, \[12, 13\]"):
-        run(steps=12, at=[13])
+    return Batches(inputs, labels[:rows], size, 0, part=(0, processes))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: split(59, 8), "inputs has 60 rows and targets 59"),
+        (lambda: split(60, 61), "size must lie between 1 and the 60 rows"),
+        (lambda: split(60, 6, 4), "6 rows cannot be shared equally by 4 processes"),
+        (lambda: run(steps=0), "steps must be 1 or more"),
+        (lambda: run(steps=12, at=[13]), r"within 0 ... steps; got 12, \[12, 13\]"),
+    ],
+)
+def test_bad_arguments(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -53,13 +53,18 @@ class Invented(Work):
         return {rate: until or self.study.horizon for rate, until in self.asked}
 
 
+def twice(first):
+    """The rate that `first`, a maker of `Invented`, chooses; the same where its runs are there."""
+    work = first(())
+    chosen, again = work.best(), first(work.longest())
+    assert again.best() == chosen and again.asked == work.asked
+    return chosen
+
+
 @pytest.mark.parametrize("diverging", [{}, {0.8: 11}, {0.8: 30}, {0.8: 5}, {0.4: 30}])
 def test_a_study_taken_up_again_chooses_as_it_did(diverging):
-    of = lambda rate, steps: trial(rate, steps, diverging.get(rate))
-    first = Invented(STUDY, of)
-    chosen = first.best()
-    second = Invented(STUDY, of, first.longest())
-    assert second.best() == chosen and second.asked == first.asked
+    one = lambda rate, steps: trial(rate, steps, diverging.get(rate))
+    assert twice(lambda before: Invented(STUDY, one, before)) in STUDY.rates["SGD"]
 
 
 def test_rates_that_all_diverge_are_named_without_those_that_were_dropped():
@@ -102,44 +107,34 @@ def race(speeds, diverging=(), noise=0.0, study=RACE, before=()):
     return Invented(study, trial, before)
 
 
-def test_a_race_takes_the_fewest_steps_and_ends_when_two_are_there():
-    work = race({0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 0.9}, noise=0.5)
-    assert work.best() == 0.4
-    assert max(work.longest().values()) == 200  # both need about 140 to 160 steps
+EARLY = dataclasses.replace(RACE, targets=(0.7,))
+ONE = {0.1: 0.01, 0.2: 0.02, 0.4: 0.5, 0.8: 0.03}
+CLOSE = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
 
 
-def test_a_race_ends_at_twice_the_steps_of_the_first():
-    speeds = {0.1: 0.01, 0.2: 0.02, 0.4: 0.5, 0.8: 0.03}
-    study = dataclasses.replace(RACE, targets=(0.7,))
-    work = race(speeds, noise=1.2, study=study)
-    assert work.best() == 0.4 and set(work.longest().values()) == {300}
-    work = race(speeds, study=study)  # the others are dropped at 200, nothing is left to wait for
-    assert work.best() == 0.4
-    assert work.longest() == {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}
-
-
-def test_a_rate_is_dropped_early_only_where_it_is_worse_by_more_than_its_error():
-    speeds = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
-    quiet, loud = race(speeds), race(speeds, noise=0.8)
-    assert quiet.best() == loud.best() == 0.4
-    assert quiet.longest()[0.1] == 200  # seen at a quarter of the horizon
-    assert loud.longest()[0.1] == loud.longest()[0.4] > 200
-
-
-def test_a_best_rate_at_an_edge_brings_in_the_next_and_one_beside_a_diverged_rate_does_not():
-    work = race({0.05: 1.0, 0.1: 1.5, 0.2: 1.0, 0.4: 0.9, 0.8: 0.8})
-    assert work.best() == 0.1 and work.longest()[0.05] == 200
-    speeds = {0.1: 0.5, 0.2: 0.8, 0.4: 1.0, 0.8: 9.0}
-    work = race(speeds, diverging=[0.8])
-    assert work.best() == 0.4 and set(work.longest()) == set(speeds)
-
-
-def test_a_race_is_the_same_where_its_runs_are_there_already():
-    speeds = {0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 1.2, 1.6: 1.1}
-    first = race(speeds)
-    assert first.best() == 0.8
-    again = race(speeds, before=first.longest())
-    assert again.best() == 0.8 and again.asked == first.asked
+@pytest.mark.parametrize(
+    ("speeds", "how", "best", "ends"),
+    [
+        # Two are there, after about 140 to 160 steps.
+        ({0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 0.9}, dict(noise=0.5), 0.4, {0.4: 200, 0.8: 200}),
+        # Twice the steps of the first; or the others are dropped, and nothing is left to wait for.
+        (ONE, dict(noise=1.2, study=EARLY), 0.4, dict.fromkeys(ONE, 300)),
+        (ONE, dict(study=EARLY), 0.4, {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}),
+        # A rate is dropped where it is worse by more than its error, seen at a quarter.
+        (CLOSE, {}, 0.4, {0.1: 200}),
+        (CLOSE, dict(noise=0.8), 0.4, {0.1: 800, 0.4: 800}),
+        # One at an edge brings in the next, one beside a diverged rate does not.
+        ({0.05: 1.0, 0.1: 1.5, 0.2: 1.0, 0.4: 0.9, 0.8: 0.8}, {}, 0.1, {0.05: 200}),
+        ({0.1: 0.5, 0.2: 0.8, 0.4: 1.0, 0.8: 9.0}, dict(diverging=[0.8]), 0.4, {}),
+        ({0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 1.2, 1.6: 1.1}, {}, 0.8, {1.6: 200}),
+    ],
+)
+def test_a_race(speeds, how, best, ends):
+    assert twice(lambda before: race(speeds, before=before, **how)) == best
+    work = race(speeds, **how)
+    work.best()
+    longest = work.longest()
+    assert set(longest) == set(speeds) and ends.items() <= longest.items()
 
 
 def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():

@@ -14,40 +14,17 @@ DTYPES = {torch.float32: 1e-6, torch.float64: 1e-14}
 PROBLEMS = {
     "quadratic": lambda x: 0.5 * (x[0] ** 2 + 10 * x[1] ** 2),
     "rosenbrock": lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2,
-    "logistic": lambda x: (
-        torch.nn.functional.softplus(-x[0]) + torch.nn.functional.softplus(-x[0] - x[1])
-    ),
 }
+sngd = lambda lr, cap=math.inf: lambda p: NormalizedSGD(p, lr, cap)
 RULES = {
-    "normalised": (lambda p: NormalizedSGD(p, lr=0.05), lambda f, g: 0.05 / g),
-    "normalised, capped": (
-        lambda p: NormalizedSGD(p, 0.05, 0.01),
-        lambda f, g: min(0.05 / g, 0.01),
-    ),
-    "polyak": (lambda p: StochasticPolyak(p), lambda f, g: f / (2 * g * g)),
+    "normalised": (sngd(0.05), lambda f, g: 0.05 / g),
+    "normalised, capped": (sngd(0.05, 0.01), lambda f, g: min(0.05 / g, 0.01)),
+    "polyak": (StochasticPolyak, lambda f, g: f / (2 * g * g)),
     "polyak, capped": (
         lambda p: StochasticPolyak(p, 0.02),
         lambda f, g: min(f / (2 * g * g), 0.02),
     ),
 }
-
-
-def closure_of(loss, parameters, optimizer):
-    def closure():
-        optimizer.zero_grad()
-        value = loss(parameters)
-        value.backward()
-        return value
-
-    return closure
-
-
-def given(*gradients, loss=1.0):
-    """Parameters of ones with these gradients, and a closure that leaves them as they are."""
-    members = [torch.ones(len(g), requires_grad=True) for g in gradients]
-    for parameter, gradient in zip(members, gradients, strict=True):
-        parameter.grad = torch.tensor(gradient)
-    return members, lambda: torch.tensor(loss)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -57,80 +34,60 @@ def test_each_step_equals_its_formula(rule, problem, dtype):
     make, formula = RULES[rule]
     x = torch.tensor([-0.7, 0.4], dtype=dtype, requires_grad=True)
     optimizer = make([x])
+
+    def closure():
+        optimizer.zero_grad()
+        value = PROBLEMS[problem](x)
+        value.backward()
+        return value
+
     for _ in range(5):
         before = x.detach().clone()
-        loss = optimizer.step(closure_of(PROBLEMS[problem], x, optimizer))
+        loss = optimizer.step(closure)
         gradient, f = x.grad.double().numpy(), float(loss.detach())
         norm, close = np.linalg.norm(gradient), 10 * DTYPES[dtype]
         expected = formula(f, norm)
         assert float(optimizer.last_step_size) == pytest.approx(expected, rel=close)
         assert float(optimizer.last_gradient_norm) == pytest.approx(norm, rel=close)
         moved = before.double().numpy() - expected * gradient
-        found = x.detach().double().numpy()
-        np.testing.assert_allclose(found, moved, rtol=2 * close, atol=DTYPES[dtype])
-
-
-@pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, lr=0.1), StochasticPolyak])
-def test_zero_gradient_and_no_gradient_move_nothing(make):
-    x, unused = torch.zeros(2, requires_grad=True), torch.tensor([7.0], requires_grad=True)
-    optimizer = make([x, unused])
-    optimizer.step(closure_of(PROBLEMS["quadratic"], x, optimizer))
-    assert x.tolist() == [0.0, 0.0] and unused.item() == 7.0
-    assert float(optimizer.last_step_size) == 0.0
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e-25, 1e-36])
-def test_tiny_float32_gradients_keep_their_direction(scale):
-    (x,), closure = given([scale, 0.0])
-    NormalizedSGD([x], lr=0.5).step(closure)
-    assert x.tolist() == pytest.approx([0.5, 1.0], rel=1e-5)
+        ends = x.detach().double().numpy()
+        np.testing.assert_allclose(ends, moved, rtol=2 * close, atol=DTYPES[dtype])
 
 
 @pytest.mark.parametrize(
-    ("make", "loss"), [(lambda p: NormalizedSGD(p, 1.0), 1.0), (StochasticPolyak, 1e20)]
+    ("make", "gradient", "loss", "ends"),
+    [
+        *((make, [0.0, 0.0], 1.0, [1.0, 1.0]) for make in (sngd(0.1), StochasticPolyak)),
+        *((sngd(0.5), [tiny, 0.0], 1.0, [0.5, 1.0]) for tiny in (1e-12, 1e-25, 1e-36)),
+        (StochasticPolyak, [1.0, 2.0], -1.0, [1.0, 1.0]),
+        (sngd(1.0), [1e-45, 0.0], 1.0, None),
+        (StochasticPolyak, [1e-45, 0.0], 1e20, None),
+    ],
 )
-def test_a_step_stays_finite_where_the_gradient_is_least(make, loss):
-    (x,), closure = given([1e-45, 0.0], loss=loss)
-    optimizer = make([x])
-    optimizer.step(closure)
-    assert 1e38 < float(optimizer.last_step_size) < math.inf and x[1] == 1.0
+def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(make, gradient, loss, ends):
+    x, unused = torch.ones(2, requires_grad=True), torch.tensor([7.0], requires_grad=True)
+    x.grad = torch.tensor(gradient)
+    optimizer = make([x, unused])
+    optimizer.step(lambda: torch.tensor(loss))
+    assert unused.item() == 7.0 and x[1] == 1.0
+    size = float(optimizer.last_step_size)
+    if ends is None:  # the largest step that is still finite
+        assert 1e38 < size < math.inf
+    else:
+        assert x.tolist() == pytest.approx(ends, rel=1e-5)
+        assert (size == 0) == (ends[0] == 1)
 
 
-def test_a_loss_below_zero_moves_nothing():
-    (x,), closure = given([1.0, 2.0], loss=-1.0)
-    StochasticPolyak([x]).step(closure)
-    assert x.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("make", [lambda p: NormalizedSGD(p, 0.1, 0.5), StochasticPolyak])
+@pytest.mark.parametrize("make", [sngd(0.1, 0.5), StochasticPolyak])
 def test_no_value_leaves_the_device_in_a_step(make):
     """Tensors on the device "meta" have no values: what would wait on a GPU raises here."""
     parameters = [torch.zeros(s, device="meta", requires_grad=True) for s in ((300, 400), (7,))]
     optimizer = make(parameters)
-
-    def closure():
-        for parameter in parameters:
-            parameter.grad = torch.zeros_like(parameter)
-        return torch.zeros((), device="meta")
-
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
     for _ in range(2):
-        optimizer.step(closure)
+        optimizer.step(lambda: torch.zeros((), device="meta"))
     assert optimizer.last_step_size.is_meta and optimizer.last_gradient_norm.is_meta
-
-
-SHAPES = ((3, 4), (5,), (1, 2, 2))
-
-
-def parameters(seed=0, dtype=torch.float64):
-    rng = np.random.default_rng(seed)
-    drawn = (torch.tensor(rng.standard_normal(shape), dtype=dtype) for shape in SHAPES)
-    return [torch.nn.Parameter(values) for values in drawn]
-
-
-def set_gradients(members, seed):
-    rng = np.random.default_rng(seed)
-    for parameter in members:
-        parameter.grad = torch.tensor(rng.standard_normal(parameter.shape), dtype=parameter.dtype)
 
 
 def flat(tensors):
@@ -145,11 +102,17 @@ def plain_step(theta, gradient, lr, p):
 
 @pytest.mark.parametrize("p", [1.1, 1.75, 2, 2.5, 3, 6])
 def test_mirror_descent_equals_the_rule_in_numpy(p):
-    members = parameters()
-    optimizer, expected = MirrorDescent(members, 0.05, p), flat(members)
+    rng = np.random.default_rng(0)
+    draw = lambda: [torch.tensor(rng.standard_normal(s)) for s in ((3, 4), (5,), (1, 2, 2))]
+    members = [torch.nn.Parameter(values) for values in draw()]
+    optimizer = MirrorDescent(members, 0.05, p)
     for k in range(5):
-        set_gradients(members, k)
-        expected = plain_step(expected, flat([m.grad for m in members]), 0.05, p)
+        if k == 3:  # changed from outside, mirrored afresh
+            members[0].detach().fill_(0.25)
+        gradients = draw()
+        for member, gradient in zip(members, gradients, strict=True):
+            member.grad = gradient
+        expected = plain_step(flat(members), flat(gradients), 0.05, p)
         optimizer.step()
         np.testing.assert_allclose(flat(members), expected, rtol=1e-10, atol=1e-14)
 
@@ -170,48 +133,41 @@ def test_it_trains_an_attention_layer_as_the_exact_rule_does(p):
     np.testing.assert_allclose(W.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_weights_in_half_precision_are_mirrored_in_single():
-    """A thousand steps of 2^-12 move the mirrored 1; bfloat16 alone would lose each of them."""
-    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
-    optimizer = MirrorDescent([weight], 2.0**-12, 3)
-    for _ in range(1024):
-        weight.grad = torch.full_like(weight, -1.0)
+@pytest.mark.parametrize(
+    ("start", "how", "steps", "ends", "close"),
+    [
+        # A thousand steps of 2^-12 move the mirrored 1; bfloat16 alone would lose each of them.
+        (torch.ones(1, dtype=torch.bfloat16), (2.0**-12, 3), 1024, 1.25**0.5, 2.0**-8),
+        # One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up a thousand.
+        (torch.zeros(1), (1e-5, 1.1), 1000, 0.01**10, 1e-3),
+    ],
+)
+def test_steps_too_small_for_the_weight_add_up_in_the_mirror(start, how, steps, ends, close):
+    weight, still = torch.nn.Parameter(start), torch.nn.Parameter(torch.zeros(1))
+    optimizer = MirrorDescent([weight, still], *how)
+    weight.grad, still.grad = torch.full_like(weight, -1.0), torch.zeros(1)
+    for _ in range(steps):
         optimizer.step()
     assert optimizer.state[weight]["mirror"].dtype == torch.float32
-    assert weight.item() == pytest.approx(1.25**0.5, rel=2.0**-8)
+    assert weight.item() == pytest.approx(ends, rel=close) and still.item() == 0
 
 
-def test_zero_weight_below_two_collects_its_gradients():
-    """One move (1e-5)^10 = 1e-50 is nothing in float32; the mirrored weight adds up a thousand."""
-    weight = torch.nn.Parameter(torch.zeros(2))
-    optimizer = MirrorDescent([weight], 1e-5, 1.1)
-    for _ in range(1000):
-        weight.grad = torch.tensor([-1.0, 0.0])
-        optimizer.step()
-    assert weight.tolist() == [pytest.approx(0.01**10, rel=1e-3), 0]
+POSITIVE = [(0.0,), (-1.0,), (math.nan,)]
 
 
-def test_weights_changed_from_outside_are_mirrored_afresh():
-    members = parameters()
-    optimizer = MirrorDescent(members, 0.05, 3)
-    set_gradients(members, 0)
-    optimizer.step()
-    with torch.no_grad():
-        members[0].fill_(0.25)
-    expected = plain_step(flat(members), flat([m.grad for m in members]), 0.05, 3)
-    optimizer.step()
-    np.testing.assert_allclose(flat(members), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-def test_bad_rates(bad):
-    weight = [torch.zeros(1, requires_grad=True)]
-    for make in (lambda: NormalizedSGD(weight, bad), lambda: MirrorDescent(weight, bad, 2)):
-        with pytest.raises(ValueError, match="lr must be above 0 and finite"):
-            make()
-    if not bad > 0:
-        for make in (lambda: NormalizedSGD(weight, 1, bad), lambda: StochasticPolyak(weight, bad)):
-            with pytest.raises(ValueError, match="max_step must be above 0, got"):
-                make()
-    with pytest.raises(ValueError, match="p must be above 1 and finite"):
-        MirrorDescent(weight, 0.1, bad)
+@pytest.mark.parametrize(
+    ("make", "bad", "words"),
+    [
+        *(
+            (NormalizedSGD, bad, "lr must be above 0 and finite")
+            for bad in [*POSITIVE, (math.inf,)]
+        ),
+        *((StochasticPolyak, bad, "max_step must be above 0, got") for bad in POSITIVE),
+        *((NormalizedSGD, (1, *bad), "max_step must be above 0, got") for bad in POSITIVE),
+        *((MirrorDescent, (*bad, 2), "lr must be above 0 and finite") for bad in POSITIVE),
+        *((MirrorDescent, (0.1, p), "p must be above 1 and finite") for p in (1, 0, math.inf)),
+    ],
+)
+def test_bad_rates(make, bad, words):
+    with pytest.raises(ValueError, match=words):
+        make([torch.zeros(1, requires_grad=True)], *bad)

@@ -21,6 +21,7 @@ from lib.training import study as module
 from lib.training.batches import Batches
 from lib.training.curves import load
 from lib.training.measures import classification, predict
+from lib.training.studies import STUDIES
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
 
 
@@ -87,43 +88,28 @@ def same(first, second):
             np.testing.assert_equal(dict(getattr(mine, group)), dict(getattr(theirs, group)))
 
 
-def test_half_of_the_rates_are_dropped_at_a_quarter_and_seeds_are_fresh(whole):
+def test_half_of_the_rates_are_dropped_at_a_quarter_seeds_are_fresh_and_runs_paired(whole):
     assert whole.seeds() == [0, 1]
     lengths = [len(trial.loss) for trial in whole.trials("SGD")]
     assert sorted(set(lengths)) == [10, 40] and lengths.count(10) == 1
     assert all(trial.seed == 100 for trial in whole.trials("SGD"))
-
-
-def test_every_run_says_where_it_was_made(whole):
+    starts = [{whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)]
+    assert [*map(len, starts)] == [1, 1] and starts[0] != starts[1]  # one start and batch a seed
+    assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
+    assert {run.cap for run in whole.runs("SPS")} == {None}
     for curve in whole.curves:
         assert set(curve.made) == {"commit", "code", "torch", "device", "processor", "threads"}
         assert (curve.made["code"], curve.made["threads"]) == (curve_files.code(), 1)
 
 
-def test_a_single_candidate_is_taken_without_a_trial_on_the_seeds_asked_for(tmp_path):
-    rates = {"SGD": (0.1,), "SPS": (0.5,), "SNGD": (0.3,)}
-    found = run(dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10), tmp_path)
-    assert {(c.part, c.seed) for c in found.curves} == {("curve", 10), ("curve", 11)}
-    caps = {(c.rule, c.rate, c.cap) for c in found.curves}
-    assert caps == {("SGD", 0.1, None), ("SPS", 0.5, None), ("SNGD", 0.3, 0.7)}
-
-
-def test_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
-    found = run(dataclasses.replace(STUDY, rates={"SGD": (0.001, 0.002)}), tmp_path)
-    tried = [trial.rate for trial in found.trials("SGD")]
+def test_a_single_candidate_is_taken_and_a_best_rate_at_the_edge_extends_the_grid(tmp_path):
+    rates = {"SGD": (0.001, 0.002), "SPS": (0.5,), "SNGD": (0.3,)}
+    ran = run(dataclasses.replace(STUDY, rates=rates, cap=0.7, first_seed=10), tmp_path)
+    tried = [trial.rate for trial in ran.trials("SGD")]
     assert tried == pytest.approx([0.001, 0.002, 0.004, 0.008])
-    assert found.rates()["SGD"] == pytest.approx(0.008)
-
-
-def test_sngd_takes_over_the_cap_of_sps(whole):
-    assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
-    assert {run.cap for run in whole.runs("SPS")} == {None}
-
-
-def test_runs_of_one_seed_share_start_and_batches(whole):
-    for seed in (0, 1):
-        assert len({whole.runs(rule)[seed].loss[0] for rule in STUDY.rates}) == 1
-    assert whole.runs("SGD")[0].loss[0] != whole.runs("SGD")[1].loss[0]
+    assert len(ran.curves) == 4 + 3 * 2 and ran.seeds() == [10, 11]
+    caps = {(c.rule, c.rate, c.cap) for c in ran.judged()}
+    assert caps == {("SGD", 0.008, None), ("SPS", 0.5, None), ("SNGD", 0.3, 0.7)}
 
 
 def test_the_walk_is_that_of_the_steps(whole):
@@ -154,12 +140,8 @@ SLOWLY = """
 import sys, time
 from pathlib import Path
 from tests.training import test_study as here
-from lib.training.batches import Batches
-take = Batches.batch
-def batch(self, step):
-    time.sleep(0.01)
-    return take(self, step)
-Batches.batch = batch
+take = here.Batches.batch
+here.Batches.batch = lambda self, step: time.sleep(0.01) or take(self, step)
 here.module.loop.train.__kwdefaults__["every"] = 3
 here.run(here.STUDY, Path(sys.argv[1]))
 """
@@ -267,25 +249,22 @@ def test_bad_words_are_one_sentence_and_write_nothing(tmp_path, words, sentence,
     assert not (tmp_path / "state").exists()
 
 
-def test_an_unknown_study_and_a_folder_that_takes_no_file_are_one_sentence(tmp_path, capsys):
-    assert command.main(["mnits"]) == 1
-    assert "there is no study 'mnits', only points" in capsys.readouterr().err
-    (tmp_path / "file").write_text("")
-    assert main(tmp_path / "file") == 1
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", ["mnist", "imdb"])
-def test_a_study_without_its_data_is_an_error_and_trains_no_stand_in(
-    name, tmp_path, monkeypatch, capsys
-):
-    from lib.training.studies import STUDIES
-
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("mnits", "there is no study 'mnits', only mnist"),
+        # Without its data a study trains no stand-in.
+        *((name, f"{name} is missing") for name in ("mnist", "imdb")),
+        ("digits", "Not a directory"),
+    ],
+)
+def test_a_study_that_cannot_run_is_one_sentence(name, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("DATA_DIR", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(command, "STUDIES", STUDIES)
     monkeypatch.setattr("lib.data.places.ROOT", tmp_path)
-    assert command.main([name, "--state", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and f"{name} is missing" in said.err
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    assert command.main([name, "--state", str(tmp_path / "file")]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
