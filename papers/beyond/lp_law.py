@@ -29,10 +29,19 @@ from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start
 from lib.mirror.descent import train as train_mirror
 from lib.svm.max_margin import token_svm
-from papers.beyond import tolerances
 from papers.beyond.margin_law import require, saturated_slopes
 from papers.beyond.margins import each_seed
-from papers.beyond.tolerances import above, below, but, each_near, near
+from papers.beyond.tolerances import AT_REST_LP as REST
+from papers.beyond.tolerances import (
+    QUIET_LP,
+    SMALLEST_DUAL,
+    UNRESOLVED,
+    above,
+    below,
+    but,
+    each_near,
+    near,
+)
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -51,7 +60,7 @@ class LpLaw:
     def __init__(self, data: TokenSet, p: float):
         self.tokens, self.p, self.solution = data, p, token_svm(data, norm=p)
         beta, margins = self.solution.duals[0].ravel(), self.solution.margins[0].ravel()
-        idle = (beta <= tolerances.SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
+        idle = (beta <= SMALLEST_DUAL * beta.max()) | (margins > 1 + 1e-6)
         reason = f"{idle.sum()} of {idle.size} constraints do not carry the l_{p:g} solution"
         require(not idle.any(), "whole support", idle.sum(), reason)
         slopes = saturated_slopes(data)[0].ravel()
@@ -94,7 +103,7 @@ class LpLaw:
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        holds = self.p == 2 or share <= tolerances.UNRESOLVED  # for p = 2 nothing is expanded
+        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
 
@@ -123,8 +132,8 @@ def _run(law, size, steps, start=None):
     reason = f"a step is {raised / 2:.2g} times as long as the longest that settles"
     require(raised < 2, "short steps", raised, reason)
     moved = np.ptp(law.offsets(history.W[0, -2:]), axis=0).max()
-    reason = f"an offset moved by {moved:.2g} between the last records, it needs {tolerances.AT_REST_LP:g}"
-    require(moved <= tolerances.AT_REST_LP, "offsets at rest", moved, f"{reason}: longer")
+    reason = f"an offset moved by {moved:.2g} between the last records, it needs {REST:g}: longer"
+    require(moved <= REST, "offsets at rest", moved, reason)
     law.check_resolved(level[0])
     error = np.sqrt(2 * history.divergence(law.solution.W)[0].clip(0))
     return LpRun(law=law, started=start is not None, norm=history.norm[0], error=error)
@@ -187,7 +196,7 @@ def _onset(law, at, times=(0.9, 1.25)):
     W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
     moved = np.abs(np.diff(law.offsets(W), axis=0)[::2]).max(1)
     reason = f"an offset still moves by {moved[0]:.1g} a step at half of the onset"
-    require(moved[0] <= tolerances.QUIET_LP, "offsets at rest", moved[0], reason)
+    require(moved[0] <= QUIET_LP, "offsets at rest", moved[0], reason)
     return moved[1:]
 
 
@@ -262,8 +271,8 @@ class Settled:
 def decay_study(seeds: Sequence[int], p: float, count: int):
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
 
-    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than tolerances.AT_REST_LP
-    over the last tenth of the shortest steps; "entries resolved" as in `study`.
+    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than REST over
+    the last tenth of the shortest steps; "entries resolved" as in `study`.
     """
     where = f"p = {p:g}, "
     kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
@@ -284,8 +293,8 @@ def _settled(law, W, count):
     """From W (shares and constant steps, 3, d d_z)."""
     rested = np.array([law.offsets(path) for path in W])
     rest = np.abs(rested[0, 2] - rested[0, 0]).max()
-    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {tolerances.AT_REST_LP:g}: longer"
-    require(rest <= tolerances.AT_REST_LP, "offsets at rest", rest, reason)
+    reason = f"an offset moved by {rest:.2g} over the last tenth, it needs {REST:g}: longer"
+    require(rest <= REST, "offsets at rest", rest, reason)
     size = geometry.norm(W[:, 2], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
     D = geometry.directional_bregman(W[:1, 2], law.solution.W.reshape(1, -1), law.p)[0]

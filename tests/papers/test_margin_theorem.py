@@ -4,6 +4,8 @@ On random problems: tokens, queries, head, labels, loss, selection and the point
 each inequality stands a world in which a hypothesis fails, and it with it, or the code refuses.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -14,7 +16,6 @@ from lib.attention import coordinates, losses, tokens
 from papers.beyond import margin_law
 from papers.beyond import margin_theorem as theorem
 from papers.beyond import margins as measure
-from papers.beyond.margin_law import PremiseFails
 from papers.beyond.tolerances import but
 
 SEEDS = st.integers(0, 100_000)
@@ -34,7 +35,7 @@ def problem(seed, n=3, T=3, d=6, copies=False, loss=None):
     try:
         solution = svm.token_svm(data, selected)
         law = margin_law.margin_law(data, solution, selected, loss)
-    except (svm.Infeasible, PremiseFails, RuntimeError):
+    except (svm.Infeasible, margin_law.PremiseFails, RuntimeError):
         return None
     if law.norm[0] > 20 or law.constant[0] > 30:  # numbers beyond what e^-g holds below
         return None
@@ -67,7 +68,7 @@ class Model:
 def drawn(seed, **sizes):
     found = problem(seed, **sizes)
     assume(found is not None)
-    return *found, np.random.default_rng(seed + 1)
+    return *found[1:], np.random.default_rng(seed + 1)
 
 
 def at(of, level, x, omega):
@@ -101,9 +102,8 @@ def saturated(of, W):
 
 
 def ascent(of, x):
-    """- grad F(x) in the coordinates of U, and pi."""
-    _, mean = saturated(of, at(of, 0.0, x, 0.0))
-    return of.basis.T @ mean
+    """- grad F(x) in the coordinates of U."""
+    return of.basis.T @ saturated(of, at(of, 0.0, x, 0.0))[1]
 
 
 @given(SEEDS)
@@ -122,7 +122,7 @@ def test_slope_bounds_hold_between_the_scores(seed):
 @given(SEEDS, st.booleans())
 @FEW
 def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
-    _, _, of, draw = drawn(seed, copies=copies)
+    _, of, draw = drawn(seed, copies=copies)
     beta = of.norm**2 * of.shares
     assert (beta[of.on] > 0).all()
     np.testing.assert_allclose(beta @ of.A, of.V, atol=1e-7 * of.norm)
@@ -135,7 +135,7 @@ def test_lemma_1_the_minimiser_and_its_duals(seed, copies):
 @given(SEEDS, st.booleans())
 @FEW
 def test_step_1_the_gradient_is_the_saturated_one_up_to_delta(seed, copies):
-    _, model, of, draw = drawn(seed, copies=copies)
+    model, of, draw = drawn(seed, copies=copies)
     x, omega = around(of, draw, draw.uniform(0, 2)), off_span(of, draw, draw.uniform(0, 2))
     W = at(of, draw.uniform(0, 12), x, omega)
     P = np.bincount(of.sample, np.exp(-of.A @ W)).max()
@@ -162,7 +162,7 @@ def test_step_1_fails_for_the_kappa_of_another_loss():
 @given(SEEDS)
 @FEW
 def test_step_1_delta_decays_with_the_level(seed):
-    _, _, of, draw = drawn(seed)
+    _, of, draw = drawn(seed)
     R, tau, omega = *draw.uniform(0, 2, 2), off_span(of, draw, draw.uniform(0, 3))
     bound = of.log_small(omega, R, tau)
     for share in (1.0, draw.uniform()):
@@ -173,17 +173,15 @@ def test_step_1_delta_decays_with_the_level(seed):
 
 def test_step_1_delta_is_larger_outside_the_region():
     _, _, of = problem(8)
-    worst = max(
-        np.log(small(of, of.A @ at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0)))
-        for k in range(20)
-    )
+    far = [at(of, 0.0, around(of, np.random.default_rng(k), 3.0), 0.0) for k in range(20)]
+    worst = max(np.log(small(of, of.A @ W)) for W in far)
     assert worst > of.log_small(0 * of.V, 0.3, 0.01)
 
 
 @given(SEEDS)
 @FEW
 def test_step_2_the_three_parts_of_a_step(seed):
-    _, model, of, draw = drawn(seed)
+    model, of, draw = drawn(seed)
     x, omega = around(of, draw, 0.5), off_span(of, draw, 0.5)
     R, tau = 0.5, 0.1
     level = max(0.0, (of.log_small(omega, R, tau) + np.log(2 * of.norm * of.M)) / of.r)
@@ -215,7 +213,7 @@ def mean_hessian(of, x):
 @given(SEEDS, st.booleans())
 @FEW
 def test_step_3_the_curvature_between_its_bounds(seed, copies):
-    _, _, of, draw = drawn(seed, copies=copies)
+    _, of, draw = drawn(seed, copies=copies)
     assume(of.basis.shape[1] > 0)
     R = draw.uniform(0.01, 3.0)
     low, high = of.curvature(R)
@@ -242,7 +240,7 @@ RULES = [dynamics.ngd(0.3), dynamics.polyak(), dynamics.gd(2.0), dynamics.ngd(0.
 @given(SEEDS, st.sampled_from(RULES))
 @FEW
 def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
-    _, model, of, draw = drawn(seed)
+    model, of, draw = drawn(seed)
     assume(rule.kind != dynamics.polyak().kind or of.best)
     x, tau, omega = draw.uniform(0, 0.5), 0.2, off_span(of, draw, 0.3)
     R = x + tau
@@ -259,35 +257,29 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
     assert sigma <= sigma_bar * (1 + 1e-7)
 
 
-def trained(model, of, rule, W, steps, records=60):
-    """(levels, |x|, omega - omega_0) at the records of a run from W."""
-    times = np.unique(np.linspace(0, steps, records).astype(int))
-    history = dynamics.train(model.data, rule, steps, times, start=model.W(W), loss=model.loss)
+def trained(model, of, rule, W, times):
+    """Margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run from W."""
+    start = model.W(W)
+    history = dynamics.train(model.data, rule, times[-1], times, start=start, loss=model.loss)
     margins = measure.relative_margins(history, model.data.opt, model.selected)[0]
-    found = [of.split(g) for g in margins]
-    levels = np.array([one[0] for one in found])
-    x = np.array([np.linalg.norm(one[1]) for one in found])
-    return levels, x, np.array([one[2] - found[0][2] for one in found])
+    return margins, *map(np.array, zip(*map(of.split, margins), strict=True))
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("seed", [2, 8, 11, 20, 25, 37])
 def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, everywhere):
     """From a start at the level A itself, with each rule whose steps are short enough."""
-    found, seen = problem(seed, n=2, T=3, d=12), 0
-    assert found is not None
-    data, model, of = found
+    (_, model, of), seen = problem(seed, n=2, T=3, d=12), 0
     draw = np.random.default_rng(seed)
     for rule in (dynamics.ngd(0.2), dynamics.polyak(), dynamics.gd(2.0)):
         size, omega = (1.0 if everywhere else 0.01), off_span(of, draw, 0.2)
-        room = [
-            (theorem._constants(of, rule, size, omega, tau, everywhere), tau) for tau in (0.1, 1)
-        ]
-        (A, K, q), tau = min(room, key=lambda one: one[0][0])
+        tried = [(*theorem._constants(of, rule, size, omega, t, everywhere), t) for t in (0.1, 1)]
+        A, K, q, tau = min(tried, key=lambda constants: constants[0])
         if not np.isfinite(A) or (rule.kind == dynamics.polyak().kind and not of.best):
             continue
         W = at(of, A, around(of, draw, size), omega)
-        levels, x, moved = trained(model, of, rule, W, 4000)
+        _, levels, x, omegas = trained(model, of, rule, W, np.linspace(0, 4000, 60).astype(int))
+        x, moved = np.linalg.norm(x, axis=1), omegas - omegas[0]
         assert (np.diff(levels) > 0).all()
         assert x.max() <= size + tau and np.linalg.norm(moved, axis=1).max() <= tau
         bound = K * (1 + levels - A) * np.exp(-q * (levels - A))
@@ -298,18 +290,15 @@ def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, ever
 
 
 def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
-    data, model, of = problem(8, n=2, T=3, d=12)
-    threshold = 2 * of.norm / of.fastest
-    rule = dynamics.ngd(1.3 * threshold)
+    _, model, of = problem(8, n=2, T=3, d=12)
     W = at(of, 200.0 / of.r, around(of, np.random.default_rng(0), 0.01), 0.0)
-    proof = theorem.prove(of, rule, of.A @ W)
-    assert not proof.holds and proof.why == "the steps are too long" and proof.A == np.inf
-    _, x, _ = trained(model, of, rule, W, 2000)
-    assert x[-20:].min() > 0.1  # it cycles
-    short = theorem.prove(of, dynamics.ngd(0.9 * threshold), of.A @ W)
-    assert short.holds
-    _, x, _ = trained(model, of, dynamics.ngd(0.9 * threshold), W, 2000)
-    assert x[-1] < 1e-9
+    ends, proofs, times = [], [], np.linspace(0, 2000, 60).astype(int)
+    for multiple in (1.3, 0.9):
+        rule = dynamics.ngd(multiple * 2 * of.norm / of.fastest)
+        proofs.append(theorem.prove(of, rule, of.A @ W))
+        ends.append(np.linalg.norm(trained(model, of, rule, W, times)[2], axis=1))
+    assert proofs[0].why == "the steps are too long" and proofs[0].A == np.inf and proofs[1].holds
+    assert ends[0][-20:].min() > 0.1 and ends[1][-1] < 1e-9  # it cycles, and dies
 
 
 def test_below_the_level_the_theorem_is_silent():
@@ -352,10 +341,12 @@ def test_the_orders(rule):
         np.testing.assert_allclose(grown, np.log(10), rtol=0.05)
 
 
-@pytest.mark.parametrize("mu", [0.5, 0.9])
-@pytest.mark.parametrize("s", [1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99, None])
-def test_momentum_norms_contract(s, mu):
-    draw, s = np.random.default_rng(0), s or 1.99 * (1 + mu)
+@pytest.mark.parametrize(
+    "mu, s",
+    [*product((0.5, 0.9), (1e-5, 2.6e-3, 0.02, 0.1, 0.5, 1.99)), (0.5, 2.985), (0.9, 3.781)],
+)
+def test_momentum_norms_contract(mu, s):
+    draw = np.random.default_rng(0)
     P, rate, far = theorem._mode_norm(s, mu)
     size = lambda x, v: np.sqrt(np.array([x, v]) @ P @ [x, v])
     assert rate < 1 and abs(size(3.0, 3.0) - 3) < 1e-9
@@ -370,7 +361,7 @@ def test_momentum_norms_contract(s, mu):
 @FEW
 def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of (15)."""
-    _, model, of, draw = drawn(seed)
+    model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
     rule, far = dynamics.ngd(draw.uniform(0.01, 0.3), momentum=mu), draw.uniform(1, 3)
     size, tau, omega = draw.uniform(0.001, 0.2), 0.1, off_span(of, draw, 0.3)
@@ -393,35 +384,23 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
 @pytest.mark.parametrize("seed", [2, 8, 11])
 @pytest.mark.parametrize("mu", [0.5, 0.9])
 def test_momentum_the_region_of_16_is_never_left(seed, mu):
-    data, model, of = problem(seed, n=2, T=3, d=12)
+    _, model, of = problem(seed, n=2, T=3, d=12)
     rule, draw = dynamics.ngd(0.02, momentum=mu), np.random.default_rng(seed)
     W = at(of, 40 / of.r, around(of, draw, 1e-3), off_span(of, draw, 0.2))
-    history = dynamics.train(data, rule, 400, range(401), start=model.W(W), loss=model.loss)
-    margins = measure.relative_margins(history, data.opt, model.selected)[0]
-    split = [of.split(g) for g in margins]
-    levels, x, omega = (np.array([parts[k] for parts in split]) for k in range(3))
+    margins, levels, x, omega = trained(model, of, rule, W, np.arange(401))
     first = 100  # from where the steps have their length
     proof = theorem.prove_with_momentum(of, rule, margins[first - 1], margins[first])
     assert proof.holds and proof.level == levels[first], proof
     values, vectors = np.linalg.eigh(mean_hessian(of, 0 * x[0]))
     s, moved = rule.step_size * of.norm * values, np.diff(x, axis=0, prepend=x[:1])
-    norms = [theorem._mode_norm(mode, mu) for mode in s]
-    sizes = np.sqrt(
-        [
-            sum(
-                np.array(xv) @ P @ xv
-                for xv, (P, *_) in zip(zip(vectors.T @ y, vectors.T @ v), norms)
-            )
-            for y, v in zip(x, moved, strict=True)
-        ]
-    )  # |(x_t, v_t)|
-    far, outside = max(d for *_, d in norms), np.linalg.norm(omega[first] - omega[first - 1])
-    outside *= mu / (1 - mu)
+    P, rates, far = map(np.array, zip(*(theorem._mode_norm(mode, mu) for mode in s), strict=True))
+    xv = np.stack([x @ vectors, moved @ vectors], -1)  # (t, modes, 2)
+    sizes = np.sqrt(np.einsum("tki,kij,tkj->t", xv, P, xv))  # |(x_t, v_t)|
+    outside = mu / (1 - mu) * np.linalg.norm(omega[first] - omega[first - 1])
     rise, start, tau = levels[first] - levels[first - 1], sizes[first], proof.tau
-    room = theorem._room(of, rule, far, start, omega[first], outside, proof.level, rise, tau)
+    room = theorem._room(of, rule, far.max(), start, omega[first], outside, proof.level, rise, tau)
     # (16), and what follows from it
-    p = min((1 - rate**2) / s_k for s_k, (_, rate, _) in zip(s, norms, strict=True))
-    left = p - 2 * room.b - s.max() * room.b**2
+    left = ((1 - rates**2) / s).min() - 2 * room.b - s.max() * room.b**2
     pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
     assert left > 0 and room.rise > 0 and pushed <= (1 - mu) * tau
     t = np.arange(len(levels) - first)
@@ -430,26 +409,19 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
     assert np.linalg.norm(omega[first:] - omega[first], axis=1).max() <= tau + outside
     rate = max(np.sqrt(1 - s.min() * left), np.exp(-of.r * room.rise))
     assert (sizes[first:] <= (start + t * tau) * rate ** (t - 1.0) + 1e-9).all()
-    refused = {
-        "no room tau meets (16)": (rule, margins[first], margins[first - 1]),  # the level falls
-        "too long": (
-            dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu),
-            margins[first - 1],
-            margins[first],
-        ),
-    }
-    for why, arguments in refused.items():
-        assert why in theorem.prove_with_momentum(of, *arguments).why
+    falling = theorem.prove_with_momentum(of, rule, margins[first], margins[first - 1])
+    assert "no room tau meets (16)" in falling.why
+    long = dynamics.ngd(2.02 * (1 + mu) * of.norm / of.fastest, momentum=mu)
+    assert "too long" in theorem.prove_with_momentum(of, long, margins[99], margins[100]).why
 
 
 def test_another_rho_perp_is_refused():
     _, _, of = problem(8, n=2, T=3, d=12)
-    g = of.A @ (100 / of.r * of.V + of.rest)
-    for rest, tilted in ((of.rest, False), (1.001 * of.rest, True)):
-        later = lambda of, rule, g: theorem.prove_with_momentum(of, rule, 0.9 * g, g)
-        for prove in (theorem.prove, later):
-            proof = prove(but(of, rest=rest), dynamics.ngd(0.01), g)
-            assert ("rho_perp is none" in proof.why) == tilted
+    g, rule = of.A @ (100 / of.r * of.V + of.rest), dynamics.ngd(0.01)
+    for scale, tilted in ((1.0, False), (1.001, True)):
+        other = but(of, rest=scale * of.rest)
+        both = theorem.prove(other, rule, g), theorem.prove_with_momentum(other, rule, 0.9 * g, g)
+        assert all(("rho_perp is none" in proof.why) == tilted for proof in both)
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.001, 0.999))

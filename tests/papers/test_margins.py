@@ -16,7 +16,7 @@ def trained():
     return problem.tokens, history
 
 
-def test_selection_and_margins_are_those_of_the_logits(trained):
+def test_selection_margins_and_duals_are_those_of_the_logits_and_of_the_gradient(trained):
     data, history = trained
     selected = margins.selection(history, data.opt)
     relative = margins.relative_margins(history, data.opt, selected)
@@ -26,18 +26,13 @@ def test_selection_and_margins_are_those_of_the_logits(trained):
         np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
     assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
     assert (margins.selection(history, data.opt, 0) == data.opt).all()  # at W_0 = 0 all are level
-
-
-def test_recovered_duals_are_the_pulls_of_the_gradient(trained):
-    data, history = trained
-    selected = margins.selection(history, data.opt)
-    relative = margins.relative_margins(history, data.opt, selected)[:, -1]
-    shares = margins.recovered_duals(relative, margin_law.saturated_slopes(data, selected))
+    slopes = margin_law.saturated_slopes(data, selected)
+    shares = margins.recovered_duals(relative[:, -1], slopes)
     scores = attention.scores(data, data.u)
-    at = attention.slopes(attention.logits(data, history.weights(3)), scores)
-    pull = -np.take_along_axis(at.pull, coordinates.others(selected, 8), -1)
-    ahead = margin_law.gaps_of_scores(scores, selected) > 0
-    pull = np.where(ahead, pull, 0.0) / pull.sum((1, 2), keepdims=True)
+    pull = -np.take_along_axis(
+        attention.slopes(logits, scores).pull, coordinates.others(selected, 8), -1
+    )
+    pull = np.where(np.isfinite(slopes), pull, 0.0) / pull.sum((1, 2), keepdims=True)
     np.testing.assert_allclose(shares, pull, atol=1e-7)
     np.testing.assert_allclose(shares.sum((1, 2)), 1.0)
 

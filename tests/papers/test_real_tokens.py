@@ -1,5 +1,7 @@
 """Real tokens: a wrong constant, a wrong selection or a refusal that is not said would mislead."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,15 @@ from lib.attention import tokens
 from lib.data import texts
 from papers.beyond import real_tokens
 
+UNIT = tokens.unit_tokens(1, n=6, T=8, d=10)
 
-def test_reading_measures_the_constant_that_the_duals_predict():
-    one = real_tokens.read(tokens.unit_tokens(1, n=6, T=8, d=10), dynamics.ngd(0.1), 100_000)
+
+@pytest.fixture(scope="module")
+def one():
+    return real_tokens.read(UNIT, dynamics.ngd(0.1), 100_000)
+
+
+def test_reading_measures_the_constant_that_the_duals_predict(one):
     assert not one.refusal and abs(one.ratio - 1) < 1e-9
     assert abs(one.plain / one.law.constant[0] - 1) > 0.1
     assert np.allclose(one.weights.sum(-1), 1) and one.weights[-1].max(-1).min() > 0.99
@@ -21,8 +29,7 @@ def test_reading_measures_the_constant_that_the_duals_predict():
     [(dynamics.ngd(1e-4), 10, "selection made"), (dynamics.ngd(50.0), 2000, "short steps")],
 )
 def test_a_hypothesis_that_fails_is_named(rule, steps, name):
-    of = tokens.unit_tokens(1, n=6, T=8, d=10)
-    assert name in real_tokens.read(of, rule, steps).refusal
+    assert name in real_tokens.read(UNIT, rule, steps).refusal
 
 
 def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
@@ -34,8 +41,7 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
     assert (runs, count, width) == (1, 6, 384) and length >= 12
     assert all(len(words) == length for words in found.words)
     assert found.tokens.y[0].tolist() == [-1] * 3 + [1] * 3
-    first = next(t for t in data.texts if t.lower().startswith(" ".join(found.words[0][:3])))
-    assert first
+    assert any(text.lower().startswith(" ".join(found.words[0][:3])) for text in data.texts)
     mean = found.tokens.X[0].mean(1)  # the probe separates what it was fitted on
     assert (found.tokens.y[0] * (mean @ found.tokens.u[0]) > 0).all()
 
@@ -50,11 +56,7 @@ def test_too_few_sentences_are_refused_by_the_name_of_their_set():
             real_tokens.sentences(data, count)
 
 
-def test_claims_fail_where_the_constant_is_off_or_no_run_is_left():
-    one = real_tokens.read(tokens.unit_tokens(1, n=6, T=8, d=10), dynamics.ngd(0.1), 100_000)
-    wrong = real_tokens.Reading(
-        **{**vars(one), "residual": one.residual * 1.02, "plain": one.law.constant[0]}
-    )
-    assert [c.holds for c in real_tokens.claims([wrong])] == [False, False]
-    refused = real_tokens.Reading(iterations=one.iterations, weights=one.weights, refusal="no")
-    assert [c.holds for c in real_tokens.claims([refused])] == [False, False]
+def test_claims_fail_where_the_constant_is_off_or_no_run_is_left(one):
+    wrong = replace(one, residual=one.residual * 1.02, plain=one.law.constant[0])
+    for reading in (wrong, replace(one, refusal="no")):
+        assert [claim.holds for claim in real_tokens.claims([reading])] == [False, False]
