@@ -43,11 +43,11 @@ def power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows, wrong = [row for row in true if family in row.fails_if], worlds([family])
         measured, untouched = [_measured(section, world, rows) for world in wrong], []
-        for row, *others in zip(rows, *measured, strict=True):
+        for row, *seen in zip(rows, *measured, strict=True):
             known = row.measured, row.bound
-            if row.holds and all((other.measured, other.bound) == known for other in others):
+            if row.holds and all((other.measured, other.bound) == known for other in seen):
                 untouched.append(row.id)
-            fails = [row.holds and not other.holds for other in others]
+            fails = [row.holds and not other.holds for other in seen]
             catches[row.id] += list(itertools.compress(wrong, fails))[:1]
         if untouched:
             raise NotTouched(f"{', '.join(untouched)}: the wrong world {family!r} does not apply")

@@ -25,15 +25,12 @@ def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0, siz
         word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
         colour = plots.PAPER if value < (low + 1) / 2 else plots.BLACK
         ax.text(*at[::-1], word, ha="center", va="center", fontsize=size, color=colour)
-    ax.set_xticks(range(len(columns)), map(_plain, columns))
-    ax.set_yticks(range(len(rows)), map(_plain, rows))
+    for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        words = [label if isinstance(label, str) else f"{label:g}" for label in labels]
+        axis.set_ticks(range(len(words)), words)
     ax.tick_params(length=0)
     ax.grid(False)
     return image
-
-
-def _plain(label) -> str:
-    return label if isinstance(label, str) else f"{label:g}"
 
 
 def outline(ax, row: int, column: int, dash: str = "-") -> None:
@@ -68,8 +65,8 @@ def strip(ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, fill
         for arrow, end, out in beyond:
             if out.any():
                 ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
-                one = out.sum() == 1 and np.isfinite(values[out][0])
-                words = f"{values[out][0]:.2g}" if one else f"{out.sum()} of {len(values)}"
+                single = out.sum() == 1 and np.isfinite(values[out][0])
+                words = f"{values[out][0]:.2g}" if single else f"{out.sum()} of {len(values)}"
                 right = arrow == ">"
                 where = dict(ha="right" if right else "left", va="center", fontsize="x-small")
                 place = (-6 if right else 6, 0)
@@ -151,9 +148,6 @@ def toward_one(ax, smallest: float) -> None:
     """
     nines = range(1, 1 - int(np.floor(np.log10(smallest))))
     ax.set(yscale="log", ylim=(1, smallest))
-    ax.set_yticks(
-        [10.0**-k for k in nines],
-        ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines],
-        minor=False,
-    )
+    labels = ["0." + "9" * k if k < 4 else f"$1-10^{{-{k}}}$" for k in nines]
+    ax.set_yticks([10.0**-k for k in nines], labels, minor=False)
     ax.minorticks_off()

@@ -70,7 +70,7 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"differences must hold two seeds or more, it has shape {values.shape}")
+        raise ValueError(f"differences must hold two seeds or more, not shape {values.shape}")
     return Interval(values, other_variance=other_variance)
 
 

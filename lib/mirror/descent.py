@@ -98,7 +98,7 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         where, row = f"sample {sample} of run {run}", logits[run, sample]
-        raise ValueError(f"{where} has two equal softmax maxima or none: its logits are {row}")
+        raise ValueError(f"{where} has two equal softmax maxima or none: logits {row}")
     return logits.argmax(-1)
 
 
@@ -158,7 +158,8 @@ def _run(problem, rules, times, W_0, v):
     W_0 (runs, d, d_z) and v (runs, d) are the start; times has one array a rule. In the list of
     jobs a run's rules stand together, so that each core gets its share of the long ones.
     """
-    kinds, runs, k, W = len(rules), len(W_0), max(map(len, times)), W_0.reshape(len(W_0), -1)
+    W = W_0.reshape(len(W_0), -1)
+    kinds, runs, k = len(rules), len(W), max(map(len, times))
     padded = np.stack([np.pad(at, (0, k - len(at)), constant_values=-1) for at in times])
     start, head = (np.repeat(array, kinds, 0) for array in (W, v))  # copies, to be moved in place
     exponents = np.tile([float(rule.p) for rule in rules], runs)

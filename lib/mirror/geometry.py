@@ -17,7 +17,7 @@ def check_exponent(p: float) -> float:
     There potential and mirror map are finite and one to one.
     """
     if not 1 < p < np.inf:
-        raise ValueError(f"p = {p}; it must be above 1 and finite: else the map has no inverse")
+        raise ValueError(f"p = {p}; it must be above 1 and finite")
     return float(p)
 
 
@@ -55,7 +55,7 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     """
     size = norm(V, p)
     if not (np.isfinite(V).all() and np.all(size > 0)):
-        raise ValueError("the target V must be finite and not zero: it has to have a direction")
+        raise ValueError("the target V must be finite and not zero")
     with np.errstate(invalid="ignore", divide="ignore"):
         unit = to_mirror(W / norm(W, p)[..., None], p)
     return 1 - (unit * (V / size[..., None])).sum(-1)

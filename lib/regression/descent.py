@@ -74,7 +74,7 @@ def minibatches(
 
     n = X.shape[1]
     if not 1 <= batch <= n:
-        raise ValueError(f"batch is {batch}; it must lie between 1 and the n = {n} samples")
+        raise ValueError(f"batch is {batch}; it must lie between 1 and n = {n}")
     streams = [seeds.stream(seed, "batches") for seed in of_seeds]
     x, y = (torch.as_tensor(v, device=device) if device != "cpu" else v for v in (X, Y))
     row = np.arange(len(X))[:, None]
@@ -215,7 +215,7 @@ def descend(
 
     record = np.unique(record)
     if record[0] < 0 or record[-1] > steps:
-        raise ValueError(f"record must lie within 0..{steps}, not {record[0]}..{record[-1]}")
+        raise ValueError(f"record leaves 0..{steps}: {record[0]}..{record[-1]}")
     if missing := set(rules) - set(starts):
         raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
     pairs = zip(*(starts[name] for name in rules), strict=True)
@@ -252,11 +252,13 @@ class _Update:
         import torch
 
         self.A, self.B, kind = A, B, dict(dtype=A.dtype, device=A.device)
-        ours = [isinstance(rule, PreconditionedRule) for rule in rules]
-        self.formula, self.library = [r for r, own in enumerate(ours) if own], []
-        for r in (r for r, own in enumerate(ours) if not own):
-            matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
-            self.library.append((r, matrices, rules[r](matrices)))
+        self.formula, self.library = [], []
+        for r, rule in enumerate(rules):
+            if isinstance(rule, PreconditionedRule):
+                self.formula.append(r)
+            else:
+                matrices = [*A[r].unbind(), *B[r].unbind()]  # views: a step moves A and B
+                self.library.append((r, matrices, rule(matrices)))
         for Sigma in np.asarray(covariance):
             covariance_root(Sigma, "covariance")  # which raises for a singular one
         self.Sigma = torch.as_tensor(covariance, **kind)
@@ -264,9 +266,10 @@ class _Update:
         eye = torch.eye(A.shape[-1], **kind).expand_as(inverse)
         chosen = [rules[r] for r in self.formula]
         if chosen:
-            left = [eye if rule.preconditioner == "none" else inverse for rule in chosen]
-            right = [inverse if rule.preconditioner == "left_right" else eye for rule in chosen]
-            self.left, self.right = torch.stack(left), torch.stack(right)  # (rules, seeds, d, d)
+            kinds = [rule.preconditioner for rule in chosen]
+            # (rules, seeds, d, d)
+            self.left = torch.stack([eye if k == "none" else inverse for k in kinds])
+            self.right = torch.stack([inverse if k == "left_right" else eye for k in kinds])
             numbers = [(rule.step_size, float(rule.regularised)) for rule in chosen]
             # (rules, 2) -> 2 x (rules, 1, 1, 1)
             self.step, self.weight = torch.tensor(numbers, **kind).T[..., None, None, None]

@@ -60,7 +60,7 @@ def _compiled(X, Y, A, B):
         raise ValueError(f"Y has shape {Y.shape}; its leading axes must be those of X, {sets}")
     set_of_run = np.array(np.broadcast_to(np.arange(math.prod(sets)).reshape(sets), lead)).ravel()
 
-    def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns), to be written to
+    def flat(value, shape):  # (..., rows, columns) -> (runs, rows, columns)
         value = np.broadcast_to(value, (*shape, *value.shape[-2:]))
         return np.array(value, dtype=float, order="C").reshape(-1, *value.shape[-2:])
 

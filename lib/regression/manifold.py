@@ -52,7 +52,7 @@ class Manifold(Shapes):
 
     def __post_init__(self):
         if self.M.shape[0] < self.M.shape[1]:
-            raise ValueError(f"M has shape {self.M.shape}; it needs no fewer rows than columns")
+            raise ValueError(f"M has shape {self.M.shape}; it has too few rows")
         covariance_root(self.Sigma, "Sigma")
 
     @cached_property
@@ -132,7 +132,7 @@ class Manifold(Shapes):
         D = 2 * self.singular_values
         d = len(D)
         i, j = np.triu_indices(d, 1)
-        basis, each = np.zeros((len(i), d, d)), np.arange(len(i))  # of skew-symmetric matrices
+        basis, each = np.zeros((len(i), d, d)), np.arange(len(i))  # of skew matrices
         basis[each, i, j], basis[each, j, i] = 1.0, -1.0
 
         def value(R):
@@ -202,7 +202,7 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     if not (np.isfinite(X).all() and np.isfinite(Y).all()):
         raise ValueError("X and Y must be finite")
     if n < d:
-        raise ValueError(f"X has shape {X.shape}: with n < d its covariance is singular")
+        raise ValueError(f"X has shape {X.shape}: n < d makes its covariance singular")
     Sigma = X.T @ X / n
     return Manifold(Sigma, np.linalg.solve(Sigma, X.T @ Y / n).T)
 
@@ -226,8 +226,9 @@ def _check_norm(norm: str) -> None:
 def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     """grad(L + R) at Z (..., k + d, d) in the Euclidean inner product."""
     A, B = Z[..., : problem.k, :], Z[..., problem.k :, :]
-    loss, balance = population_gradients(problem, A, B), regulariser_gradients(problem.Sigma, A, B)
-    return np.concatenate([a + b for a, b in zip(loss, balance, strict=True)], -2)
+    loss_A, loss_B = population_gradients(problem, A, B)
+    R_A, R_B = regulariser_gradients(problem.Sigma, A, B)
+    return np.concatenate([loss_A + R_A, loss_B + R_B], -2)
 
 
 def dual_norm(manifold: Manifold, gradient: np.ndarray, norm: str = "left") -> np.ndarray:

@@ -39,7 +39,7 @@ class Regression(Shapes):
         for name in ("Sigma", "M"):
             value = np.asarray(getattr(self, name), dtype=float)
             if value.ndim != 2 or not np.isfinite(value).all():
-                raise ValueError(f"{name} must be a finite matrix; it has shape {value.shape}")
+                raise ValueError(f"{name} must be a finite matrix, not {value.shape}")
             object.__setattr__(self, name, value)
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise must be finite and >= 0, not {self.noise}")
@@ -50,9 +50,9 @@ class Regression(Shapes):
                 f"M has shape {k, d}; it needs {len(self.Sigma)} columns, as Sigma has"
             )
         if k < d:
-            raise ValueError(f"M has shape {k, d}; A2 needs k >= d, at least as many rows")
+            raise ValueError(f"M has shape {k, d}; A2 needs k >= d")
         if D[-1] <= d * np.finfo(float).eps * D[0]:
-            raise ValueError(f"M is rank-deficient, A2 forbids it: its singular values are {D}")
+            raise ValueError(f"M is rank-deficient, against A2: singular values {D}")
         if self.largest_moment <= SELF_MOMENT:
             warnings.warn(
                 f"A3 fails: ||M Sigma^1/2|| = {self.singular_values[0]:.4g} exceeds 1/(4 c^2) = "
@@ -128,15 +128,13 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     positive definite.
     """
     if Sigma.ndim != 2 or Sigma.shape[0] != Sigma.shape[1] or not np.isfinite(Sigma).all():
-        raise ValueError(f"{name} has shape {Sigma.shape}; it must be a finite square matrix")
+        raise ValueError(f"{name} has shape {Sigma.shape}; it must be square, finite")
     off = np.abs(Sigma - Sigma.T).max()
     if off > 1e-12 * np.abs(Sigma).max():
-        raise ValueError(f"{name} is not symmetric: largest |Sigma - Sigma^T| is {off:.3g}")
+        raise ValueError(f"{name} is not symmetric: off by {off:.3g}")
     values, vectors = np.linalg.eigh(Sigma)
     if values[0] <= len(values) * np.finfo(float).eps * values[-1]:
-        raise ValueError(
-            f"{name} is singular or indefinite, A1 forbids it: eigenvalue {values[0]:.3g}"
-        )
+        raise ValueError(f"{name} is singular, against A1: eigenvalue {values[0]:.3g}")
     return (vectors * np.sqrt(values)) @ vectors.T
 
 

@@ -111,11 +111,10 @@ def conditioning(
     each, shape = [build(floor) for floor in floors], (len(floors), len(of_seeds))
     # All floors in one loop: the data sets of a floor are so many more seeds, with the same draws.
     problems = [problem for part in each for problem in part.problems]
-    X, Y, S = (
-        np.concatenate([getattr(p, name) for p in each]) for name in ("X", "Y", "covariance")
-    )
-    random = tuple(map(np.concatenate, zip(*(part.random for part in each), strict=True)))
-    data = Experiment(problems, X, Y, S, spectral=random, random=random)
+    random = tuple(np.concatenate([part.random[j] for part in each]) for j in (0, 1))
+    names = "X", "Y", "covariance"
+    whole = {name: np.concatenate([getattr(part, name) for part in each]) for name in names}
+    data = Experiment(problems, **whole, spectral=random, random=random)
     record, excess = _from_random(data, rules, batch, steps, [*of_seeds] * len(floors))
     times = {name: first_below(record, v, level).reshape(shape) for name, v in excess.items()}
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times

@@ -67,17 +67,17 @@ def search(problem: Regression, starts: int) -> float:
 
     From Gaussian starts of seeds 0 ... starts - 1.
     """
-    space, shape, distance = manifold.of(problem), (problem.k + problem.d, problem.d), 0.0
+    space, k, d, distance = manifold.of(problem), problem.k, problem.d, 0.0
 
     def value(flat):
-        Z = flat.reshape(shape)
+        Z = flat.reshape(k + d, d)
         return _excess(problem, Z), manifold.gradient(problem, Z).ravel()
 
     options = {"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
     for seed in range(starts):
-        start = np.concatenate(regression.gaussian_start(seed, problem.d, problem.k)).ravel()
+        start = np.concatenate(regression.gaussian_start(seed, d, k)).ravel()
         end = minimize(value, start, jac=True, method="L-BFGS-B", options=options)
-        distance = max(distance, space.distance(end.x.reshape(shape), "left_right"))
+        distance = max(distance, space.distance(end.x.reshape(k + d, d), "left_right"))
     return distance
 
 
@@ -118,14 +118,14 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space, sigma = manifold.of(problem), manifold.of(problem).singular_values
-    points = (space.weighted(space.point(R), "left") for R in (vectors.T, vectors[:, ::-1].T))
-    ends = np.array([np.linalg.svd(point, compute_uv=False) for point in points])
+    points = [space.point(R) for R in (vectors.T, vectors[:, ::-1].T)]
+    ends = np.linalg.svd(space.weighted(np.array(points), "left"), compute_uv=False)
     low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
     high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0]) / (1 + off)
-    text = "{} singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
+    text = "singular value of Sbar^(1/2) Z_pi over its bound, at the rotation that attains it"
     return [
-        at_least("lemma1.low", text.format("smallest"), "paper B, Lemma 1", low, 1 - 1e-9),
-        at_most("lemma1.high", text.format("largest"), "paper B, Lemma 1", high, 1 + 1e-9),
+        at_least("lemma1.low", f"smallest {text}", "paper B, Lemma 1", low, 1 - 1e-9),
+        at_most("lemma1.high", f"largest {text}", "paper B, Lemma 1", high, 1 + 1e-9),
     ]
 
 

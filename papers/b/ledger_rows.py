@@ -135,9 +135,8 @@ def _curvatures(sizes):
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     """Lemmas 1 and 2, Eqs. 3 and 4, with Theorem 1's manifold."""
     off, (worst, ratios) = world.of("constant off"), _curvatures(sizes)
-    yield from rows(
-        "Lemma 1", "one draw", None, *landscape.lemma1(_problem(sizes), off), fails_if=CONSTANT
-    )
+    ends = landscape.lemma1(_problem(sizes), off)
+    yield from rows("Lemma 1", "one draw", None, *ends, fails_if=CONSTANT)
     claims = landscape.one_point(worst, off)
     claims += [landscape.lemma2(ratio, norm, off) for norm, ratio in ratios.items()]
     statements = {"convex": "Eq. 3", "smooth": "Eq. 4", "lemma2": "Lemma 2"}
@@ -229,13 +228,15 @@ def _softmax(sizes, ns):
     sums = scaling.softmax_sums(L.T @ query, query, ns, draws)
     weights = [w / n for w, n in zip(sums["weight"], ns, strict=True)]
     over = scaling.integrated(quiet, ns, 200, draws // 200)
-    powers = {k: _in_parts(weights, lambda part, k=k: (part**k).mean((1, 2))) for k in (2, 4)}
+    square, fourth = (
+        _in_parts([w**k for w in weights], lambda part: part.mean((1, 2))) for k in (2, 4)
+    )
     size = lambda part: np.linalg.norm(part.mean(1), axis=-1)
     bias = {name: _in_parts(sums[f"{name} bias"], size) for name in over}
     spread = {name: _variances(sums[name]) for name in over}
     return (
-        ("Lemma 9", "E[s_i^2]", powers[2], -2.0),
-        ("Lemma 9", "E[s_i^4]", powers[4], -4.0),
+        ("Lemma 9", "E[s_i^2]", square, -2.0),
+        ("Lemma 9", "E[s_i^4]", fourth, -4.0),
         ("Lemma 10", "Var(s_i)", _variances(weights), -3.0),
         ("Lemma 10", "Var(s_i^2)", _variances([w**2 for w in weights]), -5.0),
         ("Lemma 11", "|E[c|x] - Sigma w|", bias["mean"], -1.0),

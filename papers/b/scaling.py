@@ -184,8 +184,8 @@ def regulariser_bias(
 
     R^'s first-order change with X^T X / n, whose mean is zero, is taken out.
     """
-    rng, bias, step = seeds.stream(seed, "draws"), np.empty((repeats, len(sizes), *Z.shape)), 1e-4
-    A, B = Z[: problem.k], Z[problem.k :]
+    rng, step = seeds.stream(seed, "draws"), 1e-4
+    A, B, bias = Z[: problem.k], Z[problem.k :], np.empty((repeats, len(sizes), *Z.shape))
 
     def gradient(Sigma):
         return np.concatenate(regression.regulariser_gradients(Sigma, A, B), -2)
@@ -285,14 +285,15 @@ def scaling(
 
     From the radius of the one-point bounds, along the slowest mode.
     """
-    radius, (rates, _) = manifold.of(problem).constants().radius, regression.modes(problem)
+    radius, count = manifold.of(problem).constants().radius, len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
-    runs = [from_slowest_mode(problem, radius, s, steps, len(of_seeds)) for s in sources]
+    runs = [from_slowest_mode(problem, radius, source, steps, count) for source in sources]
     exact = from_slowest_mode(problem, radius, regression.population(problem), steps)
+    rates, _ = regression.modes(problem)
     return Floors(
         sizes=np.array(sizes),
         iterations=exact.iterations,
-        excess=np.stack([run.excess([problem] * len(of_seeds)) for run in runs]),
+        excess=np.stack([run.excess([problem] * count) for run in runs]),
         exact=exact.excess([problem])[0],
         floor=np.stack([tail_excess(problem, run, steps // 3) for run in runs]),
         factor=float((1 - rates[0] / rates[-1]) ** 2),
