@@ -7,14 +7,15 @@ import pytest
 
 from lib import svm
 from lib.attention import tokens
+from papers import falsify
 from papers.beyond import atlas, atlas_rules, atlas_used, own_norms
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
-from papers.wrong_worlds import caught
+from tests.papers.engine import exact
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
 ONE = DATA.run(0)
-A = own_norms.features(ONE, ONE.opt[0])
+A = atlas.features(ONE, ONE.opt[0])
 
 
 def test_the_shortest_vector_is_the_frobenius_svm_and_says_where_there_is_none():
@@ -90,76 +91,28 @@ def test_what_makes_no_rule_is_refused(make, named):
 
 def test_variance_reduction_is_svrg():
     """Steps of gradient descent by hand: anchor at the begin of each epoch of three samples."""
-    eta, W, data, anchor = 0.2, np.zeros((6, 6)), ONE, None
+    eta, W, anchor = 0.2, np.zeros((6, 6)), None
     rule = o.variance_reduced(o.on_batches(o.steepest(2, eta, normalised=False), 1))
     for t in range(7):
-        now = exact_pulls(data, W)
+        now = exact.gradients(ONE, W, "exponential").astype(float)
         anchor = now if t % 3 == 0 else anchor
         W = W + eta * (now[t % 3] - anchor[t % 3] + anchor.mean(0))
-    found = training.train(data, rule, 7, record=[7]).W[0, 0]
+    found = training.train(ONE, rule, 7, record=[7]).W[0, 0]
     np.testing.assert_allclose(found, W, atol=1e-12)
 
 
-def exact_pulls(data, W):
-    """Minus the gradient of each sample's loss, (n, d, d), by differences of the loss."""
-
-    def losses(W):
-        logits = np.einsum("ntd,nd->nt", data.X[0], data.z[0] @ W.T)
-        p = np.exp(logits - logits.max(1, keepdims=True))
-        scores = data.y[0, :, None] * (data.X[0] @ data.u[0])
-        return np.exp(-(p * scores).sum(1) / p.sum(1))
-
-    h, out = 1e-5, np.zeros((len(data.y[0]), *W.shape))
-    for j in np.ndindex(*W.shape):
-        E = np.zeros(W.shape)
-        E[j] = h
-        out[(slice(None), *j)] = (losses(W - E) - losses(W + E)) / (2 * h)
-    return out
-
-
 def test_olion_moves_by_the_sign_of_the_polar_factor():
-    step = [
-        training.train(DATA, rule, 1, record=[1]).W[:, 0]
-        for rule in (o.olion(0.1), o.steepest("spectral", 0.1))
-    ]
-    np.testing.assert_allclose(step[0], 0.1 * np.sign(step[1]))
+    rules = {"signed": o.olion(0.1), "polar": o.steepest("spectral", 0.1)}
+    signed, polar = (path.W[:, 0] for path in training.train(DATA, rules, 1, record=[1]).values())
+    np.testing.assert_allclose(signed, 0.1 * np.sign(polar))
 
 
-@pytest.fixture(scope="module")
-def rested():
-    """GD and sign under decay, here, small: (ends, ends with the identity as the metric)."""
-    solutions, ends, wrong = atlas_used.Solutions(DATA), {}, {}
-    for name in ("GD", "sign"):
-        row = atlas_used.DECAYED[name].row(100)
-        path = training.train(DATA, row.rule, row.longest, record=[row.longest])
-        ends[name] = atlas_used.at_rest(row, path, solutions)
-        wrong[name] = atlas_used.at_rest(row, path, solutions, identity=True)
-    return ends, wrong
-
-
-def test_decay_rests_on_its_sphere_with_the_shortfall_of_the_law(rested):
-    for one in rested[0].values():
-        np.testing.assert_allclose(one.size, 1, atol=1e-4)
-        np.testing.assert_allclose(one.missing, one.law, rtol=0.05)
-
-
-def test_decay_claims_notice_the_identity_and_a_wrong_decay(rested):
-    every = lambda ends: (
-        {
-            f"{name}, {m}": ends[name if name in ends else "sign"]
-            for name in atlas_used.DECAYED
-            for m in atlas_used.ALLOWED
-        }
-        | {atlas_used.SLOW: replace(ends["sign"], size=0.2 * ends["sign"].size)}
-    )
-    here = atlas_used.decay_claims(every(rested[0]))
-    assert all(claim.holds for claim in here)
-    off = {k: replace(v, size=1.02 * v.size) for k, v in rested[0].items()}
-    worlds = {"identity": every(rested[1]), "decay 2 % off": every(off)}
-    there = {world: atlas_used.decay_claims(ends) for world, ends in worlds.items()}
-    noticed = caught(here, there)
-    assert {id for id in noticed["identity"]} == {c.id for c in here if not c.id.endswith(".GD")}
-    assert "atlas.decay.norm.GD" in noticed["decay 2 % off"]
+@pytest.mark.parametrize("name", ["decay", "gauge"])
+def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
+    """Or with another decay or size of R, where the identity is the metric."""
+    monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
+    power = falsify.power(falsify.sections("beyond")[name])
+    assert [id for id, row in power.items() if not (row["holds"] and row["catches"])] == []
 
 
 def test_a_decay_that_forbids_the_margin_is_said():
@@ -167,15 +120,6 @@ def test_a_decay_that_forbids_the_margin_is_said():
     end = atlas_used.AtRest(np.ones(2), nothing, nothing, DATA.opt, nothing)
     low = replace(end, allowed=np.array([0.7, 4.0]))
     assert atlas_used.forbidden({"sign, 1": low, "sign, 3": end}) == {"sign, 1": 1, "sign, 3": 2}
-
-
-def test_turned_keys_and_queries_are_seen_by_sign_and_adam_alone():
-    moved = atlas_used.turned_back(DATA, range(2), 50)
-    here = atlas_used.gauge_claims(moved)
-    assert all(claim.holds for claim in here)
-    same = atlas_used.gauge_claims(atlas_used.turned_back(DATA, range(2), 50, identity=True))
-    seen = caught(here, {"R = 1": same})["R = 1"]
-    assert {id.split(".")[-1].split("_")[0] for id in seen} == {"sign", "Adam"}
 
 
 def test_every_row_has_a_formula_and_a_source():
