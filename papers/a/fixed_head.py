@@ -44,8 +44,8 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     """p_opt(t) >= p_opt(0) / 2, and from one record to the next no p_opt up to 1/2 falls."""
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
-    shares = {"lemma5": p_opt / p_opt[:, :1], "lemma5.rises": growth}
-    return [claim(id, values.min(), rule) for id, values in shares.items()]
+    shares = (p_opt / p_opt[:, :1]).min()
+    return PAPER.claims({"lemma5": shares, "lemma5.rises": growth.min()}, rule)
 
 
 def lemma7(history: History, step_size: float) -> Claim:

@@ -1,7 +1,4 @@
-"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing and record.
-
-Five rules on a fixed head, drawn from their histories.
-"""
+"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing, record."""
 
 from collections.abc import Mapping, Sequence
 
@@ -99,7 +96,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) 
     }
 
 
-def _decades(steps: int) -> np.ndarray:
+def _decades(steps):
     """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
     return 10 ** np.arange(1, int(np.log10(steps)))
 
@@ -116,13 +113,11 @@ def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     """The exponents `last` {rule: (runs,)} of the last decade: the theorem's bound, and -1 (ours).
 
-    That of gradient descent, for which the paper has no rate, is above -0.2 (ours). Source: paper
-    A, Theorem 1 and its open question 1.
+    That of gradient descent, for which the paper has no rate, is above -0.2 (ours).
     """
     ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
-    values = {"bound": ngd, "measured": ngd, "momentum": momentum, "polyak": polyak}
-    values["gd"] = last["GD"].min()
-    return [PAPER.claim(f"rate.{name}", value) for name, value in values.items()]
+    values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
+    return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
 
 def draw_horizon(

@@ -78,7 +78,7 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     fall = history.log_gap[:, t == 1] - history.log_gap[:, later]
     over = fall / (unit[:, None] * (np.cbrt(t[later]) - 1))
     slopes = -fitted_slope(path[late], history.log_gap[:, late]) / (unit / 3)
-    return [claim("theorem2", over.min()), claim("theorem2.sharp", slopes)]
+    return PAPER.claims({"theorem2": over.min(), "theorem2.sharp": slopes})
 
 
 def theorem3(history: History, since: float) -> list[Claim]:
@@ -139,8 +139,8 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
     ratio, rises = loss_ratio(history, tokens).max(), (p_opt[:, 1:] / p_opt[:, :-1]).min()
-    values = {"gap": slopes, "ratio": ratio, "monotone": rises}
-    return [claim(f"lemma13.{name}", value) for name, value in values.items()]
+    values = {"lemma13.gap": slopes, "lemma13.ratio": ratio, "lemma13.monotone": rises}
+    return PAPER.claims(values)
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:

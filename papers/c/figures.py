@@ -140,9 +140,8 @@ def parents(
 ) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
 
-    `pairs`, `by_dimension` and `paths` come with what stands on their axis of x: iterations
-    (records,), dimensions, radii R / ||W_mm||. `several`: by dimension, alignments (draws,) second.
-    In the last panel a mark is the end of a descent from zero.
+    `pairs`, `by_dimension`, `paths`: what stands on the axis of x, then the values. `several`: by
+    dimension, alignments (draws,) second. In the last panel a mark is the end of a descent.
     """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs

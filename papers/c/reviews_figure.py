@@ -79,17 +79,18 @@ def sparsity_figure(curves: Curves) -> Figure:
     In the last panel at the end, and below that at matched training accuracy.
     """
     figure, axes = plots.panels(1, 4, height=2.5)
+
+    def share(rule, name):  # per cent of the entries of all runs
+        counts = np.sum([run.end[name] for run in curves.runs(rule)], axis=0)
+        return 100 * counts / counts.sum()
+
     for k, part in enumerate(reviews.PARTS):
-        runs = curves.runs("l2")
-        start = sum(run.end[f"start.histogram.{part}"] for run in runs)
-        axes[k].stairs(
-            100 * start / start.sum(), EDGES, color=plots.FAINT, label="start", fill=True
-        )
+        start = dict(color=plots.FAINT, label="start", fill=True)
+        axes[k].stairs(share("l2", f"start.histogram.{part}"), EDGES, **start)
         for place, rule in enumerate(curves.rates()):
-            last = sum(run.end[f"last.histogram.{part}"] for run in curves.runs(rule))
-            share = 100 * last / last.sum()
             line = plots.look(rule).line | dict(zorder=4 - place)  # the first, l1.1, on top
-            axes[k].stairs(share, EDGES, label=shown(rule), **line)
+            last = share(rule, f"last.histogram.{part}")
+            axes[k].stairs(last, EDGES, label=shown(rule), **line)
         axes[k].axvline(0.06, label="0.06, the paper's threshold", **plots.LEVEL)
         axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
         axes[k].set(xlim=(1e-3, 2))
