@@ -107,10 +107,7 @@ def _probability_at_most(failed: np.ndarray) -> float:
 
 
 def lemma8(tokens: TokenSet) -> list[Claim]:
-    """Data satisfy Assumptions 1 and 2 with probability 1 - DELTA: that of the draws that do not.
-
-    Assumption 1 in our sufficient form, whose smallest margin is the third claim.
-    """
+    """The probability that a draw breaks Assumption 1, or 2, and the margin of the first."""
     margin = _assumption1(tokens)
     far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
     values = {"assumption1": far, "assumption2": unequal, "assumption1.margin": margin.min()}
@@ -160,10 +157,7 @@ def _spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray,
 
 
 def lemma14(tokens: TokenSet, head: MaxMargin) -> list[Claim]:
-    """y_i (p x_{i,opt} + (1-p) x_{i,t}) are separable for p in [1/2, 1], by u_mm.
-
-    Its margin is 1 on opt tokens, and at least 1/4 on their mixtures (our constant).
-    """
+    """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
     mixed = ((best + scores) / 2).min()

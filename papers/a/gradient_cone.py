@@ -72,10 +72,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 
 
 def _needed(tokens, solution, run, multiple, starts):
-    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||: a maximum over W.
-
-    By L-BFGS, with a penalty on softmax weights of opt tokens below Lemma 5's 1/(e T).
-    """
+    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||, by L-BFGS."""
     pulled, size = _pairs(tokens, run), solution.norm[run]
     toward, radius = pulled.A @ solution.W[run].ravel(), multiple * size
     n, T = pulled.scores.shape

@@ -96,20 +96,14 @@ def head_direction(history: History, since: float) -> Claim:
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a part of gamma*, in the end all of it.
-
-    At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
-    """
+    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: at least gamma*/4, in the end gamma*."""
     ratio = head_margin(history, tokens, head)
     smallest = ratio[:, history.iterations >= since].min()
     return [claim("theorem4", smallest), claim("theorem10", ratio[:, -1])]
 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
-    """Steps (t+1)^-p: -log L grows like their sum, t^{1-p}, for attention as for linear predictors.
-
-    Its exponent in S_t, over t >= since.
-    """
+    """Steps (t+1)^-p: -log L grows like their sum S_t, as for linear predictors."""
     slopes = path_exponent(history, -history.log_gap, decay, since)
     return claim("remark3", slopes, name, f"{decay:.3g}")
 

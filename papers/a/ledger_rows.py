@@ -255,10 +255,7 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Eq. 13 with steps eta (t+1)^-p from zero, or from u and W Gaussian of entry size u_std.
-
-    Tokens, the head's end point, histories by decay p.
-    """
+    """Eq. 13 with steps eta (t+1)^-p, from zero or from Gaussian u and W, for every p."""
     problem, seeds = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))  # for Lemma 3
@@ -320,10 +317,7 @@ def _speed(eq13):
 
 
 def _other_decays(drawn, by_decay, sizes, world):
-    """Remark 3 and Eq. 13: other exponents p of the step, and the linear predictor on opt tokens.
-
-    Within the proof's p >= 2/3 the loss falls like exp(-S_t), here for p = 4/5.
-    """
+    """Remark 3 and Eq. 13: other exponents p of the step; the linear predictor on opt tokens."""
     late, slow = sizes.joint_steps / 10, by_decay[4 / 5]
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))

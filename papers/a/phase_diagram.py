@@ -102,10 +102,7 @@ def assumption1_bound(
 def assumption1_needed(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> list[Claim]:
-    """Of `two_samples`: every rule ends at another selection's max-margin direction (ours).
-
-    From W_0 = 0: alignment with the direction for sample 1's other token less that with W_mm.
-    """
+    """Of `two_samples`: every rule ends at another selection's direction (ours)."""
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
@@ -149,10 +146,7 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it, NaN without one.
-
-    Besides: "feasible", the fraction of runs with a W_mm.
-    """
+    """Per rule the fraction of runs that reach W_mm from zero; how many have a W_mm."""
     reach = which_reach(tokens, rules, steps)
     if not reach:
         return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
@@ -176,10 +170,7 @@ def which_reach(
 def phase_diagram(
     seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, np.ndarray]:
-    """`fraction_reached` over a grid: per rule, and for "feasible", an array (spreads, cells).
-
-    cells: pairs (d, ratio) for `bounded_tokens`; spreads: as in `skewed`.
-    """
+    """`fraction_reached` of every spread and cell (d, ratio): per rule (spreads, cells)."""
     fractions = {name: np.empty((len(spreads), len(cells))) for name in ("feasible", *rules)}
     for column, (d, ratio) in enumerate(cells):
         tokens = bounded_tokens(seeds, n, T, d, ratio)
@@ -191,10 +182,7 @@ def phase_diagram(
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
-    """In the first cell of each of `phase_diagram`'s, where the assumptions nearly hold, all reach.
-
-    Elsewhere not all (ours).
-    """
+    """In the first cells, where the assumptions nearly hold, all runs reach W_mm; not elsewhere."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]

@@ -123,10 +123,7 @@ def layers(curves: Curves) -> list[str]:
 
 
 def growing(curves: Curves, rule: str) -> Claim:
-    """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0.
-
-    In the second protocol it is the growth beyond that of a random walk of the same steps.
-    """
+    """Every layer grows; in the second protocol, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
     found = growth(curves, rule)
     beyond = ""

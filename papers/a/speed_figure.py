@@ -69,10 +69,7 @@ def _lines(axes, curves):
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval.
-
-    Within the brackets, in a rule's colour where the paper claims no gain of it, it has none.
-    """
+    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval."""
     targets, rules = curves.configuration["targets"], list(curves.configuration["rates"])
     others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
@@ -104,10 +101,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 
 def _norms(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over steps, a thin line a layer, in bold their median.
-
-    Medians over the seeds; the paper's panel.
-    """
+    """Growth of every weight matrix over steps, a thin line a layer, in bold their median."""
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in speed.layers(curves)]

@@ -103,10 +103,7 @@ def _edge_along(selection, mu, E):
 
 
 def _worst_edges(selection):
-    """Directions E (2 n (T-1), runs, D) in which a margin changes most: +-sgn(A) |A|^{q-1}.
-
-    A = (x_{i,alpha} - x_{i,t}) z_i^T; there Hoelder's inequality is an equality.
-    """
+    """+-sgn(A) |A|^{q-1} of every constraint A, along which its margin changes most."""
     tokens = selection.tokens
     rows = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
     E = to_mirror(np.swapaxes(rows, 0, 1), selection.p / (selection.p - 1))

@@ -7,10 +7,7 @@ from lib.mirror.geometry import bregman, dual_exponent, norm
 
 
 def lemma4(W, later, gradient, eta, p):
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W.
-
-    By ||nabla psi(W)||_q = ||W||_p^{p-1} and the triangle inequality.
-    """
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W."""
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
@@ -61,9 +58,6 @@ def lemma22(W, later, gradient, eta, p):
 
 
 def lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>.
-
-    Lemma 23 with V = 0. Its slack is D_{psi - eta L}(W+, W), >= 0 for a small eta.
-    """
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>; Lemma 23 with V = 0."""
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)

@@ -104,10 +104,7 @@ def keys_against_weights(
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM for each dimension, (dimensions,).
-
-    Over the draws of `unit_tokens` that have a solution; NaN where none has.
-    """
+    """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
 
     def mean(kept):
         return np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
@@ -159,10 +156,7 @@ def _max_margin(tokens, chosen):
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
-    """ReLU head, from zero: tokens selected (runs, n), alignment with their SVM (runs,).
-
-    Without W's finite part, in the span of the SVM's equations; NaN where there is no SVM.
-    """
+    """With a ReLU head: tokens selected (runs, n), alignment with their SVM (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = train_relu_head(tokens, step_size, steps)
     chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
@@ -210,10 +204,7 @@ def path_against_descent(
 
 
 def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> list[Claim]:
-    """The claims of 2308.16898 on keys and queries, on several tokens and on the path.
-
-    Of `keys_against_weights`, `several_tokens` by dimension, `path_against_descent` by p.
-    """
+    """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
     small, large = min(several), max(several)
     low, high = (np.nanmedian(several[d][1]) for d in (small, large))

@@ -16,10 +16,7 @@ from papers.fits import fitted_slope
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
 ) -> Selection:
-    """The locally optimal selections that training with p from random starts ends in.
-
-    By `relative_rule`. A run that ends elsewhere is left out.
-    """
+    """The locally optimal selections that training with p from random starts ends in."""
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
@@ -115,10 +112,7 @@ def captured(
 def local_claims(
     fractions: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Starts in the thinnest cone all keep their tokens, those in the widest need not (ours).
-
-    `fractions` of `captured`, (mus,) for each p.
-    """
+    """Starts in the thinnest cone all keep their tokens, those in the widest need not."""
     return [
         PAPER.claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
         for id, k in (("local.thin", 0), ("local.wide", -1))

@@ -40,10 +40,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:
-    """Paired differences as a forest, a dot a seed; a second series stands below the first.
-
-    Zero says that the two rules are alike.
-    """
+    """Paired differences as a forest, a dot a seed; a second series stands below the first."""
     bars = []
     for place, name in enumerate(names):
         for k, intervals in enumerate(series):
@@ -57,10 +54,7 @@ def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.
 
 
 def accuracy_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy, and what is judged: the paired differences of the last accuracy.
-
-    A star is the paper's difference.
-    """
+    """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     training_panels(axes, curves, curves.configuration["batch"])
     found = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]

@@ -50,10 +50,7 @@ def end_points(
 
 
 def divergences(histories, ends, by_q: bool = False) -> dict[tuple[float, float], np.ndarray]:
-    """The divergence (runs, k) of every iterate of p from the l_q SVM, for every (p, q).
-
-    The SVM selects the tokens of p's iterate; with `by_q`, as in the paper, those of q's training.
-    """
+    """D (runs, k) of training with p from the l_q SVM of its tokens, or `by_q` of q's."""
     end = lambda p, q: ends[q if by_q else p][q].W
     return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 

@@ -71,10 +71,7 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
 
 
 def _excess_loss(tokens, W):
-    """L(W) minus its limit when every sample selects its opt token, (runs,), exact at e^-300.
-
-    l(f) - l(g) = log1p(sigmoid(-g) expm1(g - f)), f - g relative to the selected token's score.
-    """
+    """L(W) minus its limit when every sample selects its opt token, (runs,), exact at e^-300."""
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)

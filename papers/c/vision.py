@@ -14,10 +14,7 @@ RULES = ("Adam", "l1.1")
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds).
-
-    Linear between evaluations. The paper's plot is read like this: epochs to the same accuracy.
-    """
+    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds)."""
     return matched(curves, "steps", RULES, "test_accuracy")
 
 
