@@ -5,7 +5,7 @@ the wrong worlds in which they must fail, words, and a remark where there is one
 the paper, "our constant" marks a form of its sentence, "ours, beside" what is sharper.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from lib.companion.claims import Claim
 from lib.companion.ledger import Statement
 from lib.files import read_table
 
-RELATIONS = {  # how a bound is checked, and which of many values is the worst
+RELATIONS: dict[str, Any] = {  # how a bound is checked, and which of many values is the worst
     "≤": (claims.at_most, np.max),
     "≥": (claims.at_least, np.min),
     "±": (claims.close, claims.furthest),
@@ -36,7 +36,7 @@ class Stated:
                 self._rows[id] = number, *row
 
     def claim(
-        self, id: str, values: Any, *names: str, say: tuple = (), number="", bound="", **more
+        self, id: str, values: Any, *names: str | float, say=(), number="", bound="", **more
     ) -> Claim:
         """The claim `id` of `values`: a number, or one a seed, whose worst is judged.
 
@@ -55,19 +55,21 @@ class Stated:
             source = f"{paper} ({source})"
         source = f"{source} {paper}" if source == "ours, beside" else source or paper
         more = {"remark": "".join(remark)} | more
-        text = words.format(*names, *say)
-        return check(".".join((id, *names)), text, source, values, *ends, **more)
+        short = [name if isinstance(name, str) else f"{name:g}" for name in names]
+        text = words.format(*short, *say)
+        return check(".".join((id, *short)), text, source, values, *ends, **more)
+
+    def claims(self, values: Mapping[str, Any], *names: str | float) -> list[Claim]:
+        """The `claim` of every id with its values."""
+        return [self.claim(id, value, *names) for id, value in values.items()]
 
     def rows(
-        self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = "", **more
+        self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """The claims as rows of the ledger, each under its statement or under `number`.
-
-        `more`: what `ledger.rows` takes, in place of the wrong worlds of the file.
-        """
+        """The claims as rows of the ledger, each under its statement or under `number`."""
         for claim in made:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))
             home, _, _, worlds, *_ = next(self._rows[id] for id in starts if id in self._rows)
-            about = {"fails_if": tuple(worlds.split(", "))} | more
-            yield from ledger.rows(number or home, setting, seeds, claim, **about)
+            families = tuple(worlds.split(", "))
+            yield from ledger.rows(number or home, setting, seeds, claim, fails_if=families)

@@ -19,6 +19,7 @@ from lib.dynamics.gradient_descent import Start
 from lib.seeds import stream
 from lib.svm import MaxMargin
 from papers.a.fixed_head import bound_on_tokens, claim
+from papers.a.statements import PAPER
 from papers.fits import log_slope
 
 DELTA = 0.1
@@ -28,9 +29,8 @@ def lemma4(tokens: TokenSet, start: Start, std: float, dimension: int) -> list[C
     """Gaussian W_0 of entry size std: |x^T W_0 z| <= c for all tokens, with probability 1 - DELTA.
 
     Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
-    ||x|| ||z||)) = delta, which is at most std B^2 sqrt(2 log(2 n T/delta)) (our constant).
-    ||W_0||_F is std d, d the `dimension` of tokens, within 3 % in every draw. Source: paper A,
-    Lemma 4.
+    ||x|| ||z||)) = DELTA, at most std B^2 sqrt(2 log(2 n T/DELTA)). ||W_0||_F is std d, d the
+    `dimension` of tokens, within 3 % in every draw.
     """
     sizes = std * np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
     logits = np.abs(attention.logits(tokens, start.inside)).max((1, 2))
@@ -61,9 +61,8 @@ def _assumption1(tokens: TokenSet) -> np.ndarray:
     """Near orthogonality as a margin, b^2 (a^2 - 3 mu) / (4 n C mu^2), (runs,): >= 1 suffices.
 
     mu the largest |<x, x'>| of two distinct tokens, a the smallest norm of an opt token and b of a
-    query, and C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)), phi = 1/(e T), bounds how
-    much more one sample can pull than another while p_opt is in [phi, 1/2] (our constants). Under
-    it the opt logit of a sample that is not yet settled cannot fall (Lemma 5).
+    query; C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)), phi = 1/(e T), bounds how much
+    more one sample pulls than another while p_opt is in [phi, 1/2] (our constants; Lemma 5).
     """
     runs, n, T, d = tokens.shape
     flat = tokens.X.reshape(runs, n * T, d)
@@ -108,24 +107,19 @@ def _probability_at_most(failed: np.ndarray) -> float:
 
 
 def lemma8(tokens: TokenSet) -> list[Claim]:
-    """Data satisfy Assumptions 1 and 2 with probability 1 - delta: that of the draws that do not.
-
-    Assumption 1 in our sufficient form, whose smallest margin is the third claim; and whether other
-    tokens' scores differ by more than rounding.
-    """
+    """The probability that a draw breaks Assumption 1, or 2, and the margin of the first."""
     margin = _assumption1(tokens)
     far, unequal = (_probability_at_most(x) for x in (margin < 1, _imbalance(tokens) > 1e-9))
-    claims = {"assumption1": far, "assumption2": unequal, "assumption1.margin": margin.min()}
-    return [claim(id, value) for id, value in claims.items()]
+    values = {"assumption1": far, "assumption2": unequal, "assumption1.margin": margin.min()}
+    return PAPER.claims(values)
 
 
 def lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
-    """(DM): norms and cross products concentrate with probability 1 - delta.
+    """(DM): norms and cross products concentrate with probability 1 - DELTA.
 
-    With m tokens, s = log(2 m^2/delta) and r the norm scale of a token (noise, or signal noise): |
+    With m tokens, s = log(2 m^2/DELTA) and r the norm scale of a token (noise, or signal noise): |
     ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and
-    Massart, 2000; our constants). Measured: what a draw does not exceed with probability 1 - delta,
-    over its bound.
+    Massart, 2000; our constants). Measured: the quantile of the draws, over its bound.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -147,8 +141,8 @@ def lemma11_exponents(
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians)) + off
-    values = {"norms": norms, "cross": products}
-    return [claim(f"lemma11.exponent.{name}", value) for name, value in values.items()]
+    slopes = {"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products}
+    return PAPER.claims(slopes)
 
 
 def _spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
@@ -163,10 +157,7 @@ def _spreads(tokens: TokenSet, signal: float, noise: float) -> tuple[np.ndarray,
 
 
 def lemma14(tokens: TokenSet, head: MaxMargin) -> list[Claim]:
-    """y_i (p x_{i,opt} + (1-p) x_{i,t}) are separable for p in [1/2, 1], by u_mm.
-
-    Its margin is 1 on opt tokens, and at least 1/4 on their mixtures (our constant).
-    """
+    """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
     mixed = ((best + scores) / 2).min()
@@ -174,11 +165,7 @@ def lemma14(tokens: TokenSet, head: MaxMargin) -> list[Claim]:
 
 
 def wrong_selection(tokens: TokenSet, seeds: Sequence[int]) -> np.ndarray:
-    """For every sample a random token that is not its opt token, (runs, n), one seed per run.
-
-    Its token SVM gives a local max-margin direction: the kind of direction that the local theory
-    (2308.16898) says training may end in.
-    """
+    """For every sample a random token that is not its opt token, (runs, n), one seed per run."""
     _, n, T, _ = tokens.shape
     shift = np.stack([stream(seed, "selection").integers(1, T, n) for seed in seeds])
     return (tokens.opt + shift) % T

@@ -1,7 +1,4 @@
-"""Paper A's Figure 3: head and attention trained together, drawn, judged and kept.
-
-It is held against an independent computation of the same training.
-"""
+"""Paper A's Figure 3: head and attention trained together, beside an independent computation."""
 
 from collections.abc import Mapping
 
@@ -52,10 +49,7 @@ def measured(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dic
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians over runs are those of the reference computation, within a factor 1.5.
-
-    One claim a quantity; values: {iteration: measured(...)}, iterations as in REFERENCE.
-    """
+    """Medians over runs of `values` {iteration: measured(...)} are REFERENCE's, up to 1.5 times."""
     made, times = [], ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
         ratios = [np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()]
@@ -65,22 +59,16 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
 
 
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
-    """At the last record `rule` has the largest loss, the smallest opt weights and norms.
-
-    In every run; `rivals` are names in `histories`.
-    """
+    """In every run `rule` ends with the largest loss, the smallest opt weights and norms."""
     series = {
         "-log L": lambda h: -h.log_gap[:, -1],
         "-log(1 - p_opt)": lambda h: -h.log_miss[:, -1].max(-1),
         "||W||": lambda h: h.norm[:, -1],
         "||u||": lambda h: h.head_norm[:, -1],
     }
-    made = []
-    for name, value in series.items():
-        next_slowest = np.min([value(histories[rival]) for rival in rivals], axis=0)
-        ratio = (value(histories[rule]) / next_slowest).max()
-        made.append(PAPER.claim("slowest", ratio, name, say=(rule,)))
-    return made
+    next_slowest = lambda value: np.min([value(histories[rival]) for rival in rivals], axis=0)
+    ratios = {k: (f(histories[rule]) / next_slowest(f)).max() for k, f in series.items()}
+    return [PAPER.claim("slowest", ratio, name, say=(rule,)) for name, ratio in ratios.items()]
 
 
 def ahead(fast: History, slow: History, names: tuple[str, str], since: float) -> list[Claim]:

@@ -44,15 +44,12 @@ def lemma5(history: History, rule: str) -> list[Claim]:
     """p_opt(t) >= p_opt(0) / 2, and from one record to the next no p_opt up to 1/2 falls."""
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
-    shares = {"lemma5": p_opt / p_opt[:, :1], "lemma5.rises": growth}
-    return [claim(id, values.min(), rule) for id, values in shares.items()]
+    shares = (p_opt / p_opt[:, :1]).min()
+    return PAPER.claims({"lemma5": shares, "lemma5.rises": growth.min()}, rule)
 
 
 def lemma7(history: History, step_size: float) -> Claim:
-    """||W_t|| grows by eta a step over the last decade (ours): c of the lower bound is 1.
-
-    The upper bound, eta t + ||W_0||, is the triangle inequality.
-    """
+    """||W_t|| grows by eta a step over the last decade (ours): c of the lower bound is 1."""
     since = history.iterations[-1] / 10
     slopes = fitted_slope(history.iterations, history.norm, since)
     return claim("lemma7.lower", slopes / step_size)
@@ -77,10 +74,7 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
 def fastest_at_first(
     histories: Mapping[str, History], rule: str, loss_gap: float, section: str = "Section 3.2"
 ) -> Claim:
-    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations.
-
-    Source: paper A, Section 3.2 with a fixed head, Section 5.1 with a trained one.
-    """
+    """`rule` reaches L - L* <= loss_gap before every other in every run: ratio of iterations."""
     first = {
         name: first_below(history.iterations, history.log_gap, np.log(loss_gap))
         for name, history in histories.items()
@@ -157,11 +151,7 @@ def leaves(histories: Iterable[History], rivals: tuple[str, ...], target: str) -
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:
-    """The fraction of runs that reach W_mm from a start direction; all must.
-
-    Reached: within 0.02 for NGD and Polyak; for GD, which is logarithmic in t, its last gradient
-    within 0.03.
-    """
+    """The fraction of runs that reach W_mm, all of which must; GD by its last gradient."""
     by_gradient = reached(history, np.inf) & (_last_descent_error(history) <= 0.03)
     share = (by_gradient if rule == "GD" else reached(history, 0.02)).mean()
     return remarked(claim("remark1", share, rule, start), SLOW)

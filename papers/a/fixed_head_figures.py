@@ -1,7 +1,4 @@
-"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing and record.
-
-Five rules on a fixed head, drawn from their histories.
-"""
+"""Paper A's Figures 2 and 5, and Figure 2's problem over a million iterations: drawing, record."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +19,7 @@ THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared
 
 
 def _panels(history):
-    """The six panels: title, values (runs, k), axis options.
-
-    Loss gap and missing weight are drawn as powers of ten: they leave the range of floats.
-    """
+    """The six panels: title, values (runs, k), axis options."""
     gap, miss = history.log_gap / np.log(10), history.log_miss.max(-1) / np.log(10)
     error = history.direction_error["W_mm"]
     deep = {"ylim": (-30, 1)}
@@ -99,7 +93,7 @@ def numbers(histories: Mapping[str, History], target: MaxMargin, polyak: float) 
     }
 
 
-def _decades(steps: int) -> np.ndarray:
+def _decades(steps):
     """10, 100, ..., the starts of the decades of t that are fitted, (log10(steps) - 1,)."""
     return 10 ** np.arange(1, int(np.log10(steps)))
 
@@ -114,24 +108,16 @@ def decade_exponents(histories: Mapping[str, History], steps: int) -> dict[str, 
 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
-    """The exponents `last` {rule: (runs,)} of the last decade: the theorem's bound, and -1 (ours).
-
-    That of gradient descent, for which the paper has no rate, is above -0.2 (ours). Source: paper
-    A, Theorem 1 and its open question 1.
-    """
+    """The exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
     ngd, momentum, polyak = (last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap"))
-    values = {"bound": ngd, "measured": ngd, "momentum": momentum, "polyak": polyak}
-    values["gd"] = last["GD"].min()
-    return [PAPER.claim(f"rate.{name}", value) for name, value in values.items()]
+    values = {"rate.bound": ngd, "rate.measured": ngd, "rate.momentum": momentum}
+    return PAPER.claims(values | {"rate.polyak": polyak, "rate.gd": last["GD"].min()})
 
 
 def draw_horizon(
     histories: Mapping[str, History], plain_error: Sequence[float], caption: str
 ) -> Figure:
-    """Three panels: error, missing weight, exponent by decade.
-
-    `plain_error` is that of NGD in ordinary arithmetic, one entry a step.
-    """
+    """Error, beside that in plain float64 (steps,); missing weight; exponent by decade."""
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes, middle = decade_exponents(histories, steps), _decades(steps) * 10**0.5
@@ -157,10 +143,7 @@ def draw_horizon(
 
 
 def horizon_numbers(ngd: History, last: Mapping[str, np.ndarray]) -> dict[str, Number]:
-    """What the record keeps: fitted exponents; NGD's last direction error and missing weight.
-
-    `last`: each rule's exponents of the last decade, (runs,). Medians over runs.
-    """
+    """Exponents of the last decade {rule: (runs,)}, NGD's last error and missing weight."""
     known = {
         f"{name.split(',')[0].lower()}_exponent": Number(values.max(), 1e-3)
         for name, values in last.items()

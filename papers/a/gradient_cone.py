@@ -1,12 +1,10 @@
 """Lemmas 2, 6 and 9 of paper A (2402.05738), put to the worst W there is.
 
-Lemma 6 speaks of every W. Lemmas 2 and 9 speak of the iterates, along which Lemmas 4 and 5 keep the
-softmax weights of opt tokens from below; here of every W with such weights, which is more.
-
-A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Under Assumption 2 -grad L is a sum of
-c_m A_m with c >= 0, and depends on W through its margins <A_m, W> alone; of all W with the same
-margins the shortest is sum_m alpha_m A_m, K alpha = margins, K the Gram matrix of the A_m. So the
-search runs over margins, n (T-1) numbers, and the worst W is found and not sampled.
+Lemmas 2 and 9 speak of iterates; here of every W whose opt weights Lemmas 4 and 5 allow. A_m =
+(x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Under Assumption 2 -grad L is a sum of c_m A_m
+with c >= 0, and depends on W through its margins <A_m, W> alone; of all W with the same margins the
+shortest is sum_m alpha_m A_m, K alpha = margins, K the Gram matrix of the A_m. So the search runs
+over margins, n (T-1) numbers, and the worst W is found and not sampled.
 """
 
 from dataclasses import dataclass
@@ -40,14 +38,13 @@ class _Pairs:
         return -attention.slopes(logits, self.scores[None]).pull[0, :, 1:].ravel()
 
 
-# Why Lemma 5 fails on antipodal class means.
-NOT_ORTHOGONAL = (
+NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
     "class means are not nearly orthogonal (Assumption 1 fails): the other class pulls one"
     " sample's weight down"
 )
 
 
-def _pairs(tokens: TokenSet, run: int) -> _Pairs:
+def _pairs(tokens, run):
     """The pairs of one run of `tokens`, its opt token first in the scores."""
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt)[0], tokens.z[0])
@@ -61,8 +58,7 @@ def _pairs(tokens: TokenSet, run: int) -> _Pairs:
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||; attained with one pair left to learn.
 
-    Measured: its smallest value over c, at the W whose margins are 40 but for one pair, where it is
-    0; every pair of every run.
+    Measured over c at the W whose margins are 40 but for one pair, where it is 0; every pair.
     """
     smallest = np.inf
     for run in range(len(tokens.y)):
@@ -76,11 +72,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 
 
 def _needed(tokens, solution, run, multiple, starts):
-    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||: a maximum over W.
-
-    Found by L-BFGS. Softmax weights of opt tokens are kept at least 1/(e T) by a penalty, as Lemma
-    5 gives them along training.
-    """
+    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||, by L-BFGS."""
     pulled, size = _pairs(tokens, run), solution.norm[run]
     toward, radius = pulled.A @ solution.W[run].ravel(), multiple * size
     n, T = pulled.scores.shape

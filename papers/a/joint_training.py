@@ -78,7 +78,7 @@ def theorem2(history: History, step_size: float, head: MaxMargin, since: float) 
     fall = history.log_gap[:, t == 1] - history.log_gap[:, later]
     over = fall / (unit[:, None] * (np.cbrt(t[later]) - 1))
     slopes = -fitted_slope(path[late], history.log_gap[:, late]) / (unit / 3)
-    return [claim("theorem2", over.min()), claim("theorem2.sharp", slopes)]
+    return PAPER.claims({"theorem2": over.min(), "theorem2.sharp": slopes})
 
 
 def theorem3(history: History, since: float) -> list[Claim]:
@@ -96,20 +96,14 @@ def head_direction(history: History, since: float) -> Claim:
 
 
 def theorem4(history: History, tokens: TokenSet, head: MaxMargin, since: float) -> list[Claim]:
-    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: a part of gamma*, in the end all of it.
-
-    At least gamma*/4 for t >= since (our constant); within 3 % of gamma* at the last record (ours).
-    """
+    """The margin min_i y_i u_t^T x_{i,opt} / ||u_t||: at least gamma*/4, in the end gamma*."""
     ratio = head_margin(history, tokens, head)
     smallest = ratio[:, history.iterations >= since].min()
     return [claim("theorem4", smallest), claim("theorem10", ratio[:, -1])]
 
 
 def remark3(history: History, name: str, decay: float, since: float) -> Claim:
-    """Steps (t+1)^-p: -log L grows like their sum, t^{1-p}, for attention as for linear predictors.
-
-    Its exponent in S_t, over t >= since.
-    """
+    """Steps (t+1)^-p: -log L grows like their sum S_t, as for linear predictors."""
     slopes = path_exponent(history, -history.log_gap, decay, since)
     return claim("remark3", slopes, name, f"{decay:.3g}")
 
@@ -139,8 +133,8 @@ def lemma13(history: History, tokens: TokenSet, since: float) -> list[Claim]:
     with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
         slopes = path_exponent(history, history.score_gaps.min((2, 3)), 2 / 3, since)
     ratio, rises = loss_ratio(history, tokens).max(), (p_opt[:, 1:] / p_opt[:, :-1]).min()
-    values = {"gap": slopes, "ratio": ratio, "monotone": rises}
-    return [claim(f"lemma13.{name}", value) for name, value in values.items()]
+    values = {"lemma13.gap": slopes, "lemma13.ratio": ratio, "lemma13.monotone": rises}
+    return PAPER.claims(values)
 
 
 def lemma3(history: History, tokens: TokenSet, head: MaxMargin) -> list[Claim]:

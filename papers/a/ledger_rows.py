@@ -9,7 +9,7 @@ where the local theory (2308.16898) says training may stay.
 A section yields the rows of the ledger; their words and wrong worlds are in `statements.toml`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 
@@ -27,9 +27,7 @@ from papers.a.statements import PAPER
 from papers.fits import exponent
 from papers.wrong_worlds import TRUE, World, around
 
-BEYOND = (
-    "1 ± 0.05"  # of exponents in S_t for p = 4/5, T = 4 and a random start, which delay the growth
-)
+BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
 SHARED = "a class shares its opt token, so that opt tokens are parallel"
 OWN_CONSTANT = "c = 1/4 is ours, the theorem has some c; Theorem 8's row is sharp"
 RISES = "p_opt rises by far more than a factor t^-0.1 of -log(1 - p_opt) takes; t^-0.3 shows"
@@ -56,16 +54,16 @@ class Sizes:
     joint_step: float = 0.3
     draws: int = 200
 
-    def class_means(self, seeds: Iterable[int], **more) -> TokenSet:
+    def class_means(self, seeds: Sequence[int], **more) -> TokenSet:
         """The tokens of our Figure 2, or with antipodal=True of Figure 5."""
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
 
-    def high_d(self, seeds: Iterable[int]) -> TokenSet:
+    def high_d(self, seeds: Sequence[int]) -> TokenSet:
         """Example 1 in Gaussian form."""
         return tokens.gaussian_tokens(seeds, n=4, T=3, d=self.verified_d)
 
-    def data_model(self, seeds: Iterable[int], T: int = 2) -> TokenSet:
+    def data_model(self, seeds: Sequence[int], T: int = 2) -> TokenSet:
         """(DM), the data of joint training."""
         return tokens.two_token_gaussian(seeds, self.joint_n, T, self.joint_d, self.joint_signal)
 
@@ -86,10 +84,7 @@ def _problems(sizes):
 
 @cache
 def _solutions(sizes, name):
-    """The token SVM of a setting's opt tokens, and of two selections of other tokens.
-
-    The first of these two is random in every sample, the second in one sample alone.
-    """
+    """The token SVM of the opt tokens, of other random ones, and of others in one sample alone."""
     data = _problems(sizes)[name].tokens
     other = data_and_starts.wrong_selection(data, range(sizes.seeds))
     exchanged = np.where(np.arange(data.shape[1]) == 0, other, data.opt)
@@ -98,10 +93,7 @@ def _solutions(sizes, name):
 
 @cache
 def _trained(sizes, name, start, world, loss):
-    """NGD, GD and Polyak from one of three starts; NGD alone for another loss than the exponential.
-
-    GD's step is one over a bound on the smoothness.
-    """
+    """NGD, GD and Polyak from one of three starts; NGD alone for another loss."""
     problem, (true, local, exchanged) = _problems(sizes)[name], _solutions(sizes, name)
     std = sizes.start_norm / problem.token_basis.shape[1]
     starts = {
@@ -229,10 +221,9 @@ def _data_model_rows(sizes, world):
 
 @cache
 def _lemma4(sizes, off):
-    """Lemma 4 of 1000 starts, whose entries are off by the share `off`.
+    """Lemma 4 of 1000 starts, entries off by the share `off`; fewer are too rough for 5 %.
 
-    A quantile of fewer draws is too rough for 5 %. A hundred at a time: the tokens of all, before
-    they are reduced, are 140 MB.
+    A hundred at a time: the tokens of all, before they are reduced, are 140 MB.
     """
     reduced, units = [], []
     for first in range(0, 1000, 100):
@@ -264,10 +255,7 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Eq. 13 with steps eta (t+1)^-p from zero, or from u and W Gaussian of entry size u_std.
-
-    Data in minimal coordinates, the head's end point, histories by decay p.
-    """
+    """Eq. 13 with steps eta (t+1)^-p, from zero or from Gaussian u and W, for every p."""
     problem, seeds = coordinates.minimal(data), range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))  # for Lemma 3
@@ -329,10 +317,7 @@ def _speed(eq13):
 
 
 def _other_decays(drawn, by_decay, sizes, world):
-    """Remark 3 and Eq. 13: other exponents p of the step, and the linear predictor on opt tokens.
-
-    Within the proof's p >= 2/3 the loss falls like exp(-S_t), here for p = 4/5.
-    """
+    """Remark 3 and Eq. 13: other exponents p of the step; the linear predictor on opt tokens."""
     late, slow = sizes.joint_steps / 10, by_decay[4 / 5]
     rule = {p: world.rule(rules.ngd(sizes.joint_step, decay=p)) for p in by_decay}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))

@@ -20,10 +20,9 @@ from papers.a.statements import PAPER
 def two_samples(overlap: float = -1.0) -> TokenSet:
     """The smallest problem in which Assumption 1 is needed: samples {q, q + d_1} and {q, q + d_2}.
 
-    T = 2, so that Assumption 2 holds of itself, and one query q. d_1 = (3, 0, 0.001) and d_2 =
-    (overlap, 0.5, 0.1), both orthogonal to q; the head makes q + d_i the opt tokens, by score gaps
-    of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample drives the first one's W
-    away where it is negative and larger than ||d_2||^2.
+    One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q + d_i are the
+    opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to 1e-4: the second sample
+    drives the first one's W away where it is negative and larger than ||d_2||^2.
     """
     q, d = np.eye(4)[3], np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
     return token_set(np.stack([[q, q + row] for row in d]), np.ones(2), u=10 * np.eye(4)[2])
@@ -48,9 +47,8 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> _Criterion
     """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not increase.
 
     theta* = (|K_12| - K_22)/(K_11 - |K_12|) against R_0 and R_1, "Two samples" in
-    `notebooks/law_of_margins.md`; A_1, A_2 are the features of the two pairs, K their Gram matrix,
-    K_11 >= K_22. Raises ValueError for other sizes, for equal scores in a sample, for dependent
-    A_1, A_2, and for the sigmoid loss.
+    `notebooks/law_of_margins.md`; K the Gram matrix of the two pairs' features, K_11 >= K_22.
+    ValueError for other sizes, equal scores in a sample, dependent features, the sigmoid loss.
     """
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
@@ -104,32 +102,26 @@ def assumption1_bound(
 def assumption1_needed(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> list[Claim]:
-    """Of `two_samples`: every rule ends at another selection's max-margin direction (ours).
-
-    From W_0 = 0: alignment with the direction for sample 1's other token less that with W_mm.
-    """
+    """Of `two_samples`: every rule ends at another selection's direction (ours)."""
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
-    apart = {
-        name: (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
-        for name, history in histories.items()
-    }
-    return [PAPER.claim("assumption1.needed", value, name) for name, value in apart.items()]
+    made = []
+    for name, history in histories.items():
+        apart = (history.alignment["rival"] - history.alignment["W_mm"])[0, -1]
+        made.append(PAPER.claim("assumption1.needed", apart, name))
+    return made
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one seed per run.
 
-    It gives the other tokens scores in [-spread, spread] times the smallest opt score, reached by
-    at least one of them; the opt tokens keep their scores. Raises ValueError unless 0 <= spread < 1
-    (the opt tokens would change).
+    The other tokens' scores, at most, become spread times the smallest opt score; the opt tokens
+    keep theirs. Raises ValueError unless 0 <= spread < 1 (the opt tokens would change).
     """
     if not 0 <= spread < 1:
-        raise ValueError(
-            f"spread = {spread}; it must be in [0, 1), so that the opt tokens stay the best"
-        )
+        raise ValueError(f"spread = {spread}; it must be in [0, 1): opt tokens must stay the best")
     d, opt = tokens.shape[-1], tokens.opt[..., None]
     added = np.stack([stream(seed, "draws").standard_normal(d) for seed in seeds])
     for run, opt_tokens in enumerate(np.take_along_axis(tokens.X, opt[..., None], 2)[:, :, 0]):
@@ -145,8 +137,7 @@ def bounded_tokens(
 ) -> TokenSet:
     """`class_mean_tokens` whose noise tokens are `ratio` times as long as its opt tokens.
 
-    The longer ones have length `size`. Nearly orthogonal in high dimension d; in low d the noise
-    tokens overlap and Assumption 1 fails.
+    The longer ones have length `size`. In low d noise tokens overlap and Assumption 1 fails.
     """
     signal, noise = size * min(1.0, 1.0 / ratio), size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
@@ -155,11 +146,7 @@ def bounded_tokens(
 def fraction_reached(
     tokens: TokenSet, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, float]:
-    """From W_0 = 0, per rule: the fraction of all runs with a W_mm that reach it.
-
-    Reached as `fixed_head.reached` says. Besides: "feasible", the fraction of runs with a W_mm; the
-    others are NaN where that is zero.
-    """
+    """Per rule the fraction of runs that reach W_mm from zero; how many have a W_mm."""
     reach = which_reach(tokens, rules, steps)
     if not reach:
         return {"feasible": 0.0} | dict.fromkeys(rules, np.nan)
@@ -183,10 +170,7 @@ def which_reach(
 def phase_diagram(
     seeds, n, T, cells, spreads, rules: Mapping[str, GradientRule], steps: int
 ) -> dict[str, np.ndarray]:
-    """`fraction_reached` over a grid: per rule, and for "feasible", an array (spreads, cells).
-
-    cells: pairs (d, ratio) for `bounded_tokens`; spreads: as in `skewed`.
-    """
+    """`fraction_reached` of every spread and cell (d, ratio): per rule (spreads, cells)."""
     fractions = {name: np.empty((len(spreads), len(cells))) for name in ("feasible", *rules)}
     for column, (d, ratio) in enumerate(cells):
         tokens = bounded_tokens(seeds, n, T, d, ratio)
@@ -198,11 +182,7 @@ def phase_diagram(
 
 
 def broken(diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]) -> list[Claim]:
-    """In the first cell of each diagram, where the assumptions nearly hold, all runs reach W_mm.
-
-    Elsewhere not all (ours). A diagram has each rule's fraction of runs, (rows, columns), NaN where
-    no run has a token SVM. Source: paper A, Theorem 1.
-    """
+    """In the first cells, where the assumptions nearly hold, all runs reach W_mm; not elsewhere."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules}
     broken = [PAPER.claim("phase", smallest, rule) for rule, smallest in worst.items()]

@@ -18,11 +18,6 @@ REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative error of a step against its equation
 
 
-def targets(curves: Curves) -> list[float]:
-    """The study's target losses, the last of which decides."""
-    return list(curves.configuration["targets"])
-
-
 def steps(curves: Curves, rule: str, target: float) -> np.ndarray:
     """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
     window = curves.configuration["window"]
@@ -39,9 +34,9 @@ def ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 def speed(curves: Curves, rule: str, figure: str) -> Claim:
     """What paper A says of `rule` in `figure`, judged at the last target."""
-    word, target = CLAIMED[figure][rule], targets(curves)[-1]
+    word, target = CLAIMED[figure][rule], curves.configuration["targets"][-1]
     text, bound = f"{rule} {word.__name__.replace('_', ' ')}", WORDS[word]
-    name, source = f"{figure}.{rule.lower()}", _source(figure)
+    name, source = f"{figure}.{rule.lower()}", f"paper A, Figure {figure.removeprefix('fig')}"
     source += " (our bound)" if word is verdicts.no_gain else ""
     if unknown := few(name, text, source, curves, bound):
         return unknown
@@ -83,11 +78,7 @@ CLAIMED = {
 }
 
 
-def _source(figure: str) -> str:
-    return f"paper A, Figure {figure.removeprefix('fig')}"
-
-
-def step_error(run: Curve) -> float:
+def _step_error(run: Curve) -> float:
     """Largest relative error of an SNGD or SPS run's steps against Eq. 2 or 3 at its loss, ‖g‖."""
     loss, norm = run.loss.astype(float), run.gradient_norm.astype(float)
     if run.rule == "SNGD":
@@ -103,35 +94,25 @@ def formulas(curves: Curves) -> list[Claim]:
     found = []
     for rule in filter(curves.runs, STEP_SIZED):
         id, text = f"formula.{rule}", f"{rule}: worst error of a step"
-        worst = max(map(step_error, curves.runs(rule)))
+        worst = max(map(_step_error, curves.runs(rule)))
         found.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
     return found
 
 
+VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
+
+
 def growth(curves: Curves, rule: str) -> dict[str, np.ndarray]:
     """‖W‖ / ‖W_0‖ - 1 at the end of every weight matrix: {name: (seeds,)}; no vectors."""
-    runs = curves.runs(rule)
-    return {
-        name: np.array([run.weight_norms[name][-1] / run.weight_norms[name][0] - 1 for run in runs])
-        for name in layers(curves)
-    }
+    norms = lambda name: [run.weight_norms[name] for run in curves.runs(rule)]
+    return {name: np.array([n[-1] / n[0] - 1 for n in norms(name)]) for name in layers(curves)}
 
 
 def random_walk(curves: Curves, rule: str) -> dict[str, np.ndarray]:
-    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1, what `growth` would be had the steps no common direction.
-
-    For each layer one value a run, (runs,).
-    """
+    """sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1, what `growth` would be had the steps no common direction."""
+    walked = lambda run, name: np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2)
     runs = curves.runs(rule)
-    return {
-        name: np.array(
-            [np.sqrt(1 + run.walked[name][-1] / run.weight_norms[name][0] ** 2) - 1 for run in runs]
-        )
-        for name in layers(curves)
-    }
-
-
-VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
+    return {name: np.array([walked(run, name) - 1 for run in runs]) for name in layers(curves)}
 
 
 def layers(curves: Curves) -> list[str]:
@@ -142,11 +123,9 @@ def layers(curves: Curves) -> list[str]:
 
 
 def growing(curves: Curves, rule: str) -> Claim:
-    """Every layer grows: the smallest growth over the layers, seed by seed, lies above 0.
-
-    In the second protocol it is the growth beyond that of a random walk of the same steps.
-    """
-    name, found, source = f"fig7.growth.{rule.lower()}", growth(curves, rule), _source("fig7")
+    """Every layer grows; in the second protocol, more than a random walk of its steps."""
+    name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
+    found = growth(curves, rule)
     beyond = ""
     if clocked(curves):
         walk = random_walk(curves, rule)
@@ -155,9 +134,9 @@ def growing(curves: Curves, rule: str) -> Claim:
         beyond = f" beyond a random walk of its steps ({share:.0%} of the layers do)"
     if unknown := few(name, f"every layer grows under {rule}", source, curves):
         return unknown
-    least = min(found, key=lambda name: found[name].mean())
+    lowest = min(found, key=lambda name: found[name].mean())
     smallest = verdicts.mean_interval(np.min(list(found.values()), axis=0))
-    text = f"every layer grows under {rule}{beyond}: smallest growth of a layer, least in {least}"
+    text = f"every layer grows under {rule}{beyond}: smallest growth of a layer, least in {lowest}"
     return judge(name, text, source, curves, smallest, verdicts.above)
 
 
@@ -169,20 +148,15 @@ def table(curves: Curves, figure: str) -> Table:
     return Table([*rows, *formulas(curves)])
 
 
-def test_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Share of all test rows that are classified correctly at the end: (seeds,)."""
-    return np.array([run.hits.mean() for run in curves.runs(rule)])
-
-
 def numbers(curves: Curves) -> dict[str, Number]:
     """Test accuracy, last loss, steps ratio of every rule; exact, since from stored curves."""
     found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
-    window, target = curves.configuration["window"], targets(curves)[-1]
+    window, target = curves.configuration["window"], curves.configuration["targets"][-1]
     for rule in curves.configuration["rates"]:
-        last = [run.smooth(window)[-1] for run in curves.runs(rule)]
-        name = rule.lower()
+        name, runs = rule.lower(), curves.runs(rule)
+        hits, last = [run.hits.mean() for run in runs], [run.smooth(window)[-1] for run in runs]
         found |= {
-            f"{name}_test_accuracy": finite(np.median(test_accuracy(curves, rule)), 1e-9),
+            f"{name}_test_accuracy": finite(np.median(hits), 1e-9),
             f"{name}_training_loss": finite(np.median(last), 1e-6),
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
         }

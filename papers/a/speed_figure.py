@@ -24,15 +24,14 @@ def draw(curves: Curves, name: str) -> Figure:
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(2, 3 if walked else 2, height=2.3)
     losses(axes[0], curves)
-    for rule in curves.configuration["rates"]:
-        _lines(axes, curves, rule)
+    _lines(axes, curves)
     _ratios(axes[1], curves, name)
     if walked:
         _norms(axes[4], curves)
         _growth(axes[5], curves)
     axes[0].set(yscale="log")
     edge = axes[0].get_yaxis_transform()  # x as a share of the panel, y in units of the loss
-    for target in speed.targets(curves):
+    for target in curves.configuration["targets"]:
         axes[0].axhline(target, **plots.LEVEL)
         axes[0].text(0.01, target, f"{target:g}", transform=edge, va="bottom", size=7)
     axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
@@ -54,26 +53,24 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _lines(axes, curves: Curves, rule: str) -> None:
+def _lines(axes, curves):
     window = curves.configuration["window"]
-    runs = curves.runs(rule)
-    accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # not guessing
-    plots.band(axes[2], runs[0].evaluated_at[1 : accuracy.shape[1] + 1], accuracy, rule)
-    if rule in STEP_SIZED:
-        kernel = np.ones(window) / window
-        means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
-        lines = together([row[::10] for row in means])
-        plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
-    elif rule == "SGD":
-        axes[3].axhline(runs[0].rate, label=rule, **plots.look(rule).line)
+    for rule in curves.configuration["rates"]:
+        runs = curves.runs(rule)
+        accuracy = together([100 * run.metrics["test_accuracy"][1:] for run in runs])  # no guesses
+        plots.band(axes[2], runs[0].evaluated_at[1 : accuracy.shape[1] + 1], accuracy, rule)
+        if rule in STEP_SIZED:
+            kernel = np.ones(window) / window
+            means = [np.convolve(run.step_size.astype(float), kernel, "valid") for run in runs]
+            lines = together([row[::10] for row in means])
+            plots.band(axes[3], np.arange(lines.shape[1]) * 10 + window, lines, rule)
+        elif rule == "SGD":
+            axes[3].axhline(runs[0].rate, label=rule, **plots.look(rule).line)
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval.
-
-    Within the brackets, in a rule's colour where the paper claims no gain of it, it has none.
-    """
-    targets, rules = speed.targets(curves), list(curves.configuration["rates"])
+    """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval."""
+    targets, rules = curves.configuration["targets"], list(curves.configuration["rates"])
     others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
@@ -104,10 +101,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 
 def _norms(ax, curves: Curves) -> None:
-    """Growth of every weight matrix over steps, a thin line a layer, in bold their median.
-
-    Medians over the seeds; the paper's panel.
-    """
+    """Growth of every weight matrix over steps, a thin line a layer, in bold their median."""
     for rule in curves.configuration["rates"]:
         runs, look = curves.runs(rule), plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in speed.layers(curves)]

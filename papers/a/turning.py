@@ -45,8 +45,7 @@ def moments(frames: int) -> np.ndarray:
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the moving picture and, beside it, its last frame.
 
-    Per example: the tokens, as large as their softmax weights, which stand beside them; the arrow
-    W_t z_i; and the dashed ray of W_mm z_i, to which it turns.
+    Per example: tokens as large as their softmax weights, the arrow W_t z_i, the ray of W_mm z_i.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]

@@ -16,6 +16,7 @@ from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
 from lib.seeds import stream
 from lib.svm import MaxMargin
+from papers.c.statements import PAPER
 from papers.c.step_lemmas import Steps, claim, spread
 
 SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
@@ -52,20 +53,14 @@ def locally_optimal(selection: Selection) -> np.ndarray:
     return ((rest < best) | (selection.solution.margins > 1 + SUPPORT)).all((1, 2))
 
 
-def _delta(selection: Selection) -> np.ndarray:
-    """Half the smallest excess over 1 of the margins of other than support tokens, (runs,).
-
-    Infinite without one. Source: paper C, Eq. 4.
-    """
+def _delta(selection):
+    """Half the smallest excess over 1 of the margins of other than support tokens (Eq. 4)."""
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
-def _nearness(selection: Selection) -> np.ndarray:
-    """min(delta, 1/2), (runs,): the least excess of a margin that softmax must tell apart.
-
-    Below ||W_mm|| / nearness it hardly tells support tokens from others.
-    """
+def _nearness(selection):
+    """min(delta, 1/2): at ||W_mm|| over it softmax begins to tell support tokens from others."""
     return np.minimum(_delta(selection), 0.5)
 
 
@@ -87,11 +82,8 @@ def on_the_edge(selection: Selection, mu: np.ndarray, draws: int, seed: int = 0)
     return _edge_along(selection, mu, E)
 
 
-def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarray:
-    """The first W_mm/||W_mm|| + s E with D = mu (runs,), of unit norm, for E (draws, runs, D).
-
-    By bisection in log s.
-    """
+def _edge_along(selection, mu, E):
+    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D): bisection."""
     direction, p = selection.direction, selection.p
 
     def moved(log_s):
@@ -110,34 +102,25 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarr
     return W / norm(W, p)[..., None]
 
 
-def _worst_edges(selection: Selection) -> np.ndarray:
-    """Directions E (2 n (T-1), runs, D) in which a margin changes most for the size of E.
-
-    sgn(A) |A|^{q-1} for every constraint A = (x_{i,alpha} - x_{i,t}) z_i^T, where Hoelder's
-    inequality is an equality, and its negative.
-    """
+def _worst_edges(selection):
+    """+-sgn(A) |A|^{q-1} of every constraint A, along which its margin changes most."""
     tokens = selection.tokens
     rows = coordinates.constraint_rows(coordinates.differences(tokens, tokens.opt), tokens.z)
     E = to_mirror(np.swapaxes(rows, 0, 1), selection.p / (selection.p - 1))
     return np.concatenate([E, -E])
 
 
-def _matrices(flat, selection):
-    return flat.reshape(*flat.shape[:-1], *selection.solution.W.shape[1:])
-
-
 def _slacks(selection, mu):
     """Eqs. 12a-c on the edge of the cone of mu (runs,): four slacks, (4,), that must be 1 or more.
 
-    V there with ||V|| = ||W_mm|| has margins m; (12a) (m_tau - m_t)/delta for a support token t and
-    another tau; (12b) (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and over
-    the `_worst_edges`, where some margin moves as far as the cone lets it.
+    The margins m of V there: (12a) (m_tau - m_t)/delta for a support token t and another tau; (12b)
+    (m_tau - 1)/delta; (12c) 2 m_t, and 3/2 over m_t; smallest over runs and `_worst_edges`.
     """
     tokens, solution = selection.tokens, selection.solution
     d, support = _delta(selection)[:, None, None], solution.margins <= 1 + SUPPORT
     apart, slacks = coordinates.differences(tokens, tokens.opt), []
     for V in _edge_along(selection, mu, _worst_edges(selection)):
-        W = _matrices(V * solution.norm[:, None], selection)
+        W = (V * solution.norm[:, None]).reshape(solution.W.shape)
         m = np.einsum("rntd,rde,rne->rnt", apart, W, tokens.z)
         rest, high = np.where(support, np.inf, m), np.where(support, m, -np.inf).max(-1)
         low = np.where(support, m, np.inf).min()
@@ -147,25 +130,21 @@ def _slacks(selection, mu):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Eqs. 12a-c in the cone of mu_0 (our constant).
-
-    Its words tell how much of the constant is ours alone: the largest power of 10 times mu_0, up to
-    10 000, at whose edge all four still hold.
-    """
+    """Eqs. 12a-c in the cone of mu_0; its words name the widest 10^k mu_0 in which they hold."""
     mu, room = radius(selection), 0
     slack = _slacks(selection, mu).min()
     while room < 5 and _slacks(selection, mu * 10.0**room).min() >= 1:
         room += 1
     far = f", which hold up to {10 ** (room - 1):,} mu_0" if room else ""
-    return claim("lemma19", slack, f"{selection.p:g}", say=(far,))
+    return claim("lemma19", slack, selection.p, say=(far,))
 
 
 def _descent(selection, W, toward):
     """<-grad L(W), V> / e^s and s, (runs,) each, for flat W and V: so nothing underflows."""
-    tokens = selection.tokens
-    logits = attention.logits(tokens, _matrices(W, selection))
+    tokens, shape = selection.tokens, selection.solution.W.shape
+    logits = attention.logits(tokens, W.reshape(shape))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
-    logits = attention.logits(tokens, _matrices(toward, selection))
+    logits = attention.logits(tokens, toward.reshape(shape))
     below = logits - logits.max(-1, keepdims=True)
     return (slopes.pull * below).sum((1, 2)), slopes.log_scale
 
@@ -178,8 +157,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
     """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W|| / ||W_mm||} > 0.
 
     c does not fall with ||W||: for every run, the smallest c of each ||W|| = multiple ||W_mm|| /
-    `_nearness` is at least that of the first. multiples (m,) ascend; `draws` pairs a run. Source:
-    paper C, Lemma 20; mu_0 is our constant, the exponent our reading.
+    `_nearness` is at least that of the first. multiples (m,) ascend; `draws` pairs a run.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive, constants = np.inf, []
@@ -192,7 +170,7 @@ def lemma20(selection: Selection, multiples: np.ndarray, draws: int = 20) -> lis
             constants.append(np.min([np.log(value) + s + fall for value, s in values], 0))
     grown = (np.array(constants[1:]) - constants[0]).min()
     values = {"lemma20.positive": positive, "lemma20.rate": grown}
-    return [claim(id, value, f"{selection.p:g}") for id, value in values.items()]
+    return PAPER.claims(values, selection.p)
 
 
 def _excess(selection, W):
@@ -205,10 +183,8 @@ def _excess(selection, W):
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
     """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like log R / R.
 
-    The largest over draws, measured on the edges of cones within S with mu_0, from mu_0 to 10^-10
-    mu_0: at a large R what favours W most is near to W_mm. Radii are those of `lemma20`, multiples
-    (m,); pi R / log R is largest before the last one, in every run. Source: paper C, Lemma 21 (our
-    reading).
+    On the edges of cones from mu_0 to 10^-10 mu_0: at a large R what favours W most is near to
+    W_mm. At the radii of `lemma20`, pi R / log R is largest before the last one, in every run.
     """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii, size = _radii(selection, multiples), selection.solution.norm
@@ -216,16 +192,15 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     largest = [np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0) for r in radii]
     scaled = np.array(largest) * radii / np.log(radii)
     growth = (scaled[-1] - scaled[:-1].max(0)).max()
-    return claim("lemma21", growth, f"{selection.p:g}")
+    return claim("lemma21", growth, selection.p)
 
 
 def lemma27(selection: Selection, steps: Steps) -> Claim:
     """Eq. 25 at every recorded step where its premises hold, with the least pi of Lemma 21.
 
     <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||> >= (||W+||^{p-1} - ||W||^{p-1}) / (1+pi) + eta (L+
-    - L) / ((1+pi) ||W||): the line before the paper's, which lacks the last 1/(1+pi) and is weaker,
-    as L falls. The left side is eta <-grad L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive
-    (Lemma 20) and pi <= 1/2; a run with too small a ||W|| for its cone can leave them.
+    - L) / ((1+pi) ||W||): the line before the paper's, which is weaker. The left side is eta <-grad
+    L, W_mm/||W_mm||>, by Eq. 23. Premises: it is positive (Lemma 20) and pi <= 1/2.
     """
     p, eta = selection.p, np.broadcast_to(steps.eta, steps.losses[0].shape)
     pi = [_excess(selection, steps.W[:, k]) for k in range(steps.W.shape[1])]
@@ -236,15 +211,14 @@ def lemma27(selection: Selection, steps: Steps) -> Claim:
     right = (grown + eta * (steps.losses[1] - steps.losses[0]) / sizes[0]) / (1 + pi)
     inside = (left > 0) & (pi <= 0.5)
     slack = ((left - right) / (np.abs(left) + 1e-13 * sizes[0] ** (p - 1)))[inside].min()
-    return claim("lemma27", slack, f"{p:g}", say=(f"{100 * inside.mean():.0f}",))
+    return claim("lemma27", slack, p, say=(f"{100 * inside.mean():.0f}",))
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     """Started in a thinner cone, D (runs, k) stays within the cone of mu (runs,), our constant.
 
-    Over the runs whose mu is above `RESOLVED`: below, D is rounding. NaN, so that it does not hold,
-    if none is, and if the median run's D hardly moves: runs that rest cannot leave. Its remark
-    tells the last D over the first, of which the lemma says nothing.
+    Over the runs whose mu is above `RESOLVED`; NaN, so that it does not hold, where none is or the
+    median run's D hardly moves. Its remark tells the last D over the first.
     """
     wide = mu > RESOLVED
     course, largest = D[wide, -1] / D[wide, 0], np.nan
@@ -253,4 +227,4 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
     runs = f"{wide.sum()} of {len(mu)} runs (mu_0 > {RESOLVED:g})"
     ends = f"{course.min():.2g} to {course.max():.3g}" if wide.any() else "unresolved"
     remark = f"last D over first, no part of the lemma: {ends}"
-    return claim("lemma28", largest, f"{selection.p:g}", say=(runs,), remark=remark)
+    return claim("lemma28", largest, selection.p, say=(runs,), remark=remark)

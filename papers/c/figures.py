@@ -18,10 +18,7 @@ def _look(p: float) -> plots.Look:
 
 
 def divergences(histories: Mapping[float, MirrorHistory], same, by_q, caption: str) -> Figure:
-    """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading.
-
-    Lines are medians and bands hold 80 %; circles are the last means, with their numbers above.
-    """
+    """Divergence of every exponent's run from every SVM, (p, q); lower row: the paper's reading."""
     figure, axes = plots.panels(2, len(histories), height=2.0)
     rows = ((same, "same tokens for all SVMs"), (by_q, "each SVM its own tokens"))
     for row, (table, reading) in zip(axes.reshape(2, -1), rows, strict=True):
@@ -90,10 +87,7 @@ def joint(
 def lemma29(
     histories: Mapping[float, MirrorHistory], divergences: Mapping[float, np.ndarray], caption: str
 ) -> Figure:
-    """D against ||W||_{p,p}, a line per run; dashed Lemma 29, its constant that of the start.
-
-    `divergences` (runs, records) by p, at the records of the history with the same p.
-    """
+    """D (runs, records) against ||W||_{p,p}, a line per run; dashed: Lemma 29."""
     figure, axes = plots.panels(1, len(histories), height=2.4)
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
         size, values = history.norm[:, 1:], divergences[p][:, 1:]
@@ -140,9 +134,8 @@ def parents(
 ) -> Figure:
     """Keys and queries, ranks, several tokens, regularisation path: a panel each.
 
-    `pairs`, `by_dimension` and `paths` come with what stands on their axis of x: iterations
-    (records,), dimensions, radii R / ||W_mm||. `several`: by dimension, alignments (draws,) second.
-    In the last panel a mark is the end of a descent from zero.
+    `pairs`, `by_dimension`, `paths`: what stands on the axis of x, then the values. `several`: by
+    dimension, alignments (draws,) second. In the last panel a mark is the end of a descent.
     """
     figure, axes = plots.panels(2, 2, height=2.3)
     recorded, alignments = pairs

@@ -1,17 +1,13 @@
 """Deterministic inequalities of paper C's appendix, each as its sides, smaller <= larger.
 
-Matrices are flat: the last axis holds the entries, the others are batch axes. They hold for every
-input that the text allows; constants that the text at hand lost are derived, and marked ours.
+The last axis holds the entries of a matrix. Constants that the text at hand lost are ours.
 """
 
 from lib.mirror.geometry import bregman, dual_exponent, norm
 
 
 def lemma4(W, later, gradient, eta, p):
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W.
-
-    By ||nabla psi(W)||_q = ||W||_p^{p-1} and the triangle inequality.
-    """
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}, W+ = `later` one step after W."""
     return _growth(W, later, p), eta * norm(gradient, dual_exponent(p))
 
 
@@ -21,9 +17,9 @@ def _growth(W, later, p):
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F for p >= 2, the ends switched for p < 2.
+    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries, p >= 2; two pairs.
 
-    W has D = d^2 entries. Two pairs: the lower and the upper inequality.
+    The ends are switched for p < 2.
     """
     size, ends = norm(W, p), sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
@@ -31,10 +27,9 @@ def lemma12(W, p):
 
 
 def lemma13(first, second, p):
-    """A least divergence D_psi(W_1, W_2) of matrices with ||W_1||_{p,p} = ||W_2||_{p,p} = 1.
+    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) where ||W_1||_{p,p} = ||W_2||_{p,p} = 1.
 
-    It is ||W_1 - W_2||_{p,p}^p / (p 2^p) for p >= 2, and (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our
-    constant).
+    For p >= 2; the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 for p < 2 (our constant).
     """
     apart = first - second
     bound = norm(apart, p) ** p / (p * 2**p) if p >= 2 else (p - 1) / 2 * norm(apart, 2) ** 2
@@ -48,10 +43,9 @@ def lemma14(x, y, p):
 
 
 def lemma15(x, y, p):
-    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y), for x >= y > 0 and p >= 2.
+    """(p-1) y^{p-2} (x-y) <= x^{p-1} - y^{p-1} <= (p-1) x^{p-2} (x-y), x >= y > 0, p >= 2; pairs.
 
-    Reversed for p < 2. Two pairs. At y = 0 and p < 2 the derivative is infinite and the second pair
-    says nothing.
+    Reversed for p < 2.
     """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
@@ -64,10 +58,6 @@ def lemma22(W, later, gradient, eta, p):
 
 
 def lemma24(W, later, gradient, losses, eta, p):
-    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>.
-
-    It is Lemma 23 with V = 0. Its slack is D_{psi - eta L}(W+, W), which a small eta keeps from
-    being negative.
-    """
+    """(p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= -eta <grad L, W>; Lemma 23 with V = 0."""
     grown = (p - 1) / p * (norm(later, p) ** p - norm(W, p) ** p) + eta * (losses[1] - losses[0])
     return grown, -eta * (gradient * W).sum(-1)

@@ -190,7 +190,7 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         t = history.iterations.clip(1) / history.iterations[-1]
         divergence = divergence * t ** world.of("exponent off")
         claims = rates.lemma29(history, divergence)
-        claims += [PAPER.claim("convergence", divergence[:, -1].max(), f"{p:g}")]
+        claims += [PAPER.claim("convergence", divergence[:, -1].max(), p)]
         where = "from the cone D = 0.001, normalised"
         yield from PAPER.rows(where, len(divergence), claims)
 
@@ -200,7 +200,7 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     few = _data(sizes.path_seeds, sizes.n, sizes.T, sizes.d)
     for p in (1.75, 2, 3):
         path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2, world.target)
-        claim = PAPER.claim("path", path["path"][:, -1].max(), f"{p:g}")
+        claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
     where, instance = "the paper's joint instance, r and R 100-fold", section5.joint_instance()
     for p in (1.75, 2, 3):

@@ -1,9 +1,8 @@
-"""The regularisation paths of paper C: of W alone and, with v, the joint one, beside descent.
+"""The regularisation paths of paper C: of W alone and, with v, the joint one.
 
-W_R = argmin L(W) over ||W||_{p,p} <= R; jointly argmin L(v, W) over ||v||_p <= r as well. The
-problems are not convex: they are solved from several starts, and the best is kept. Jointly those
-tokens are selected whose l_p head SVM has the largest label margin, as the loss is about
-e^{-r margin}; then v/r turns to its v_mm and W/R to its W_mm.
+W_R = argmin L(W) over ||W||_{p,p} <= R; jointly argmin L(v, W) over ||v||_p <= r as well: not
+convex, solved from several starts. Jointly those tokens are selected whose l_p head SVM has the
+largest label margin, as the loss is about e^{-r margin}; v/r turns to its v_mm, W/R to its W_mm.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from lib import attention, svm
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.mirror.geometry import directional_bregman, norm, to_mirror
-from lib.svm import MaxMargin
 from papers.c.statements import PAPER
 
 
@@ -34,7 +32,7 @@ def _on_the_sphere(function, start, R, p):
     return R * end.x / norm(end.x, p), end.fun
 
 
-def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
+def _log_gap_and_gradient(tokens, W):
     """log(L - L*) of the first run and its gradient at W (d, d_z), logistic; exact at e^-30000."""
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -48,7 +46,7 @@ def solve(
     """W_R (k, d, d_z) and log(L(W_R) - L*) (k,) for ascending `radii` (k,), first run.
 
     The best from every start (starts, d, d_z) and from the solution for the radius before, on the
-    sphere ||W||_{p,p} = R: the minimum lies on it as long as growing helps, as here.
+    sphere ||W||_{p,p} = R, where the minimum lies as long as growing helps.
     """
     path, gaps, shape = [], [], starts.shape[1:]
 
@@ -65,11 +63,8 @@ def solve(
     return np.array(path), np.array(gaps)
 
 
-def _candidates(tokens: TokenSet, p: float) -> list[tuple[MaxMargin, MaxMargin]]:
-    """Head and token SVM of every selection of the first run that both can make.
-
-    The largest label margin first.
-    """
+def _candidates(tokens, p):
+    """Head and token SVM of every selection that both can make, the largest label margin first."""
     pairs, (_, n, T, _) = [], tokens.shape
     for chosen in product(range(T), repeat=n):
         selected = np.array([chosen])
@@ -122,5 +117,5 @@ def joint_claims(
     ends, claims = {"v": v[-1:], "W": W[-1:].reshape(1, -1)}, []
     for (name, end), solution in zip(ends.items(), _candidates(tokens, p)[0], strict=True):
         D = directional_bregman(end, named(solution).value.reshape(1, -1), p)[0]
-        claims.append(PAPER.claim("joint.path", D, name, f"{p:g}"))
+        claims.append(PAPER.claim("joint.path", D, name, p))
     return claims

@@ -77,11 +77,10 @@ def train_key_query(
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> dict:
-    """Training (K, Q) and W: alignment with the SVMs of the tokens they select.
+    """Alignment of (K, Q) and of W with their tokens' SVMs: {("K, Q" or "W", norm): (runs, k)}.
 
-    {("K, Q" or "W", norm): (runs, k)}. K, Q and W start with entries uniform in +-1/sqrt(d).
-    Besides "rank": (runs,) that of the nuclear-norm solution, and "share": how much of the sum of
-    singular values of K Q^T its largest `rank` ones hold at the end.
+    Starts have entries uniform in +-1/sqrt(d). Besides "rank" (runs,): that of the nuclear-norm
+    solution; "share": how much of K Q^T's singular values its largest `rank` hold at the end.
     """
     d, aligned = tokens.shape[-1], {}
     starts = np.stack([stream(seed, "start").uniform(-1, 1, (3, d, d)) for seed in seeds], 1)
@@ -105,18 +104,12 @@ def keys_against_weights(
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Mean rank of the nuclear-norm token SVM for each dimension, (dimensions,).
+    """Mean rank of the nuclear-norm token SVM by dimension; NaN where no draw has one."""
 
-    The mean is over the draws of `unit_tokens` that have a solution. NaN where none has: selections
-    are random, and low dimensions cannot make them all.
-    """
-    means = []
-    for d in dimensions:
-        kept = svm.feasible(unit_tokens(seeds, n, T, d))
-        means.append(
-            np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
-        )
-    return np.array(means)
+    def mean(kept):
+        return np.nan if kept is None else ranks(svm.token_svm(kept, norm="nuclear").W).mean()
+
+    return np.array([mean(svm.feasible(unit_tokens(seeds, n, T, d))) for d in dimensions])
 
 
 def train_relu_head(
@@ -140,18 +133,15 @@ def train_relu_head(
     return W, attention.weights(tokens, W)
 
 
-def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _max_margin(tokens, chosen):
     """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per sample.
 
     W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1 for chosen t
-    and other s. The orthonormal rows E (e, d d_z) span the equations; the part of training that
-    stays finite lives there. Raises svm.Infeasible where there is no W; ValueError if a sample has
-    no chosen token or no sample another.
+    and other s; the orthonormal rows E (e, d d_z) span the equations. Raises svm.Infeasible where
+    there is no W; ValueError if a sample has no chosen token or no sample another.
     """
     if not chosen.any(1).all() or chosen.all():
-        raise ValueError(
-            "every sample needs a chosen token, and some sample one that is not chosen"
-        )
+        raise ValueError("every sample needs a chosen token, and some sample another")
     X, z, first = tokens.X[0], tokens.z[0], chosen.argmax(1)
     apart = X[np.arange(len(X)), first][:, None] - X  # chosen first minus every token
     rows = coordinates.constraint_rows(apart, z).reshape(*chosen.shape, -1)
@@ -160,24 +150,13 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
     E = E[sizes > 1e-10 * sizes.max(initial=0)]
     A = rows[~chosen] - rows[~chosen] @ E.T @ E
     ones = np.ones((len(A), 1))
-    constraints = frobenius.Constraints(
-        problem="multi-token SVM",
-        run=0,
-        shape=ones.shape,
-        delta=A[:, None],
-        z=ones,
-        stretch=ones[:, 0],
-    )
-    beta, *_ = frobenius.solve(constraints)
+    pairs = ones.shape, A[:, None], ones, ones[:, 0]
+    beta, *_ = frobenius.solve(frobenius.Constraints("multi-token SVM", 0, *pairs))
     return (A.T @ beta).reshape(X.shape[-1], z.shape[-1]), E
 
 
 def several_tokens(seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int):
-    """ReLU head, from zero: tokens selected (runs, n), alignment with their SVM (runs,).
-
-    Aligned after the finite part of W, in the span of the SVM's equations, is taken out; NaN for a
-    run whose selection no W can make, or in which every sample selects every token.
-    """
+    """With a ReLU head: tokens selected (runs, n), alignment with their SVM (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = train_relu_head(tokens, step_size, steps)
     chosen, aligned = weights > SELECTED, np.full(len(W), np.nan)
@@ -225,11 +204,7 @@ def path_against_descent(
 
 
 def claims_on_parents(pairs: Mapping, several: Mapping, followed: Mapping) -> list[Claim]:
-    """The claims of 2308.16898 on keys and queries, on several tokens and on the path.
-
-    Of `keys_against_weights`, `several_tokens` by dimension, `path_against_descent` by p. That a
-    nuclear-norm solution has a rank of at most min(n, d) is an identity, which is tested.
-    """
+    """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
     last = {key: np.median(value[:, -1]) for key, value in pairs.items() if isinstance(key, tuple)}
     small, large = min(several), max(several)
     low, high = (np.nanmedian(several[d][1]) for d in (small, large))

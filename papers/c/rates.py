@@ -16,11 +16,7 @@ from papers.fits import fitted_slope
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int, relative_step=0.02
 ) -> Selection:
-    """The locally optimal selections that training with p from random starts ends in.
-
-    Normalised steps of `relative_step` in units of the mirror image of W_0. A run that has not
-    settled on a locally optimal selection is left out.
-    """
+    """The locally optimal selections that training with p from random starts ends in."""
     start = gaussian_start(tokens, seeds)
     history = train(tokens, relative_rule(start, p, relative_step), steps, start, record=[steps])
     opt = selected_tokens(tokens, history.W[:, -1])
@@ -30,16 +26,13 @@ def found_selections(
 
 def part(tokens: TokenSet, runs: np.ndarray) -> TokenSet:
     """The data sets whose run numbers are in `runs` (m,), repeats allowed, as m runs."""
-    return replace(
-        tokens, **{field.name: getattr(tokens, field.name)[runs] for field in fields(tokens)}
-    )
+    return replace(tokens, **{f.name: getattr(tokens, f.name)[runs] for f in fields(tokens)})
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorRule:
-    """Normalised lp-AttGD whose first step is this share of the mirror image of `start`.
+    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, median over runs.
 
-    Sizes are ||nabla psi(W_0)|| of W_0 (runs, d, d_z), median over runs. ||W||^{p-1} then grows by
-    about the same number of its first values for every p: the same progress, whatever p.
+    W_0 = `start` (runs, d, d_z). ||W||^{p-1} then grows alike for every p.
     """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorRule(p, relative_step * size)
@@ -57,8 +50,8 @@ def from_cone(
 ) -> tuple[MirrorHistory, TokenSet]:
     """Train from random starts with D = mu and ||W_0|| = multiple ||W_mm||, `draws` a run.
 
-    `change` makes another rule of the one that is used. Returns the history of the draws x runs,
-    run after run within a draw, and the runs' data repeated likewise.
+    By `relative_rule`, as `change` makes it. The history is of draws x runs, run after run within a
+    draw; with it the runs' data, repeated likewise.
     """
     solution, runs = selection.solution, len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
@@ -88,11 +81,9 @@ def slopes(history: MirrorHistory, divergence: np.ndarray) -> np.ndarray:
 def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     """D falls at least like Lemma 29's bound over the last half of the path in log r.
 
-    And how fast it really falls, by r^{-2 min(p - 1, 1)} (ours), the square of Lemma 29's rate up
-    to logarithms: D is quadratic in the error of the direction. The part of the mirror image of W_0
-    that no constraint sees stays, an error of order 1/||W||^{p-1}. The minimiser of the loss on a
-    sphere is off by 1/||W||, more for p > 2. `divergence` (runs, records): D_psi from the direction
-    of W_mm, at the records of `history`. Source: paper C, Lemma 29, Eq. 28.
+    And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the direction. The
+    part of the mirror image of W_0 that no constraint sees stays, an error of order 1/||W||^{p-1};
+    the minimiser of the loss on a sphere is off by 1/||W||. `divergence` (runs, records) is D.
     """
     p = history.rule.p
     a, b, _ = theory(p)
@@ -101,22 +92,15 @@ def lemma29(history: MirrorHistory, divergence: np.ndarray) -> list[Claim]:
     middle = np.abs(log_r - (log_r[:, :1] + log_r[:, -1:]) / 2).argmin(1)[:, None]
     growth = np.exp(over[:, -1] - np.take_along_axis(over, middle, 1)[:, 0]).max()
     exponents, sharp = slopes(history, divergence), -2 * min(p - 1, 1.0)
-    median, ends, p = np.median(exponents), interval(exponents), f"{p:g}"
-    bound = f"{sharp} ± 0.1"
-    return [
-        PAPER.claim("lemma29", growth, p),
-        PAPER.claim("lemma29.sharp", median, p, bound=bound, interval=ends),
-    ]
+    power = {"bound": f"{sharp} ± 0.1", "interval": interval(exponents)}
+    fall = PAPER.claim("lemma29.sharp", np.median(exponents), p, **power)
+    return [PAPER.claim("lemma29", growth, p), fall]
 
 
 def captured(
     selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Per mu, the fraction of starts on the edge of the cone D = mu that keep its tokens, (mus,).
-
-    Kept: what W selects after `steps` steps. `draws` starts a run, each of norm `multiple`
-    ||W_mm||.
-    """
+    """Per mu, the fraction of starts of `from_cone` that select its tokens in the end, (mus,)."""
     fractions = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
@@ -128,14 +112,9 @@ def captured(
 def local_claims(
     fractions: Mapping[float, np.ndarray], mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Starts in the thinnest cone all keep their tokens, those in the widest need not.
-
-    `fractions` of `captured`, (mus,) for each p. Source: paper C, theorem on local convergence, in
-    a cone of ours; that the widest loses some is ours.
-    """
-    made = []
-    for id, k in (("local.thin", 0), ("local.wide", -1)):
-        for p, kept in fractions.items():
-            names, mu = (f"{p:g}", f"{multiple:g}"), f"{mus[k]:.1g}"
-            made.append(PAPER.claim(id, kept[k], *names, say=(mu,)))
-    return made
+    """Starts in the thinnest cone all keep their tokens, those in the widest need not."""
+    return [
+        PAPER.claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
+        for id, k in (("local.thin", 0), ("local.wide", -1))
+        for p, kept in fractions.items()
+    ]

@@ -44,9 +44,12 @@ def late_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     """Test accuracy of `first` minus `second`, paired by seed and by test row."""
-    apart = hits(curves, first).astype(float) - hits(curves, second)  # (seeds, rows)
-    rows = apart.mean(0)  # (rows,)
-    return verdicts.mean_interval(apart.mean(1), rows.var(ddof=1) / len(rows))
+    return _paired(hits(curves, first).astype(float) - hits(curves, second))
+
+
+def _paired(apart):
+    """The mean of differences (seeds, rows), with the error that both samples leave."""
+    return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
 def late_difference(curves: Curves, first: str, second: str) -> Interval:
@@ -94,9 +97,8 @@ def at_level(run: Curve, name: str, level: float, along: str, rising: bool = Tru
 
     The name "steps" stands for the steps that were taken.
     """
-    x = run.metrics[along] if rising else -run.metrics[along]
+    x, level = (run.metrics[along], level) if rising else (-run.metrics[along], -level)
     y = run.evaluated_at if name == "steps" else run.metrics[name]
-    level = level if rising else -level
     passed = np.flatnonzero(x >= level)
     if not len(passed):
         return np.nan
@@ -111,24 +113,18 @@ def matched(
     curves: Curves, name: str, rules: tuple[str, str], along="training_accuracy", rising=True
 ) -> np.ndarray:
     """The metric `name` of two `rules` at the best `along` that both reach: (2, seeds)."""
-    pick = np.max if rising else np.min
-    worse = min if rising else max
-    pairs = list(zip(*(curves.runs(rule) for rule in rules), strict=True))
-    levels = [worse(float(pick(run.metrics[along])) for run in pair) for pair in pairs]
-    return np.array(
-        [
-            [at_level(pair[k], name, level, along, rising) for pair, level in zip(pairs, levels)]
-            for k in range(2)
-        ]
-    )
+    pick, worse = (np.max, min) if rising else (np.min, max)
+    reached = []
+    for pair in zip(*(curves.runs(rule) for rule in rules), strict=True):
+        level = worse(float(pick(run.metrics[along])) for run in pair)
+        reached.append([at_level(run, name, level, along, rising) for run in pair])
+    return np.transpose(reached)
 
 
 def apart(curves: Curves, metric: str) -> Interval:
     """The last value of `metric` under l1.1 less that under l2."""
-    first, second = (
-        np.array([at_end(run, metric) for run in curves.runs(rule)]) for rule in ("l1.1", "l2")
-    )
-    return verdicts.mean_interval(first - second)
+    first, second = ([at_end(run, metric) for run in curves.runs(r)] for r in ("l1.1", "l2"))
+    return verdicts.mean_interval(np.subtract(first, second))
 
 
 def matched_apart(curves: Curves, metric: str) -> Interval:
@@ -163,16 +159,15 @@ def sparsity_table(curves: Curves) -> Table:
 
 def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
     """Tokens that the first token attends to per token present: (seeds, reviews, layers)."""
-    return np.stack(
-        [run.end[f"{when}.tokens_used"] / run.end["present"][:, None] for run in curves.runs(rule)]
-    ).astype(float)
+    ends = [run.end for run in curves.runs(rule)]
+    shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
+    return np.stack(shares).astype(float)
 
 
 def attention_difference(curves: Curves) -> Interval:
     """Share of tokens used in the last layer, l2 minus l1.1, paired by seed and by review."""
     first, second = (tokens_used(curves, rule)[..., -1] for rule in ("l1.1", "l2"))
-    apart = second - first  # (seeds, reviews)
-    return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
+    return _paired(second - first)
 
 
 def attention_table(curves: Curves) -> Table:

@@ -40,10 +40,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:
-    """Paired differences as a forest, a dot a seed; a second series stands below the first.
-
-    Zero says that the two rules are alike.
-    """
+    """Paired differences as a forest, a dot a seed; a second series stands below the first."""
     bars = []
     for place, name in enumerate(names):
         for k, intervals in enumerate(series):
@@ -57,10 +54,7 @@ def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.
 
 
 def accuracy_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy, and what is judged: the paired differences of the last accuracy.
-
-    A star is the paper's difference.
-    """
+    """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     training_panels(axes, curves, curves.configuration["batch"])
     found = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]
@@ -79,17 +73,18 @@ def sparsity_figure(curves: Curves) -> Figure:
     In the last panel at the end, and below that at matched training accuracy.
     """
     figure, axes = plots.panels(1, 4, height=2.5)
+
+    def share(rule, name):  # per cent of the entries of all runs
+        counts = np.sum([run.end[name] for run in curves.runs(rule)], axis=0)
+        return 100 * counts / counts.sum()
+
     for k, part in enumerate(reviews.PARTS):
-        runs = curves.runs("l2")
-        start = sum(run.end[f"start.histogram.{part}"] for run in runs)
-        axes[k].stairs(
-            100 * start / start.sum(), EDGES, color=plots.FAINT, label="start", fill=True
-        )
+        start = dict(color=plots.FAINT, label="start", fill=True)
+        axes[k].stairs(share("l2", f"start.histogram.{part}"), EDGES, **start)
         for place, rule in enumerate(curves.rates()):
-            last = sum(run.end[f"last.histogram.{part}"] for run in curves.runs(rule))
-            share = 100 * last / last.sum()
             line = plots.look(rule).line | dict(zorder=4 - place)  # the first, l1.1, on top
-            axes[k].stairs(share, EDGES, label=shown(rule), **line)
+            last = share(rule, f"last.histogram.{part}")
+            axes[k].stairs(last, EDGES, label=shown(rule), **line)
         axes[k].axvline(0.06, label="0.06, the paper's threshold", **plots.LEVEL)
         axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
         axes[k].set(xlim=(1e-3, 2))

@@ -1,7 +1,6 @@
 """Paper C (2410.14581), Section 5: its synthetic settings, and the claims of its figures.
 
-Exponents: p is that of training, q that of an SVM. A divergence is D_psi(V/||V||, W/||W||) with the
-p of training.
+p is the exponent of training and of the divergence D_psi(V/||V||, W/||W||), q that of an SVM.
 """
 
 import math
@@ -51,16 +50,9 @@ def end_points(
 
 
 def divergences(histories, ends, by_q: bool = False) -> dict[tuple[float, float], np.ndarray]:
-    """The divergence (runs, k) of every iterate of p from the l_q SVM, for every (p, q).
-
-    The SVM selects the same tokens as p's iterate for all q; `by_q` takes, as the paper did,
-    the tokens that training with q selects, so that p and q may speak of different tokens.
-    """
-    return {
-        (p, q): histories[p].divergence(ends[q if by_q else p][q].W)
-        for p in histories
-        for q in histories
-    }
+    """D (runs, k) of training with p from the l_q SVM of its tokens, or `by_q` of q's."""
+    end = lambda p, q: ends[q if by_q else p][q].W
+    return {(p, q): histories[p].divergence(end(p, q)) for p in histories for q in histories}
 
 
 def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, float], float]:
@@ -71,17 +63,15 @@ def table(D: Mapping[tuple[float, float], np.ndarray]) -> dict[tuple[float, floa
 def bregman_claims(D: Mapping[tuple[float, float], np.ndarray], histories) -> list[Claim]:
     """Own exponent nearest in every row and in every run; means as in REFERENCE; none ended early.
 
-    `D[p, q]` (runs, records): divergence of training with p from the SVM of exponent q. As in
-    REFERENCE: within a factor 1.5; and within the middle 95 % of the means of as many of our runs,
-    drawn at random, since a run that changes its selection late is rare and far off. Source: paper
-    C, Section 5.
+    `D[p, q]` (runs, records). As in REFERENCE: within a factor 1.5, and within the middle 95 % of
+    the means of as many of our runs, since a run that changes its selection late is far off.
     """
     means, made = table(D), []
     for p in histories:
         nearest = min(means[p, q] / means[p, p] for q in histories if q != p)
         nearest_other = np.min([D[p, q][:, -1] for q in histories if q != p], 0)
         share = (D[p, p][:, -1] < nearest_other).mean()
-        made += [claim("bregman.row", nearest, f"{p:g}"), claim("bregman.runs", share, f"{p:g}")]
+        made += [claim("bregman.row", nearest, p), claim("bregman.runs", share, p)]
         if p in REFERENCE and set(histories) <= set(REFERENCE):
             made += _beside_reference(p, {q: D[p, q][:, -1] for q in histories})
     ended = np.mean([(h.status == "completed").mean() for h in histories.values()])
@@ -108,8 +98,8 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
     )
     seeds = (REFERENCE_SEEDS[p],)
     return [
-        remarked(claim("bregman.table", factor(1.0), f"{p:g}"), late),
-        claim("bregman.range", np.mean(inside), f"{p:g}", say=seeds),
+        remarked(claim("bregman.table", factor(1.0), p), late),
+        claim("bregman.range", np.mean(inside), p, say=seeds),
     ]
 
 
@@ -136,7 +126,7 @@ def joint_claims(
     """Tokens as the paper's, both probabilities near one; W and v turn to their own l_p SVMs."""
     made = []
     for p, history in histories.items():
-        name, chosen = f"{p:g}", selected_tokens(tokens, history.W[:, -1])
+        name, chosen = p, selected_tokens(tokens, history.W[:, -1])
         if p in SELECTED_JOINTLY:
             made.append(claim("joint.tokens", np.mean(chosen == SELECTED_JOINTLY[p]), name))
         W, v = history.divergence(ends[p][p].W), history.head_divergence(heads[p].value)
@@ -154,5 +144,5 @@ def path_claims(histories, ends) -> list[Claim]:
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W)[0, -1] for q in histories}
         nearest = min(last[q] for q in histories if q != p) / last[p]
-        made += [claim("path.nearest", nearest, f"{p:g}"), claim("path.end", last[p], f"{p:g}")]
+        made += [claim("path.nearest", nearest, p), claim("path.end", last[p], p)]
     return made

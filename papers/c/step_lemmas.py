@@ -36,8 +36,8 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
     """L_min <= L(W) <= L_max, the loss of each sample's best and worst score (our constant).
 
-    At every W of `matrices` (m, runs, d, d_z), and far along the SVMs of the best and of the worst
-    tokens, where they are attained. off: by what share both constants are wrong.
+    At `matrices` (m, runs, d, d_z), and far along the SVMs of the best and the worst tokens, where
+    they are attained. off: by what share both constants are wrong.
     """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
@@ -53,10 +53,9 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) -> Claim:
     """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
 
-    Sum_t p_t (gamma_t - f) x_t is the covariance of scores and tokens under the softmax weights, at
-    most a quarter of the product of their ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
-    d_z), and where it is attained: W = 0 for a sample of two tokens, both misclassified by far.
-    off: by what share G is wrong.
+    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a quarter of the
+    product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d, d_z), and at W = 0 for two
+    misclassified tokens, where it is attained. off: by what share G is wrong.
     """
     q, ratio, d = dual_exponent(p), 0.0, 4
     X = -np.array([30.0, 31.0])[:, None] * np.eye(d)[:1]
@@ -68,15 +67,11 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0) 
             gradient = attention.gradients(data, W, data.u, "logistic")[1]
             size = norm(gradient.reshape(len(gradient), -1), q)
             ratio = max(ratio, (size / bound).max() / (1 + off))
-    return claim("lemma18", ratio, f"{p:g}")
+    return claim("lemma18", ratio, p)
 
 
-def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """L(W) minus its limit when every sample selects its opt token, (runs,), logistic loss.
-
-    Exact when it is e^-300: l(f) - l(g) = log1p(sigmoid(-g) expm1(g - f)), and f - g is summed
-    relative to the selected token's score.
-    """
+def _excess_loss(tokens, W):
+    """L(W) minus its limit when every sample selects its opt token, (runs,), exact at e^-300."""
     logits, scores = attention.logits(tokens, W), attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
     selected = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
@@ -86,11 +81,10 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 class Steps:
-    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D), eta.
+    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D), eta, losses.
 
-    Losses (runs, pairs) as well. Gradients and losses are computed anew from W, so that the claims
-    check training and not only algebra; losses are `_excess_loss`. Normalised steps have eta /
-    ||grad L||_qq as their step size. Gradients must not underflow.
+    Gradients and losses are computed anew from W, so that the claims check training and not only
+    algebra. Normalised steps have eta / ||grad L||_qq as their step size.
     """
 
     def __init__(self, tokens: TokenSet, history: MirrorHistory):
@@ -109,21 +103,17 @@ class Steps:
 
 
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it.
-
-    Our reading: the proof in the paper bounds the increment of ||W|| itself.
-    """
+    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_qq at every step: largest share of it."""
     sides = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     growth, bound = inequalities.lemma4(*sides)
-    return claim("lemma4", (growth / bound).max(), f"{steps.p:g}")
+    return claim("lemma4", (growth / bound).max(), steps.p)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
     """Lemmas 22, 24 and 25 at every step.
 
-    22 and 24 by their slack over the last term. Lemma 25: L falls by 0.97 (our constant) of the
-    first order, eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, which a small eta brings
-    to 1; minus infinity where L rises at any iteration, recorded or not.
+    22 and 24 by their slack over the last term. Lemma 25: eta (L - L+) over <nabla psi(W) - nabla
+    psi(W+), W - W+>, which a small eta brings to 1; minus infinity where L rises anywhere.
     """
     W, later, gradient, eta, p = steps.W, steps.later, steps.gradient, steps.eta, steps.p
     size, (before, after) = norm(W, p), steps.losses
@@ -135,7 +125,7 @@ def step_claims(steps: Steps) -> list[Claim]:
     never = (steps.loss_rise == -1).all()
     fall = (eta * (before - after) / turned).min() if never else -np.inf
     values = {"lemma22": slack_22, "lemma24": slack_24, "lemma25": fall}
-    return [claim(id, value, f"{p:g}") for id, value in values.items()]
+    return PAPER.claims(values, p)
 
 
 def lemma30(
@@ -143,14 +133,13 @@ def lemma30(
 ) -> list[Claim]:
     """||W(k)||_{p,p} = Omega(log k): after iteration `since` its slope is 0.9 times the sharp one.
 
-    0.9 is our constant. size (runs,): ||W_mm||_{p,p}; stay (runs,): the runs that stay with W_mm's
-    tokens, as those do that start far enough out. Sharp (ours): the gradient falls like
-    e^{-r/||W_mm||}, so that (r^{p-1})' does too and dr/dlog k = ||W_mm|| / (1 + (p-2) ||W_mm||/r).
+    Sharp (ours): the gradient falls like e^{-r/||W_mm||}, so that (r^{p-1})' does too and dr/dlog k
+    = ||W_mm|| / (1 + (p-2) ||W_mm||/r). size (runs,): ||W_mm||; stay: runs that keep its tokens.
     """
     p, late = history.rule.p, history.iterations >= since
     slope = fitted_slope(np.log(history.iterations[late]), history.norm[:, late]) / size
     predicted = 1 / (1 + (p - 2) * size / history.norm[:, late].mean(1))
     ratio = (slope / predicted)[stay] if stay.any() else np.array([np.nan])
-    p, runs = f"{p:g}", (stay.sum(), len(stay))
+    runs = stay.sum(), len(stay)
     sharp = claim("lemma30.sharp", np.median(ratio), p, say=runs, interval=interval(ratio))
     return [claim("lemma30", ratio.min(), p, say=runs), sharp]

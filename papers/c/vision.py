@@ -14,10 +14,7 @@ RULES = ("Adam", "l1.1")
 
 
 def steps_to_accuracy(curves: Curves) -> np.ndarray:
-    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds).
-
-    Linear between evaluations. The paper's plot is read like this: epochs to the same accuracy.
-    """
+    """Steps of both `RULES` to the best sampled test accuracy that both reach: (2, seeds)."""
     return matched(curves, "steps", RULES, "test_accuracy")
 
 
@@ -36,9 +33,7 @@ def sparser(curves: Curves) -> Claim:
     """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     found = verdicts.mean_interval(mirror - adam)
-    last = [
-        np.mean([at_end(run, "hoyer") for run in curves.runs(rule)]) for rule in ("l1.1", "Adam")
-    ]
+    last = [np.mean([at_end(run, "hoyer") for run in curves.runs(r)]) for r in ("l1.1", "Adam")]
     text = (
         "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
         f" (at the end {last[0]:.3f} and {last[1]:.3f})"

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from lib.companion.statements import quoted
 from lib.files import ROOT
 from papers.a.statements import STATEMENTS
@@ -24,16 +22,14 @@ def paragraphs(text):
 
 def restated(text):
     """The paragraphs that word a statement themselves: a bold one, or its name beside a bound."""
-    return [
-        said
-        for said in paragraphs(text)
-        if OWN_WORDING.search(said) or (NAMED.search(said) and FORMULA.search(said))
-    ]
+    bounds = lambda words: NAMED.search(words) and FORMULA.search(words)
+    return [words for words in paragraphs(text) if OWN_WORDING.search(words) or bounds(words)]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_words_a_statement_of_its_own(name):
-    assert restated(PAGES[name].read_text("utf-8")) == []
+def test_no_page_words_a_statement_of_its_own():
+    assert {name: restated(path.read_text("utf-8")) for name, path in PAGES.items()} == {
+        name: [] for name in PAGES
+    }
 
 
 def test_restated_theorems_are_seen():
@@ -61,7 +57,7 @@ def test_pages_that_build_on_a_theorem_print_it():
         assert set(printed) <= set(STATEMENTS), name
 
 
-@pytest.mark.parametrize("name", ["Theorem 1", "Theorem 5", "Theorem 6", "Lemma 2", "Lemma 9"])
-def test_what_two_samples_refute_without_assumption_1_has_it_as_a_hypothesis(name):
-    said = quoted("A", STATEMENTS, name).data
-    assert "Assumptions 1 and 2" in said and "small $W_0$" in said
+def test_what_two_samples_refute_without_assumption_1_has_it_as_a_hypothesis():
+    for name in ("Theorem 1", "Theorem 5", "Theorem 6", "Lemma 2", "Lemma 9"):
+        words = quoted("A", STATEMENTS, name).data
+        assert "Assumptions 1 and 2" in words and "small $W_0$" in words, name
