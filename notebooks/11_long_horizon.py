@@ -256,8 +256,7 @@ law_table = claims.Table(
     ]
 )
 about_law = f"Beyond Theorem 1 of paper A: n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
-figure_law = margin_law_figures.bound_and_law(histories["NGD"], law)
-plots.caption(figure_law, about_law)
+figure_law = plots.caption(margin_law_figures.bound_and_law(histories["NGD"], law), about_law)
 figure_law
 
 # %% [markdown]

@@ -226,8 +226,7 @@ about_law = (
     f"{seeds} seeds (start: {repeats} data sets), ±: one standard error"
 )
 of_start = (start_sizes, distances)
-figure = figures.scaling(sizes, floors, of_start, bias, exponents)
-plots.caption(figure, about_law)
+figure = plots.caption(figures.scaling(sizes, floors, of_start, bias, exponents), about_law)
 figure
 
 # %% [markdown]

@@ -254,8 +254,7 @@ about_others = (
     f"Other optimisers, each with its best step of a grid (two-sided: untuned); d={d}, k={k}, n={n:,},"
     f" minibatch {batch}; synthetic, float64, {seeds} seeds"
 )
-figure = figures.optimisers(recorded, excess, best_steps, step_size)
-plots.caption(figure, about_others)
+figure = plots.caption(figures.optimisers(recorded, excess, best_steps, step_size), about_others)
 figure
 
 # %% [markdown]

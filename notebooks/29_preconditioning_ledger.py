@@ -178,12 +178,11 @@ table
 print(table.summary())
 
 # %%
-figure = ledger.draw(table, STATEMENTS)
 about = (
     "Paper B, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our settings;"
     " synthetic, float64"
 )
-plots.caption(figure, about)
+figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]

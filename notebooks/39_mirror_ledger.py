@@ -175,12 +175,11 @@ print(table.summary())
 # **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
 
 # %%
-figure = ledger.draw(table, STATEMENTS)
 about = (
     "Paper C, every statement: filled, all rows hold; hatched, one fails; empty, not checked; our"
     f" settings; synthetic, ≤ {seeds} seeds, float64"
 )
-plots.caption(figure, about)
+figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]

@@ -276,29 +276,25 @@ table
 # Tests hold these claims against versions of the law that are a little wrong; each is noticed (`tests/papers/test_margin_law.py`).
 
 # %%
-figure = drawn.offsets(predicted, offsets, kept)
 about_offsets = f"Left: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Right: {len(kept)} runs at t = {steps:,}"
-plots.caption(figure, about_offsets + "; synthetic, float64")
-figure_offsets = figure
-figure
+figure_offsets = plots.caption(
+    drawn.offsets(predicted, offsets, kept), about_offsets + "; synthetic, float64"
+)
+figure_offsets
 
 # %% [markdown]
 # Left: look at the bars, measured, which end at the ticks, predicted. Right: look at the smallest duals, at the lower left.
 # They lie on the diagonal as well.
 
 # %%
-figure = drawn.diagonal(kept)
 out = [one for one in compared if one.refusal]
 alone = sum(one.duals_alone for one in kept)
 about_diagonal = (
     f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; "
     f"filled: {alone} runs in which C is the whole error"
 )
-plots.caption(figure, about_diagonal)
-for one in out:
-    print(f"refused: {one.setting.name}, seed {one.run} ({one.premise})")
-figure_diagonal = figure
-figure
+figure_diagonal = plots.caption(drawn.diagonal(kept), about_diagonal)
+figure_diagonal
 
 # %% [markdown]
 # Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
@@ -323,13 +319,11 @@ collapse_table = claims.Table([met, *unseen, law_steps.settles_at(rates)])
 collapse_table
 
 # %%
-figure = drawn.collapse(collapsed | short, fig2_law)
 meets = law_steps.within_from(collapsed, "W_mm", fig2_law)
 print(f"within 1 % of the line beyond ||W_t|| = {meets:.0f}, every rule")
 about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; GD and Polyak with constant steps or cap: t up to 100,000"
-plots.caption(figure, about_collapse)
-figure_collapse = figure
-figure
+figure_collapse = plots.caption(drawn.collapse(collapsed | short, fig2_law), about_collapse)
+figure_collapse
 
 # %% [markdown]
 # Left: look at where all rules meet the dotted line (the printed $\|W_t\|$), and where the broad bands end. Right: look at the

@@ -178,11 +178,12 @@ difference_table = claims.Table(difference_claims)
 difference_table
 
 # %%
-figure = drawn.differences((long, long_errors, fig2_law), (flat, flat_errors, pair_law))
 about_difference = f"Left: NGD on Figure 2's problem, seed 0. Right: GD on Gaussian tokens, n=8, T=2, d=400; {seeds} seeds; synthetic, float64"
-plots.caption(figure, about_difference)
-figure_difference = figure
-figure
+figure_difference = plots.caption(
+    drawn.differences((long, long_errors, fig2_law), (flat, flat_errors, pair_law)),
+    about_difference,
+)
+figure_difference
 
 # %% [markdown]
 # Left: look at the dashed line, which leaves the solid one and ends at rounding. Right: look at the slope of the dashed line
@@ -201,12 +202,10 @@ step_claims += [law_steps.short_step(found, multiple) for multiple in (0.9, 0.5)
 claims.Table(sorted(step_claims, key=lambda claim: claim.holds))
 
 # %%
-figure = drawn.cycles(found)
 seeds_named = f"{', '.join(map(str, unit_seeds[:-1]))} and {unit_seeds[-1]}"
 about_steps = f"Unit tokens, n=6, T=8, d=10, {len(unit_seeds)} seeds ({seeds_named}); NGD from the settled state with its residual 1 % off"
-plots.caption(figure, about_steps)
-figure_steps = figure
-figure
+figure_steps = plots.caption(drawn.cycles(found), about_steps)
+figure_steps
 
 # %% [markdown]
 # Both panels: look at the jump at the dotted line, the predicted threshold; one line per seed. The claims at 0.9 and 0.5 are no
@@ -315,14 +314,13 @@ real_table = claims.Table(real_tokens.claims(real_runs))
 real_table
 
 # %%
-figure_real = real_tokens.draw(readings, examples["sentence pairs"])
 stand_in = data_rows[1]["source"] == "demo"
 about_real = (
     f"Ours. {'Stand-ins for ' if stand_in else ''}MultiNLI and CivilComments{'' if stand_in else ', private samples'}; frozen "
     f"MiniLM encoder; {sentence_count} sentences a run, {sentence_seeds} a set, one line each; NGD, "
     f"steps {sentence_step}"
 )
-plots.caption(figure_real, about_real)
+figure_real = plots.caption(real_tokens.draw(readings, examples["sentence pairs"]), about_real)
 figure_real
 
 # %% [markdown]
@@ -411,6 +409,4 @@ kept_real = [one for one in real_runs if not one.refusal]
 worst = max((abs(one.ratio - 1) for one in kept_real), default=np.nan)
 numbers = {"runs": len(real_runs), "kept": len(kept_real), "worst": worst}
 sentences = {"seeds": list(range(sentence_seeds))}
-run.keep(
-    figure_real, "law_real", about_real, real_table, numbers, data_rows, setting=sentences
-)
+run.keep(figure_real, "law_real", about_real, real_table, numbers, data_rows, setting=sentences)

@@ -155,11 +155,9 @@ print(f"curvature: ||Hessian||/L ends at {paper.curvature[:, -1].round(3)[:3]} a
 joint_table
 
 # %%
-figure = figures.joint(joint_runs)
 about_joint = f"(DM), n=8, T=2, d=400, zero start; {seeds} seeds, t = {joint_steps:,}; synthetic, float64; dotted: from duals"
-plots.caption(figure, about_joint)
-figure_joint = figure
-figure
+figure_joint = plots.caption(figures.joint(joint_runs), about_joint)
+figure_joint
 
 # %% [markdown]
 # Left: look at the dotted lines, which know duals and step lengths alone, on the measured ones, and at the dashed line, the
@@ -230,11 +228,9 @@ claims.Table(sorted(global_claims, key=lambda claim: claim.holds))
 
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
-figure = figures.reached(found_map, path)
 about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; marks: half of the seeds, 95 %; dotted: the formula. Right: the counterexample, NGD; dotted: 1/2"
-plots.caption(figure, about_global)
-figure_global = figure
-figure
+figure_global = plots.caption(figures.reached(found_map, path), about_global)
+figure_global
 
 # %% [markdown]
 # Left: look at the marks, the length at which half of the seeds arrive, beside the dotted $\alpha^*(d)$. In the lowest row, $d=16$,
@@ -259,11 +255,9 @@ kept_heads = int(common.kept.sum()), int(each.kept.sum())
 head_table
 
 # %%
-figure = figures.heads(common, each)
 about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {head_steps:,}; {seeds} seeds; synthetic"
-plots.caption(figure, about_heads)
-figure_heads = figure
-figure
+figure_heads = plots.caption(figures.heads(common, each), about_heads)
+figure_heads
 
 # %% [markdown]
 # Left: look at the diagonal. The common normalisation spreads the norms as the SVMs say, and the other holds them at 1. Right:

@@ -190,11 +190,9 @@ map_table = claims.Table(map_claims)
 claims.Table(sorted(map_claims, key=lambda claim: claim.holds))
 
 # %%
-figure = figures.constants(points, switches)
 about_map = f"Class means, n=6, T=5, d=120; T, correlation: d=960; long T: n=2, d=15T; {seeds} seeds, t = {map_steps:,}; dashes: from duals, circles: runs, dotted: switches"
-plots.caption(figure, about_map)
-figure_map = figure
-figure
+figure_map = plots.caption(figures.constants(points, switches), about_map)
+figure_map
 
 # %% [markdown]
 # Each run has a prediction of its own, the dash under its circle. Top: look at the noise, towards $C\propto\sigma^{-2}$, since the features
@@ -312,11 +310,9 @@ bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
 
 # %%
-figure = figures.bent(powers, idle, several, left, settled)
 about_bent = f"Top left: n=4, T=2, d=10, seed 0, dashed: Gaussian start. Right: circles: {len(idle)} of {seeds} seeds, dotted: predicted. Bottom: {len(left)}, {len(settled)} runs"
-plots.caption(figure, about_bent)
-figure_bent = figure
-figure
+figure_bent = plots.caption(figures.bent(powers, idle, several, left, settled), about_bent)
+figure_bent
 
 # %% [markdown]
 # Top left: look at the dashed lines for $p<2$, which fall with the power $p-1$, and at the solid ones, all of slope $-1$. Top right:

@@ -153,8 +153,7 @@ factor_table
 
 # %%
 about_factors = f"Unit tokens, n=6, T=8, d=10, ten columns; {seeds} seeds, {steps:,} steps"
-figure_factors = drawn.factor_map(rows, both, alone)
-plots.caption(figure_factors, about_factors)
+figure_factors = plots.caption(drawn.factor_map(rows, both, alone), about_factors)
 figure_factors
 
 # %% [markdown]
@@ -194,8 +193,7 @@ selection_table
 
 # %%
 about_selections = f"Unit tokens; {selection_seeds} seeds, {selection_steps:,} steps; bars: 95 % over seeds, last row judged; dotted: half"
-figure_selections = drawn.selections(optimal, disputes)
-plots.caption(figure_selections, about_selections)
+figure_selections = plots.caption(drawn.selections(optimal, disputes), about_selections)
 figure_selections
 
 # %% [markdown]
@@ -247,8 +245,7 @@ vit_table
 # %%
 sizes = ", ".join(f"{name} {size}" for name, size in vit_shape.items())
 about_vit = f"Plain ViT, {sizes}; {train_set.name}, {vit_rows:,} rows, {vit_steps:,} steps; {vit_seeds} seeds"
-figure_vit = drawn.ranking(found)
-plots.caption(figure_vit, about_vit)
+figure_vit = plots.caption(drawn.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]

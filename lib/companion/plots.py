@@ -157,8 +157,8 @@ def legend(figure: Figure, ax) -> None:
     figure.legend(handles, labels, ncols=-(-len(labels) // rows), **place)
 
 
-def caption(figure: Figure, text: str) -> None:
-    """Write setting, data and scale below a figure, so that every copy of the picture has them.
+def caption(figure: Figure, text: str) -> Figure:
+    """The figure with setting, data and scale written below, so that every copy has them.
 
     What the bands of the figure hold is added where the text says nothing of bands.
     """
@@ -166,3 +166,4 @@ def caption(figure: Figure, text: str) -> None:
     if spreads and not re.search("bands?:|thin", text):
         text += f"; lines: medians, {', '.join(spreads)}"
     figure.supxlabel(textwrap.fill(text, 140), fontsize="x-small", color=GREY)
+    return figure
