@@ -1,5 +1,6 @@
 """Where the project's folders are, and files written whole or not at all."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,8 +21,7 @@ def folder(name: str) -> Path:
     It is $FIGURES_DIR and so on, else the repository's own. An installed package has its notebooks
     beside it and writes below the working folder.
     """
-    given = os.environ.get(f"{name.upper()}_DIR")
-    if given:
+    if given := os.environ.get(f"{name.upper()}_DIR"):
         return Path(given).resolve()
     if in_repository():
         return ROOT / name
@@ -35,13 +35,10 @@ def in_repository() -> bool:
 
 def _installed_notebooks() -> Path:
     """The folder that came with the installed package; one that does not exist where none came."""
-    try:
-        installed = metadata.files("attention-dynamics") or []
-    except metadata.PackageNotFoundError:
-        installed = []
-    for path in installed:
-        if path.name == "scales.toml":
-            return Path(path.locate()).resolve().parent
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for path in metadata.files("attention-dynamics") or []:
+            if path.name == "scales.toml":
+                return Path(path.locate()).resolve().parent
     place = Path.cwd()  # of a kernel it is the folder of its notebook
     return place if (place / "scales.toml").is_file() else place / "notebooks"
 
@@ -53,26 +50,18 @@ def sha256(content: bytes) -> str:
 
 def dumps(value) -> str:
     """Strict JSON; numpy scalars and arrays become plain, NaN and infinity raise ValueError."""
-
-    def plain(x):
-        return x.tolist() if hasattr(x, "tolist") else str(x)
-
+    plain = lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=plain) + "\n"
 
 
-def read_object(path: Path) -> dict:
-    """The JSON object in a file; ValueError, with the file's name, where it holds anything else."""
-    return parse_object(path.read_bytes(), path)
-
-
-def parse_object(content: bytes, name: object) -> dict:
-    """The JSON object in the `content` of the file `name`; ValueError as `read_object`."""
+def read_object(path: Path, name: str = "") -> dict:
+    """The JSON object in a file; ValueError, with its `name` or path, where it holds another."""
     try:
-        value = json.loads(content.decode("utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
-        raise ValueError(f"{name} is damaged: {error}") from None
+        raise ValueError(f"{name or path} is damaged: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{name} is damaged: it holds no JSON object")
+        raise ValueError(f"{name or path} is damaged: it holds no JSON object")
     return value
 
 
@@ -109,14 +98,11 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
         for path, old in before.items():
-            if old is None:
-                path.unlink(missing_ok=True)
-            else:
-                write(path, old)
+            path.unlink(missing_ok=True) if old is None else write(path, old)
         raise
 
 
 def sentence(error: Exception) -> str:
     """An error without its number: what the system said, and of which file."""
-    place = f": {error.filename}" if getattr(error, "filename", None) else ""
-    return f"{getattr(error, 'strerror', None) or error}{place}"
+    name = getattr(error, "filename", None)
+    return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"

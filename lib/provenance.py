@@ -1,6 +1,7 @@
 """What a result depends on and where it was made: sources, commit, versions, memory."""
 
 import ast
+import contextlib
 import json
 import platform
 import re
@@ -22,16 +23,15 @@ PACKAGES = ("numpy", "scipy", "torch", "cvxpy", "numba", "matplotlib")
 def closure(text: str) -> list[Path]:
     """The files of this project that a program with this source can import or read, sorted.
 
-    Read off the sources, so that nothing is run: imports of imported files and imports inside
-    functions count, as do each package's `__init__` and the data files beside a module. Raises
-    SyntaxError where one of the sources is no Python.
+    Imports of imported files and inside functions count, as do each package's `__init__` and the
+    data files beside a module. Raises SyntaxError where one of the sources is no Python.
     """
     reached, waiting = set(), set(_files(_imports(text.encode(), ())))
     while waiting:
         path = waiting.pop()
         reached.add(path)
-        package = path.relative_to(ROOT).parent.parts
-        waiting |= set(_files(_imports(path.read_bytes(), package))) - reached
+        names = _imports(path.read_bytes(), path.relative_to(ROOT).parent.parts)
+        waiting |= set(_files(names)) - reached
     beside = {path for folder in {path.parent for path in reached} for path in folder.iterdir()}
     return sorted(reached | {path for path in beside if path.suffix in DATA})
 
@@ -51,7 +51,7 @@ def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
 
 
 def _files(names: Iterable[str]) -> Iterator[Path]:
-    """The files of the modules called `names` and of the packages above them."""
+    """The files of the modules called so, and of the packages above them."""
     for name in names:
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):
@@ -60,31 +60,22 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """What a result depends on: hashes of the .py (source), of files (lib, kept); parameters.
+    """What a result depends on: parameters, and hashes of the .py (source) and of files.
 
-    `lib` has the files of CODE that the notebook can import or read, and no others (those of lib/
-    are named without it); `kept` the committed results whose stem is a string in it; `record` what
+    `lib` has the files of CODE that the notebook can import or read (those of lib/ named without
+    it), `kept` the committed results whose stem is a string in it, `record` what
     notebooks/records.toml says of its figures.
     """
     source = folder("notebooks") / f"{notebook}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
     kept = sorted(path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words)
-
-    def hashes(paths: Iterable[Path]) -> dict[str, str]:
-        names = {path: path.relative_to(ROOT).as_posix() for path in paths}
-        return {
-            name.removeprefix("lib/"): sha256(path.read_bytes()) for path, name in names.items()
-        }
-
-    parts = {
-        "source": sha256(text.encode()),
-        "parameters": dict(parameters),
-        "lib": hashes(closure(text)),
-        "kept": hashes(kept),
-    }
-    if told := read_table(folder("notebooks") / "records.toml").get(notebook):
-        parts["record"] = told
+    parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
+    for part, paths in (("lib", closure(text)), ("kept", kept)):
+        names = [path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths]
+        parts[part] = {name: sha256(path.read_bytes()) for name, path in zip(names, paths)}
+    if facts := read_table(folder("notebooks") / "records.toml").get(notebook):
+        parts["record"] = facts
     return json.loads(dumps(parts))
 
 
@@ -98,19 +89,17 @@ def git(*arguments: str) -> str | None:
     if not in_repository():  # an installed package may lie in somebody else's repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
-    any_bytes = {"encoding": "utf-8", "errors": "surrogateescape"}
     try:
-        done = subprocess.run(command, capture_output=True, **any_bytes)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape"
+        )
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
 
 
 def commit() -> str | None:
-    """The commit checked out, with "-dirty" where the working tree differs.
-
-    Changes of figures and executed notebooks alone do not count.
-    """
+    """The commit checked out, "-dirty" where files other than figures and .ipynb differ from it."""
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None
@@ -122,16 +111,13 @@ def versions() -> dict[str, str]:
     """Python and the packages that numbers depend on; one that is not installed is left out."""
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             installed[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return installed
 
 
 def peak_memory_mb() -> float | None:
     """Largest resident memory of this process so far, in MB; None elsewhere than on Linux."""
     status = Path("/proc/self/status")  # getrusage would count what the process was started from
-    if not status.exists():
-        return None
-    return round(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) * 1024 / 1e6, 1)
+    peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return round(int(peak[1]) * 1024 / 1e6, 1) if peak else None

@@ -5,26 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 # Appended to, never reordered: a role's place in the list is its stream.
-ROLES = (
-    "data",
-    "labels",
-    "start",
-    "batches",
-    "split",
-    "dropout",
-    "draws",
-    "selection",
-    "noise",
-    "subset",
-    "tilt",
-    "raw_noise",
-    "heads",
-    "problems",
-    "resamples",
-    "outside",
-    "buckets",
-    "crops",
-)
+ROLES = """data labels start batches split dropout draws selection noise subset tilt raw_noise
+heads problems resamples outside buckets crops""".split()
 
 
 def whole_number(name: str, value, minimum: int = 0) -> int:
@@ -57,8 +39,8 @@ def stream(seed: int, role: str) -> np.random.Generator:
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     """The random stream of `role` under `seed` at `place`, for example an epoch or a step.
 
-    Streams of different places are independent, and none needs those before it, so that a run goes
-    on from any step. numpy pads a place with zeros, so that (1,) and (1, 0) are one.
+    Streams of different places are independent, so that a run goes on from any step. numpy pads a
+    place with zeros: (1,) and (1, 0) are one.
     """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 

@@ -27,9 +27,13 @@ def read(name):
     return json.loads((files.ROOT / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_record_is_of_a_page_of_today_at_its_scale(name):
+each = pytest.mark.parametrize("name", RECORDS)
+
+
+@each
+def test_record_is_of_a_page_of_today_at_its_scale_and_its_caption_agrees(name):
     saved = read(name)
+    assert contradictions(saved) == []
     page = files.ROOT / "notebooks" / f"{saved['notebook']}.py"
     again = f"make figures SCALE={saved['scale']} makes {saved['slug']} again"
     assert page.exists(), f"there is no page {saved['notebook']}: {again}"
@@ -64,11 +68,6 @@ def contradictions(record):
     return wrong
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_caption_and_setting_agree(name):
-    assert contradictions(read(name)) == []
-
-
 @pytest.mark.parametrize(
     ("caption", "setting", "wrong"),
     [
@@ -86,24 +85,23 @@ def test_a_caption_that_its_setting_contradicts_is_seen(caption, setting, wrong)
     assert wrong in words if wrong else not words
 
 
-@pytest.mark.parametrize("name", RECORDS)
+SHALLOW = provenance.git("rev-parse", "--is-shallow-repository").strip() == "true"
+whole = pytest.mark.skipif(SHALLOW, reason="a shallow clone does not have the history")
+
+
+@each
+@whole
 def test_record_comes_from_a_commit_of_this_history(name):
-    if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
-        pytest.skip("a shallow clone does not have the history")
     commit = read(name)["provenance"]["commit"]
     again = "make it again from committed code"
-    assert commit and not commit.endswith("-dirty"), f"{commit} is no clean tree: {again}"
-    # A name such as HEAD is of this history whatever the record came from.
-    assert re.fullmatch("[0-9a-f]{12}", commit), f"{commit} is no commit's own name: {again}"
-    known = provenance.git("cat-file", "-e", f"{commit}^{{commit}}") is not None
-    assert known, f"there is no commit {commit}: {again}"
+    # HEAD is of this history whatever the record came from, "-dirty" is no clean tree.
+    assert re.fullmatch("[0-9a-f]{12}", commit or ""), f"{commit} names no clean tree: {again}"
     before = provenance.git("merge-base", "--is-ancestor", commit, "HEAD") is not None
     assert before, f"{commit} is no commit before this one: {again}"
 
 
+@whole
 def test_the_commits_that_notes_name_are_of_this_history():
-    if provenance.git("rev-parse", "--is-shallow-repository").strip() == "true":
-        pytest.skip("a shallow clone does not have the history")
     texts = [path.read_text("utf-8") for path in (files.ROOT / "notebooks").glob("*.md")]
     named = set(re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", "\n".join(texts)))
     assert "46dc51e" in named
@@ -111,7 +109,7 @@ def test_the_commits_that_notes_name_are_of_this_history():
     assert gone == []
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@each
 def test_picture_is_of_the_run_of_its_record(name):
     saved = read(name)
     with Image.open((files.ROOT / name).with_suffix(".png")) as picture:
@@ -141,7 +139,7 @@ def sources(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@each
 def test_fingerprint_is_that_of_its_commit(name, sources, monkeypatch):
     saved = read(name)
     made, today = saved["provenance"], saved["notebook"]

@@ -2,6 +2,8 @@
 
 import argparse
 import ast
+import io
+import json
 import math
 import os
 import signal
@@ -33,26 +35,21 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="a notebook or the start of its name; default all")
     add("--scale", choices=record.SCALES, default="demo")
-    text = "another value for a parameter; such figures go to runs/custom/"
-    many = {"action": "append", "dest": "settings", "default": []}
-    add("--set", type=_setting, metavar="KEY=VALUE", help=text, **many)
-    add(
-        "--scheduler", metavar="ADDRESS", help="of Dask; default: a cluster of this machine's cores"
-    )
+    text = "another value for a parameter, KEY=VALUE; such figures go to runs/custom/"
+    add("--set", type=_setting, action="append", dest="settings", default=[], help=text)
+    add("--scheduler", metavar="ADDRESS", help="of Dask; default: a cluster of this machine")
     add("--workers", type=int, metavar="N", help="notebooks at a time; default: as many as cores")
     add("--timeout", type=float, metavar="SECONDS", help="longest time for a cell; default: none")
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
-    text = "write the demo outputs into the .ipynb beside each .py"
-    add("--store", action="store_true", help=text)
+    add("--store", action="store_true", help="write the demo outputs into the .ipynb files")
     asked = parser.parse_args(argv)
     asked.settings = dict(asked.settings)
     if asked.store and (asked.scale != "demo" or asked.settings):
         parser.error("--store keeps the demo scale as it is; leave out --scale and --set")
     if "scale" in asked.settings:
         parser.error("choose the scale with --scale, not with --set")
-    for name in ("workers", "timeout"):
-        value = getattr(asked, name)
+    for name, value in (("workers", asked.workers), ("timeout", asked.timeout)):
         if value is not None and not 0 < value < math.inf:
             parser.error(f"--{name} must be positive and finite")
     return asked
@@ -64,8 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     0: all is well; 1: a notebook failed, or a number or claim is not reproduced; 2: bad usage;
     130: interrupted.
     """
-    for stream in (sys.stdout, sys.stderr):  # some locales know no ± and no ‖
-        if hasattr(stream, "reconfigure"):
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # some locales know no ± and no ‖
             stream.reconfigure(errors="backslashreplace")
     asked = _options(argv)
     if Path(os.environ.get("DATA_DIR") or "?").is_dir():  # kernels work in another folder
@@ -77,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"lib.batch: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        run.stop()
+        return run.stop()
 
 
 def _batch(asked: argparse.Namespace) -> int:
@@ -86,9 +83,8 @@ def _batch(asked: argparse.Namespace) -> int:
     print("\n".join(lines), flush=True)
     if asked.dry_run:
         return 0
-    old = _committed(asked.scale, [job.notebook for job in todo])
+    old, differing = _committed(asked.scale, [job.notebook for job in todo]), []
     failed = _carry_out(todo, asked) if todo else []
-    differing = []
     for job in jobs:
         if job.notebook in failed:
             continue
@@ -116,43 +112,41 @@ def _carry_out(jobs: list[Job], asked: argparse.Namespace) -> list[str]:
     failed = []
     with run.connected(asked.scheduler, workers) as client:
         for outcome in run.execute(jobs, client, threads, asked.timeout):
-            name = outcome.job.notebook
             error, note = run.publish(outcome)
-            failed += [name] if error else []
-            verdict = f"FAIL {name}" if error else f"ok   {name}"
-            reason = f": {error}" if error else ""
-            print(f"{verdict}  {outcome.seconds:.1f} s{reason}{note}", flush=True)
+            failed += [outcome.job.notebook] if error else []
+            verdict, reason = ("FAIL", f": {error}") if error else ("ok  ", "")
+            text = f"{verdict} {outcome.job.notebook}  {outcome.seconds:.1f} s{reason}{note}"
+            print(text, flush=True)
     return failed
 
 
 # New numbers against the committed ones.
 
 
-def _committed(scale: str, running: Iterable[str]) -> dict[str, bytes]:
+def _committed(scale: str, running: Iterable[str]) -> dict[str, str]:
     """The committed records of a scale by slug, as they are.
 
     Without git they are those that the `running` notebooks made before.
     """
     if provenance.git("rev-parse", "--git-dir") is None:
-        made = {p.stem: p.read_bytes() for p in (files.folder("figures") / scale).glob("*.json")}
-        names = [f'"notebook": "{name}"'.encode() for name in running]
+        paths = (files.folder("figures") / scale).glob("*.json")
+        made = {path.stem: path.read_text("utf-8", "surrogateescape") for path in paths}
+        names = [f'"notebook": "{name}"' for name in running]
         return {slug: old for slug, old in made.items() if any(name in old for name in names)}
     listing = provenance.git("ls-tree", "--name-only", "HEAD", f"figures/{scale}/") or ""
     names = [name for name in listing.split() if name.endswith(".json")]
-    texts = {Path(name).stem: provenance.git("show", f"HEAD:./{name}") or "" for name in names}
-    return {slug: text.encode("utf-8", "surrogateescape") for slug, text in texts.items()}
+    return {Path(name).stem: provenance.git("show", f"HEAD:./{name}") or "" for name in names}
 
 
 def _slugs(job: Job) -> list[str]:
     """The figures of the last run of a job: its marker names them, older ones may lie beside."""
-    if job.changes:
-        names = [path.name for path in job.figures.glob("*")]
-    else:
-        names = files.read_object(job.marker)["figures"] if job.marker.exists() else []
+    names = [path.name for path in job.figures.glob("*")] if job.changes else []
+    if not job.changes and job.marker.exists():
+        names = files.read_object(job.marker)["figures"]
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
-def _compare(job: Job, slug: str, old: Mapping[str, bytes]) -> tuple[str, bool]:
+def _compare(job: Job, slug: str, old: Mapping[str, str]) -> tuple[str, bool]:
     """A figure of a job beside the committed record in words, and whether it is reproduced."""
     new = files.read_object(job.figures / f"{slug}.json")
     text, same = "no committed record", True
@@ -160,7 +154,7 @@ def _compare(job: Job, slug: str, old: Mapping[str, bytes]) -> tuple[str, bool]:
         text = "custom, not compared"
     elif slug in old:
         try:
-            text, same = _reproduced(new, record.parsed(old[slug], "the record"))
+            text, same = _reproduced(new, json.loads(old[slug]))
         except (ValueError, KeyError, TypeError, AttributeError):
             text, same = "the committed record is damaged, not compared", False
     held = sum(claim["holds"] for claim in new["claims"])
@@ -174,9 +168,7 @@ def _compare(job: Job, slug: str, old: Mapping[str, bytes]) -> tuple[str, bool]:
 def _reproduced(new: Mapping, old: Mapping) -> tuple[str, bool]:
     if new["parameters"] != old["parameters"]:
         return "parameters differ, not compared", True
-    kinds = [
-        [(row["name"], row["source"] == "demo") for row in saved["data"]] for saved in (new, old)
-    ]
+    kinds = [[(row["name"], row["source"] == "demo") for row in r["data"]] for r in (new, old)]
     if kinds[0] != kinds[1]:
         return "data differ, not compared", True
     differences, count = record.compare(new, old), len(old["numbers"])

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,8 @@ class Job:
     """One notebook at one scale, as whoever plans it sees it: a worker may have other defaults.
 
     `overrides` go to papermill; `parts` is its fingerprint without the data; `changes` is what
-    nobody committed (`record.edited`). `home` is the folder of what its runs leave, `figures` that
-    of the finished figures, and `folders` has the environment variables that name the project's.
+    nobody committed (`record.edited`). Its runs leave their files in `home`, finished figures in
+    `figures`; `folders` has the environment variables that name the project's.
     """
 
     notebook: str
@@ -48,12 +48,12 @@ class Job:
 
 
 def plan(
-    names: Iterable[str], scale: str, settings: Mapping, force: bool, store: bool
+    names: Sequence[str], scale: str, settings: Mapping, force: bool, store: bool
 ) -> tuple[list[Job], list[Job], list[str]]:
     """The jobs for `names` (all notebooks when there is none) at `scale` with other `settings`.
 
-    Returns all of them, those that must run, longest first, and both in words. Raises UsageError
-    for a name, a parameter or a scale that is not there, or a table that cannot be read.
+    Returns all of them, those that must run, longest first, and both in words. UsageError for a
+    name, a parameter or a scale that is not there, or a table that cannot be read.
     """
     try:
         jobs = {name: _job(name, scale, settings) for name in _select(names)}
@@ -61,9 +61,8 @@ def plan(
         raise UsageError(str(error)) from None
     absent = [name for name, job in jobs.items() if job is None]
     if absent and (names or len(absent) == len(jobs)):
-        raise UsageError(
-            f"{', '.join(absent)}: no section for scale {scale} in scales.toml, so not offered"
-        )
+        words = f"no section for scale {scale} in scales.toml, so not offered"
+        raise UsageError(f"{', '.join(absent)}: {words}")
     offered = [job for job in jobs.values() if job is not None]
     reasons = {job: reason for job in offered if (reason := _reason(job, force, store))}
     # Longest first, so that none is left alone at the end; one never run may be the longest.
@@ -75,7 +74,7 @@ def plan(
     return offered, todo, lines
 
 
-def _select(names: Iterable[str]) -> list[str]:
+def _select(names: Sequence[str]) -> list[str]:
     """The notebooks that `names` (stems, unique beginnings, old names) stand for."""
     place = files.folder("notebooks")
     known, old = sorted(path.stem for path in place.glob("[0-9]*.py")), record.names_now()
@@ -106,37 +105,24 @@ def _job(notebook: str, scale: str, settings: Mapping) -> Job | None:
         parts = provenance.fingerprint(notebook, values)
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"{notebook}: {error}") from None
-    folders = {f"{name}_DIR".upper(): str(files.folder(name)) for name in FOLDERS}
+    folders = {f"{name.upper()}_DIR": str(files.folder(name)) for name in FOLDERS}
     home, figures = Path(folders["RUNS_DIR"], scale, notebook), Path(folders["FIGURES_DIR"])
     if changes:
         home = record.custom_folder(notebook, changes)
         figures = home / "figures"
-    return Job(
-        notebook=notebook,
-        scale=scale,
-        overrides=overrides,
-        text=text,
-        parts=parts,
-        changes=changes,
-        home=home,
-        figures=figures / scale,
-        folders=folders,
-    )
+    about = notebook, scale, overrides, text, parts, changes
+    return Job(*about, home=home, figures=figures / scale, folders=folders)
 
 
 def _check(overrides: Mapping, defaults: Mapping) -> None:
-    # papermill itself only logs a parameter that it does not know, and the default figure would
-    # come out.
-    if unknown := sorted(overrides.keys() - defaults.keys()):
-        raise ValueError(
-            f"there is no parameter {', '.join(unknown)}; there are {', '.join(defaults)}"
-        )
+    # papermill itself only logs a parameter that it does not know, and draws the default figure
+    if unknown := ", ".join(sorted(overrides.keys() - defaults.keys())):
+        raise ValueError(f"there is no parameter {unknown}; there are {', '.join(defaults)}")
     for name, value in overrides.items():
         usual = defaults[name]
         kind, given = (list if isinstance(x, tuple) else type(x) for x in (usual, value))
         fits = given is kind or (kind is float and given is int)
-        if kind in (int, float) and fits:
-            fits = math.isfinite(value)
+        fits = fits and (kind not in (int, float) or math.isfinite(value))
         if kind in (bool, int, float, list) and not fits:
             raise ValueError(f"{name} is {usual!r} by default; {value!r} is of another kind")
 
@@ -160,19 +146,16 @@ def _reason(job: Job, force: bool, store: bool) -> str | None:
 
 def _changed(job: Job, marker: Mapping) -> list[str]:
     """What the last run drew on or made that is not as it was, in words."""
-    reasons = ["source changed"] if marker["source"] != job.parts["source"] else []
-    figures = {name: _hash(job.figures / name) for name in marker["figures"]}
-    for part, now in {**job.parts, "figures": figures}.items():
-        if part != "source":
-            before = marker[part]
-            names = record.differing(before, now).keys() | record.differing(now, before).keys()
-            reasons += [f"{part} changed: {', '.join(sorted(names))}"] if names else []
+    paths = {name: job.figures / name for name in marker["figures"]}
+    figures = {name: files.sha256(p.read_bytes()) for name, p in paths.items() if p.exists()}
+    parts = {**job.parts, "figures": figures}
+    reasons = ["source changed"] if parts.pop("source") != marker["source"] else []
+    for part, now in parts.items():
+        before = marker[part]
+        names = record.differing(before, now).keys() | record.differing(now, before).keys()
+        reasons += [f"{part} changed: {', '.join(sorted(names))}"] if names else []
     names = [row["name"] for row in marker["data"] if _data_changed(row, job.scale)]
     return reasons + ([f"data changed: {', '.join(names)}"] if names else [])
-
-
-def _hash(path: Path) -> str:
-    return files.sha256(path.read_bytes()) if path.exists() else "missing"
 
 
 def _data_changed(row: Mapping, scale: str) -> bool:

@@ -15,20 +15,20 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 from unittest import mock
 
 from lib import files
 from lib.batch.plan import Job, UsageError
 from lib.companion import colab_cell, record
 
-# Of a scheduler that dies or a cell that takes too long an outcome tells in a sentence what asyncio
-# would in forty lines.
+# Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """How a job went: its seconds, its error if any, the folder of what this run alone made."""
+    """How a job went: its seconds, its error if any, the folder of what this run made."""
 
     job: Job
     seconds: float = 0.0
@@ -78,6 +78,8 @@ def _surroundings(job: Job, work: Path, threads: int | None):
         from distributed import get_worker
 
         threads = get_worker().state.nthreads
+    counts = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
+    kept = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"
     changes = {
         **job.folders,
         "FIGURES_DIR": work / "figures",
@@ -85,20 +87,16 @@ def _surroundings(job: Job, work: Path, threads: int | None):
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
-        # On a busy machine, threads that wait actively take the cores from each other.
-        "OMP_WAIT_POLICY": "PASSIVE",
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
-        # glibc gives a freed tensor's pages back and fetches them again at the next step: 4 of 10
-        # CPU seconds of a ViT.
-        **dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), 2**32),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait actively take the cores from each other
+        **dict.fromkeys(counts, threads),
+        **dict.fromkeys(kept, 2**32),  # else glibc gives pages back and fetches them at each step
     }
     streams = {number: os.dup(number) for number in (1, 2)}
     with open(job.home / "kernel.log", "wb") as log:
         for number in streams:
             os.dup2(log.fileno(), number)
-    changes = {name: str(value) for name, value in changes.items()}
     try:
-        with mock.patch.dict(os.environ, changes):
+        with mock.patch.dict(os.environ, {name: str(value) for name, value in changes.items()}):
             yield
     finally:
         for number, stream in streams.items():
@@ -132,8 +130,8 @@ def execute(
 ) -> Iterator[_Outcome]:
     """The outcomes of the jobs on a Dask `client`, in the order in which they end.
 
-    A job is locked, against other batches, until the next outcome is asked for: what is done with
-    its figures is done under the lock. threads and timeout are those of `_run`.
+    A job is locked against other batches until the next outcome is asked for, and so while its
+    figures are published. threads and timeout are those of `_run`.
     """
     from distributed import as_completed
     from filelock import FileLock, Timeout
@@ -170,16 +168,13 @@ def connected(scheduler: str | None, workers: int):
     import dask
     from distributed import Client
 
-    # A worker that died is not tried again: the notebook that took its memory would take the next
-    # one's too.
-    quiet = {"distributed.logging.distributed": "critical"}
-    dask.config.set({"distributed.scheduler.allowed-failures": 0, **quiet})
-    # The memory is in the kernels, which Dask does not see; port 0 since another batch may run on
-    # this machine.
+    # Not tried again: the notebook that took a worker's memory would take the next one's too.
+    dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    dask.config.set({"distributed.logging.distributed": "critical"})
+    # The memory is in the kernels, which Dask does not see; another batch may have any fixed port.
     local = dict(memory_limit=0, dashboard_address=":0", silence_logs=60)
     local |= dict(n_workers=workers, threads_per_worker=1, processes=True)
-    # The workers never see the terminal's Ctrl-C, this process does, afterwards: each of them would
-    # print a traceback before `stop` ends it.
+    # The workers never see the terminal's Ctrl-C, of which each would print a traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         client = Client(scheduler, timeout=10) if scheduler else Client(**local)
@@ -195,11 +190,10 @@ def connected(scheduler: str | None, workers: int):
             stop()
 
 
-def stop() -> None:
+def stop() -> NoReturn:
     """End this process, its workers and their kernels at once, with status 130.
 
-    Kernels lie in sessions of their own and get no Ctrl-C; Dask would wait for running notebooks
-    and report each worker it misses.
+    Kernels get no Ctrl-C, and Dask would wait for running notebooks.
     """
     import psutil
 
@@ -216,10 +210,7 @@ def stop() -> None:
 
 
 def publish(outcome: _Outcome) -> tuple[str | None, str]:
-    """Publish the figures of a run that succeeded: why it failed, if it did, and what else to say.
-
-    A disk that refuses them makes the job a failed one.
-    """
+    """Publish the figures of a run that succeeded: why that failed, if so, and what else to say."""
     job = outcome.job
     if outcome.error or job.changes:
         return outcome.error, f"  ({os.path.relpath(job.copy)})"
@@ -228,14 +219,12 @@ def publish(outcome: _Outcome) -> tuple[str | None, str]:
     try:
         records = {path: record.read(path) for path in sorted(staged.glob("*.json"))}
         data = [row for saved in records.values() for row in saved["data"]]
-        # A figure of a larger scale made from embedded data, for want of the real ones, must not
-        # take the place of the real one. The job never counts as up to date.
+        # Embedded data must not take the place of real ones; the job never counts as up to date.
         if job.scale != "demo" and any(row["source"] == "demo" for row in data):
             return None, f"  (embedded data, not the real ones: {stay})"
         new, hashes = {}, {}
         for path, saved in records.items():
-            # The record comes last, as in `record.Run.save`.
-            parts = [path.with_suffix(end) for end in (".png", ".pdf", ".json")]
+            parts = [path.with_suffix(end) for end in (".png", ".pdf", ".json")]  # record last
             content = {job.figures / part.name: part.read_bytes() for part in parts}
             if record.reproduces(saved, parts[0].read_bytes(), job.figures / path.name):
                 content = {place: place.read_bytes() for place in content}

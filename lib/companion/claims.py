@@ -5,7 +5,7 @@ A number is printed with four digits; one that fails its bound with as many as s
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from html import escape
 from textwrap import fill
@@ -17,7 +17,13 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
+# A claim is of the first kind whose words its source has, else a statement.
+_WORDS = {
+    "form": ("our constant", "our reading", "our bound"),
+    "finding": ("ours", "derived", "independent computation"),
+}
 FEWEST_SEEDS = 20  # an interval from fewer is marked
+COLUMNS = ("id", "statement", "measured", "theory", "holds")
 OPEN = 8  # so many rows of a table are shown without a click
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
@@ -28,15 +34,12 @@ DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
 class Claim:
     """One checked claim.
 
-    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); `holds` is the verdict, never
-    true of a NaN. `margin` is how many times over the bound is met: 1 at the edge, infinite where
-    no multiple breaks it. `kind` is one of KINDS, by default read off `source`. `interval` holds
-    the ends of what the seeds gave.
-
-    A row of a ledger also has the `number` of its statement, its `setting` and number of `seeds`,
-    the families of wrong worlds in which it must fail (`fails_if`), and the smallest world of each
-    in which it was seen to fail (`catches`; None before `make falsify`).
-
+    `bound` is what theory asks of `measured`, as text ("≥ 0.11"); `holds` is never true of a NaN.
+    `margin` is how many times over the bound is met: 1 at the edge, infinite where no multiple
+    breaks it. `kind` is one of KINDS, by default read off `source`. `interval` holds the ends of
+    what the seeds gave. A row of a ledger also has the `number` of its statement, its `setting`,
+    how many `seeds`, the families of wrong worlds in which it must fail (`fails_if`), and the
+    smallest of each in which it was seen to fail (`catches`; None before `make falsify`).
     A claim about data that may be too few has a `verdict` of VERDICTS and holds if that is the
     first; `p` is the level at which its interval would just decide.
     """
@@ -60,28 +63,19 @@ class Claim:
     p: float | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "kind", self.kind or _kind(self.source))
+        read = [k for k, words in _WORDS.items() if any(word in self.source for word in words)]
+        object.__setattr__(self, "kind", self.kind or (*read, "statement")[0])
 
     def as_dict(self) -> dict:
         """The claim as a record stores it: NaN and infinity as null, defaults left out."""
         default = {field.name: field.default for field in fields(self)}
-        stored = {
-            name: value
-            for name, value in asdict(self).items()
-            if name == "margin" or default[name] is MISSING or value != default[name]
-        }
+        stored = {name: x for name, x in asdict(self).items() if x != default[name]}
         for name in ("measured", "margin"):
-            stored[name] = stored[name] if math.isfinite(stored[name]) else None
+            value = getattr(self, name)
+            stored[name] = value if math.isfinite(value) else None
         if not all(map(math.isfinite, stored.get("interval") or ())):
             del stored["interval"]  # the runs were too few or too short
         return stored
-
-
-def _kind(source: str) -> str:
-    if any(word in source for word in ("our constant", "our reading", "our bound")):
-        return "form"
-    finding = ("ours", "derived", "independent computation")
-    return "finding" if any(word in source for word in finding) else "statement"
 
 
 # Making claims.
@@ -89,27 +83,30 @@ def _kind(source: str) -> str:
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≤ bound; `more` are further fields of `Claim`."""
-    measured, holds = float(measured), bool(measured <= bound)
-    text, margin = _stated("≤ {}", measured, holds, bound), _times_over(measured, float(bound))
-    return Claim(id, statement, source, measured, text, holds=holds, margin=margin, **more)
+    about = id, statement, source, float(measured)
+    return _checked(about, "≤ {}", [bound], smaller=measured, larger=bound, more=more)
 
 
 def at_least(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
     """The claim measured ≥ bound; `more` are further fields of `Claim`."""
-    measured, holds = float(measured), bool(measured >= bound)
-    text, margin = _stated("≥ {}", measured, holds, bound), _times_over(float(bound), measured)
-    return Claim(id, statement, source, measured, text, holds=holds, margin=margin, **more)
+    about = id, statement, source, float(measured)
+    return _checked(about, "≥ {}", [bound], smaller=bound, larger=measured, more=more)
 
 
 def close(
     id: str, statement: str, source: str, measured: float, expected: float, tolerance: float, **more
 ) -> Claim:
     """The claim |measured - expected| ≤ tolerance, in the units of the measured value."""
-    measured, off = float(measured), abs(float(measured) - expected)
-    holds = bool(off <= tolerance)
-    text = _stated("{} ± {}", measured, holds, expected, tolerance)
-    margin = _times_over(off, float(tolerance))
-    return Claim(id, statement, source, measured, text, holds=holds, margin=margin, **more)
+    about, off = (id, statement, source, float(measured)), abs(float(measured) - expected)
+    return _checked(about, "{} ± {}", [expected, tolerance], off, tolerance, more)
+
+
+def _checked(about, form, ends, smaller, larger, more) -> Claim:
+    """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
+    smaller, larger = float(smaller), float(larger)
+    holds = smaller <= larger
+    bound = _stated(form, about[-1], holds, ends)
+    return Claim(*about, bound, holds, _times_over(smaller, larger), **more)
 
 
 def every_close(
@@ -130,16 +127,13 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """A claim whose `verdict` was read off an interval; `estimate` is (measured, low, high).
-
-    An end of the interval may be infinite. ValueError for a word not in VERDICTS.
-    """
+    """A claim with a `verdict` of VERDICTS, else ValueError; `estimate`: (measured, low, high)."""
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}")
-    measured, *ends = map(float, estimate)
-    known = None if any(map(math.isnan, ends)) else tuple(ends)
-    more = dict(holds=verdict == VERDICTS[0], interval=known, seeds=seeds, verdict=verdict, p=p)
-    return Claim(id, statement, source, measured, bound, **more)
+    measured, low, high = map(float, estimate)
+    ends = None if math.isnan(low) or math.isnan(high) else (low, high)
+    about = id, statement, source, measured, bound, verdict == VERDICTS[0]
+    return Claim(*about, interval=ends, seeds=seeds, verdict=verdict, p=p)
 
 
 def remarked(claim: Claim, why: str) -> Claim:
@@ -161,13 +155,12 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _times_over(smaller: float, larger: float) -> float:
-    """The larger number over the smaller in size, where both have one sign.
-
-    Where they have not: infinity if `smaller` ≤ `larger`, else 0.
-    """
-    if not smaller * larger > 0:
-        return math.nan if math.isnan(smaller * larger) else math.inf if smaller <= larger else 0.0
-    return larger / smaller if larger > 0 else smaller / larger
+    """larger / smaller in size; of two signs infinity if `smaller` ≤ `larger`, else 0."""
+    if math.isnan(smaller * larger):
+        return math.nan
+    if smaller * larger > 0:
+        return larger / smaller if larger > 0 else smaller / larger
+    return math.inf if smaller <= larger else 0.0
 
 
 # Claims in words.
@@ -179,26 +172,23 @@ def number(value: float) -> str:
 
 
 def failing(measured: float | None, bound: str) -> str:
-    """A measured value that fails its bound, with the digits that show by how little."""
+    """A measured value that fails its bound, with as many digits as show it."""
     if measured is None:
         return "not a number"
     texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
     return next((text for text in texts if _breaks(text, bound)), repr(measured))
 
 
-def _stated(form: str, measured: float, holds: bool, *ends: float) -> str:
-    """The bound in words: its `ends` in `form`, with digits enough that a failure is seen."""
+def _stated(form: str, measured: float, holds: bool, ends: Iterable[float]) -> str:
+    """The `ends` of a bound in `form`, with digits enough that a failure is seen."""
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
     return next((text for text in texts if holds or _breaks(measured, text)), texts[0])
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Whether `measured` breaks `bound` as both are printed; True where one is no number.
-
-    In decimals: in float64 -1.1 is further than 0.1 from -1.
-    """
+    """Whether `measured` breaks `bound` as both are printed, or one of them is no number."""
     relation, _, rest = bound.partition(" ")
-    try:
+    try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
         value = Decimal(str(measured))
         if relation in ("≤", "≥"):
             return value > Decimal(rest) if relation == "≤" else value < Decimal(rest)
@@ -234,17 +224,10 @@ def legend(claims: Iterable[Claim]) -> str:
 
 def held(claims: Iterable[Mapping]) -> str:
     """How many claims of a record hold, in words, those that the data leave open apart."""
-    claims = list(claims)
-    undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
-    text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
+    verdicts = [(claim["holds"] is True, claim.get("verdict")) for claim in claims]
+    undecided = sum(verdict == UNDECIDED for _, verdict in verdicts)
+    text = f"{sum(holds for holds, _ in verdicts)} of {len(verdicts)}"
     return text + (f", {undecided} undecided" if undecided else "")
-
-
-def counts(claims: Iterable[Claim]) -> str:
-    """How many statements, forms and findings hold, in words; findings last."""
-    claims = list(claims)
-    holds = {kind: [c.holds for c in claims if c.kind == kind] for kind in KINDS}
-    return ", ".join(f"{sum(row)} of {len(row)} {kind}s" for kind, row in holds.items() if row)
 
 
 def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -260,25 +243,18 @@ class Table(tuple):
     As plain text only the sentence and what fails, with its reason.
     """
 
-    _columns = ("id", "statement", "measured", "theory", "holds")
-
-    def _row(self, claim: Claim) -> tuple[str, ...]:
-        verdict = claim.verdict or ("yes" if claim.holds else "NO")
-        verdict += f": {claim.remark}" if claim.remark and not claim.holds else ""
-        return claim.id, claim.statement, shown(claim), claim.bound, verdict
-
     def __repr__(self) -> str:
-        rows = [self._row(claim) for claim in self if not claim.holds]
+        rows = [_row(claim) for claim in self if not claim.holds]
         failures = [f"{row[0]}: {row[2]}, theory {row[3]}; {row[4]}" for row in rows]
         return "\n".join([self.summary(), *failures])
 
     def _repr_html_(self) -> str:
-        open_rows = [claim for claim in self if claim.verdict or not claim.holds]
+        chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
-        for place in range(0, len(open_rows), OPEN):
-            table = html_table(self._columns, map(self._row, open_rows[place : place + OPEN]))
+        for place in range(0, len(chosen), OPEN):
+            table = html_table(COLUMNS, map(_row, chosen[place : place + OPEN]))
             parts.append(f"<details><summary>more</summary>{table}</details>" if place else table)
-        return "".join(parts) + (f"<p>{legend(open_rows)}</p>" if open_rows else "")
+        return "".join(parts) + (f"<p>{legend(chosen)}</p>" if chosen else "")
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""
@@ -292,3 +268,9 @@ class Table(tuple):
         text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"
         text += f"; not: {', '.join(failed)}" if failed else ""
         return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")
+
+
+def _row(claim: Claim) -> tuple[str, ...]:
+    verdict = claim.verdict or ("yes" if claim.holds else "NO")
+    verdict += f": {claim.remark}" if claim.remark and not claim.holds else ""
+    return claim.id, claim.statement, shown(claim), claim.bound, verdict

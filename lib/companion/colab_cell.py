@@ -1,8 +1,7 @@
 """Stored notebooks: one kernel, no widgets, and a first code cell that installs the project.
 
-The cell acts where only the notebook is at hand, as on Colab. It stands in the .ipynb alone, since
-a .py comes with the project. `python -m lib.companion.colab_cell` puts the present cell into every
-stored notebook; the batch runner's --store does the same for those that it writes.
+The cell acts where only the .ipynb is at hand, as on Colab; a .py comes with the project.
+`python -m lib.companion.colab_cell` puts it into every stored notebook, as --store of a batch does.
 """
 
 import sys
@@ -34,10 +33,9 @@ if importlib.util.find_spec("lib") is None:
 
 def without_widget(output):
     """An output as it can be kept: a widget needs its kernel, so a line stands in its place."""
-    if WIDGET not in output.get("data", {}):
-        return output
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
-    return nbformat.v4.new_output("display_data", texts)
+    is_widget = WIDGET in output.get("data", {})
+    return nbformat.v4.new_output("display_data", texts) if is_widget else output
 
 
 def _address() -> str:

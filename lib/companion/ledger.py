@@ -9,13 +9,12 @@ from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from lib.companion import plots
-from lib.companion.claims import KINDS, Claim, counts, failing, html_table, legend, number, shown
-from lib.companion.record import Number
+from lib.companion.claims import KINDS, Claim, failing, html_table, legend, number, shown
+from lib.companion.record import Number, finite
 from lib.companion.statements import Statement
 from lib.files import ROOT, read_object, write
 
@@ -67,8 +66,8 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     if mute := [row.id for row in ledger if not row.fails_if and not row.remark]:
         raise ValueError(f"{mute}: name the wrong worlds each must fail in, or why")
     named = {row.number for row in ledger}
-    if strange := named - set(order):
-        raise ValueError(f"{sorted(strange)}: not statements of the ledger")
+    if strange := sorted(named - set(order)):
+        raise ValueError(f"{strange}: not statements of the ledger")
     if missing := [name for name in order if name not in named and not paper[name].why]:
         raise ValueError(f"{missing}: no row, and no reason why there is none")
     return sorted(ledger, key=lambda row: order.index(row.number))
@@ -88,12 +87,11 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     None where it did not, or where a row fails already in the true world of that size. Raises
     ValueError for a row that holds, catches no small world, and does not say why in its remark.
     """
-    ledger = list(ledger)
-    path = power_path(slug)
+    ledger, path = list(ledger), power_path(slug)
     power = read_object(path) if path.exists() else {}
     caught = {id: tuple(row["catches"]) for id, row in power.items() if row["holds"]}
-    weak = {id for id in caught if not power[id]["small"]}
-    if silent := [row.id for row in ledger if row.id in weak and row.holds and not row.remark]:
+    mute = [row.id for row in ledger if row.holds and not row.remark]
+    if silent := [id for id in mute if id in caught and not power[id]["small"]]:
         advice = "catches no small wrong world: give it one, or say why not in its remark"
         raise ValueError(f"{', '.join(silent)}: {advice}")
     return [replace(row, catches=caught.get(row.id)) for row in ledger]
@@ -105,16 +103,12 @@ def verdict(holds: bool, catches: Sequence[str] | None, fails_if: Sequence[str])
     return "NO" if not holds else "no power" if powerless else "yes"
 
 
-def _catches(row: Claim) -> str:
-    if not row.fails_if:
-        return "names none"
-    return "not measured" if row.catches is None else ", ".join(row.catches) or "nothing it names"
-
-
 def _cells(row: Claim) -> tuple[str, ...]:
     setting = row.setting + (f", {row.seeds} seeds" if row.seeds else "")
-    value = shown(row), row.bound, _catches(row), row.remark
-    return row.kind, setting, row.statement, *value, verdict(row.holds, row.catches, row.fails_if)
+    catches = "not measured" if row.catches is None else ", ".join(row.catches)
+    catches = (catches or "nothing it names") if row.fails_if else "names none"
+    words = row.kind, setting, row.statement, shown(row), row.bound, catches, row.remark
+    return *words, verdict(row.holds, row.catches, row.fails_if)
 
 
 def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
@@ -122,8 +116,20 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
     return {name: asdict(statement) for name, statement in paper.items()}
 
 
+def _groups(ledger: Iterable[Claim], paper: Mapping[str, Statement]):
+    """(name, its rows, how many fail, that in words) of each statement."""
+    ledger = list(ledger)
+    for name in paper:
+        group = [row for row in ledger if row.number == name]
+        failed = sum(not row.holds for row in group)
+        count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
+        yield name, group, failed, count if group else "not checked"
+
+
 class LedgerTable(tuple):
     """A ledger in a notebook: one line per statement, its rows behind it, failures open."""
+
+    paper: Mapping[str, Statement]
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]):
         """`ledger` in the paper's order."""
@@ -136,11 +142,8 @@ class LedgerTable(tuple):
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{legend(self)}</p>"]
-        for name, statement in self.paper.items():
-            group = [row for row in self if row.number == name]
-            failed = sum(not row.holds for row in group)
-            count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
-            count = count if group else "not checked"
+        for name, group, failed, count in _groups(self, self.paper):
+            statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
             table = html_table(COLUMNS, map(_cells, group)) if group else ""
             parts.append(
@@ -152,28 +155,26 @@ class LedgerTable(tuple):
     def summary(self) -> str:
         """Counts by kind, failures first, and how many rows catch a small wrong world."""
         failed = [row.id for row in self if not row.holds]
-        named = [row for row in self if row.fails_if]
-        strong = sum(bool(row.catches) for row in named)
-        lines = [f"{len(failed)} of {len(self)} rows fail" + "".join(f"\n  {f}" for f in failed)]
-        lines += [f"hold: {counts(self)}"]
-        lines += [f"{strong} of {len(named)} rows catch a wrong world that they name"]
+        lines = [f"{len(failed)} of {len(self)} rows fail", *(f"  {id}" for id in failed)]
+        kinds = {kind: [row.holds for row in self if row.kind == kind] for kind in KINDS}
+        words = [f"{sum(row)} of {len(row)} {kind}s" for kind, row in kinds.items() if row]
+        named = [bool(row.catches) for row in self if row.fails_if]
+        lines += [f"hold: {', '.join(words)}"]
+        lines += [f"{sum(named)} of {len(named)} rows catch a wrong world that they name"]
         lines += [f"{len(self.paper)} statements, {len({row.number for row in self})} with rows"]
         return "\n".join(lines)
 
 
 def save(ledger, paper: Mapping[str, Statement], record: Path, heading: str) -> Path:
-    """Write the ledger as Markdown beside the figure's `record`; return the path.
-
-    Per statement its sentence and a table of its rows.
-    """
+    """Write the ledger as Markdown beside the figure's `record`; return the path."""
     ledger, lines = list(ledger), [f"# {heading}", ""]
     lines += [f"* {name}: {text}" for name, text in KINDS.items()]
     lines += [f"* {text}"] if (text := legend(ledger)) else []
-    for name, statement in paper.items():
-        lines += ["", f"## {name}: {statement.topic}", "", f"{statement.says} {statement.why}"]
-        group = [_cells(row) for row in ledger if row.number == name]
+    for name, group, *_ in _groups(ledger, paper):
+        says = paper[name]
+        lines += ["", f"## {name}: {says.topic}", "", f"{says.says} {says.why}"]
         if group:
-            table = [COLUMNS, ("---",) * len(COLUMNS), *group]
+            table = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, group)]
             escaped = [[cell.replace("|", "\\|") for cell in line] for line in table]
             lines += ["", *("| " + " | ".join(line) + " |" for line in escaped)]
     path = record.with_suffix(".md")
@@ -188,13 +189,13 @@ def totals(ledger: Iterable[Claim], loose: Mapping[str, float] | None = None) ->
     of `loose` by that many of their units, since they magnify rounding.
     """
     ledger = list(ledger)
-    held = sum(bool(row.holds) for row in ledger)
-    numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(held, 0)}
+    holds = sum(row.holds for row in ledger)
+    numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
     for row in ledger:
-        known = math.isfinite(row.measured)
         more = [slack for start, slack in (loose or {}).items() if row.id.startswith(start)]
-        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *more]) if known else 0
-        numbers[row.id] = Number(row.measured if known else None, tolerance)
+        tolerance = max([DRIFT * abs(row.measured), ROUNDING, *more])
+        known = math.isfinite(row.measured)
+        numbers[row.id] = finite(row.measured, tolerance if known else 0)
     return numbers
 
 
@@ -203,19 +204,16 @@ def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement], wide: int = 12
 
     An empty one is not checked. In it stand the statement and how many rows hold or fail.
     """
-    ledger = list(ledger)
     figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.2)
-    for place, name in enumerate(paper):
-        group = [row for row in ledger if row.number == name]
-        failed = sum(not row.holds for row in group)
+    for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look("not reproduced" if failed else "reproduced" if group else "undecided")
-        fill = dict(facecolor=like.colour if group and not failed else "none", alpha=0.3)
-        corner = np.array((place % wide, -(place // wide)))
-        square = dict(width=0.92, height=0.9, edgecolor=like.colour)
-        axis.add_patch(Rectangle(corner, **square, **fill, hatch="///" if failed else ""))
-        count = f"{failed} of {len(group)} fail" if failed else f"{len(group)} hold"
-        words = f"{name.replace(' ', chr(10), 1)}\n{count if group else 'not checked'}"
-        axis.text(*(corner + (0.46, 0.44)), words, ha="center", va="center", fontsize=6.5)
+        left, low = place % wide, -(place // wide)
+        square = Rectangle((left, low), 0.92, 0.9, edgecolor=like.colour, alpha=0.3)
+        square.set(facecolor=like.colour if group and not failed else "none")
+        square.set(hatch="///" if failed else "")
+        axis.add_patch(square)
+        words = f"{name.replace(' ', chr(10), 1)}\n{count}"
+        axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=6.5)
     axis.set(xlim=(0, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure

@@ -27,11 +27,9 @@ def same(picture: bytes, other: bytes) -> bool:
     before, now = _ink(picture), _ink(other)
     if before.shape != now.shape:
         return False
-    amounts = _amounts(before), _amounts(now)
-    change = abs(amounts[0] - amounts[1])
-    if (change > SHARE * np.maximum(*amounts) + SPECKS).any():
-        return False
-    return _has_its_like(before, now) and _has_its_like(now, before)
+    old, new = _amounts(before), _amounts(now)
+    like = (abs(old - new) <= SHARE * np.maximum(old, new) + SPECKS).all()
+    return bool(like) and _has_its_like(before, now) and _has_its_like(now, before)
 
 
 def _ink(png: bytes) -> np.ndarray:
@@ -41,17 +39,14 @@ def _ink(png: bytes) -> np.ndarray:
 
 
 def _amounts(ink: np.ndarray) -> np.ndarray:
-    """How much there is of each colour in each tile, (tiles, colours).
+    """How much there is of each colour, the direction of its ink, in each tile: (tiles, colours).
 
-    A colour is the direction of its ink, which is also that of its blurred edges. Each counts for
-    the levels around it by how near they are, and so nothing jumps where it moves a little.
+    Each counts for the levels around it by how near they are: nothing jumps where it moves a bit.
     """
     height, width = ink.shape[:2]
     rows, columns = (max(1, round(side / TILE)) for side in (height, width))
-    tile = np.add.outer(
-        np.arange(height) * rows // height * columns, np.arange(width) * columns // width
-    )
-    weight = ink.max(-1)
+    row, column = (np.arange(n) * k // n for n, k in ((height, rows), (width, columns)))
+    tile, weight = np.add.outer(row * columns, column), ink.max(-1)
     drawn = weight > 0
     tile, weight = tile[drawn], weight[drawn]
     place = ink[drawn] / weight[:, None] * (LEVELS - 1)  # (pixels, 3)
@@ -68,13 +63,9 @@ def _has_its_like(ink: np.ndarray, other: np.ndarray) -> bool:
     """Whether what is drawn in `ink` is drawn in `other`, within NEAR blocks of its place."""
     from scipy import ndimage  # only where a picture is compared
 
-    blocks, nearby = (ndimage.uniform_filter(_blocks(each), (3, 3, 1)) for each in (ink, other))
+    rows, columns = (side // BLOCK for side in ink.shape[:2])
+    trimmed = (each[: rows * BLOCK, : columns * BLOCK] for each in (ink, other))
+    means = (each.reshape(rows, BLOCK, columns, BLOCK, 3).mean((1, 3)) for each in trimmed)
+    blocks, nearby = (ndimage.uniform_filter(each, (3, 3, 1)) for each in means)
     nearby = ndimage.maximum_filter(nearby, (2 * NEAR + 1, 2 * NEAR + 1, 1))
     return bool((blocks - nearby <= MISSING * (blocks + FAINT)).all())
-
-
-def _blocks(ink: np.ndarray) -> np.ndarray:
-    """The mean ink of blocks of pixels, (height / BLOCK, width / BLOCK, 3)."""
-    rows, columns = (side - side % BLOCK for side in ink.shape[:2])
-    blocks = ink[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK, 3)
-    return blocks.mean((1, 3))

@@ -39,27 +39,15 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.marker, "linestyle": ""}
 
 
-def _read(path: Path) -> tuple[dict, dict]:
-    """The inks {name: colour} and the looks {table: {name: Look}} of a file."""
-    tables = files.read_table(path)
-    inks, dashes = tables.pop("inks"), tables.pop("dashes")
-    dash = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in dashes.items()}
-    looks = {
-        table: {name: Look(inks[ink], dash[line], mark) for name, (ink, line, mark) in row.items()}
-        for table, row in tables.items()
-    }
-    return inks, looks
-
-
-INKS, TABLES = _read(Path(__file__).with_name("looks.toml"))
-SERIES = [*TABLES["series"].values()]  # for what is no rule, norm or verdict
-SPARE = [*TABLES["spare"].values()]
-LOOKS = {
-    name: look
-    for table, row in TABLES.items()
-    if table not in ("series", "spare")
-    for name, look in row.items()
-}
+TABLES = files.read_table(Path(__file__).with_name("looks.toml"))  # of looks: {table: {name: Look}}
+STYLE, INKS, _dashes = (TABLES.pop(name) for name in ("style", "inks", "dashes"))
+_dashes = {name: d if isinstance(d, str) else (d[0], tuple(d[1])) for name, d in _dashes.items()}
+for _row in TABLES.values():
+    for _name, (_ink, _line, _mark) in _row.items():
+        _row[_name] = Look(INKS[_ink], _dashes[_line], _mark)
+SERIES, SPARE = ([*TABLES[name].values()] for name in ("series", "spare"))
+_named = [row for table, row in TABLES.items() if table not in ("series", "spare")]
+LOOKS = {name: row[name] for row in _named for name in row}
 BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
 PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
@@ -83,28 +71,10 @@ def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
     import seaborn as sns  # with scipy.stats and pandas: half a second that only a picture needs
 
-    if get_ipython() is not None:
-        # so that a figure as a cell's last line is shown
+    if get_ipython() is not None:  # so that a figure as a cell's last line is shown
         select_figure_formats(get_ipython(), {"png"})
     sns.set_theme(context="paper", style="ticks", palette="colorblind")
-    mpl.rcParams.update(
-        {
-            "figure.dpi": 110,
-            "savefig.dpi": 200,
-            "figure.constrained_layout.use": True,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": 9,
-            "axes.labelsize": 8.5,
-            "xtick.labelsize": 8,
-            "ytick.labelsize": 8,
-            "axes.grid": True,
-            "grid.alpha": 0.25,
-            "legend.frameon": False,
-            "lines.linewidth": 1.4,
-            "pdf.fonttype": 42,
-        }
-    )
+    mpl.rcParams.update(STYLE)
 
 
 def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.ndarray]:
@@ -114,8 +84,7 @@ def panels(rows: int, columns: int, height: float = 2.2) -> tuple[Figure, np.nda
     """
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
-    # Figure() rather than pyplot: it is shown where the notebook says so and never kept alive by
-    # global state.
+    # Figure() rather than pyplot: it is shown where the notebook says so, and not kept alive.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
@@ -125,8 +94,8 @@ def band(
 ) -> None:
     """Draw the median over runs in the look of `like`, else of `label`, and how the runs spread.
 
-    Up to `FEW` runs are thin lines. More are a band that holds all of them, from `MANY` on the
-    middle 90 %, or the `share` asked for; `caption` names it. `x` (points,), `runs` (runs, points).
+    `x` (points,), `runs` (runs, points). Up to `FEW` runs are thin lines; more are a band that
+    holds all of them, from `MANY` on the middle 90 %, or the `share` asked for.
     """
     runs = np.atleast_2d(runs)
     style = (like if isinstance(like, Look) else look(like or label)).line
@@ -140,7 +109,7 @@ def band(
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
     ax.fill_between(x, *edges, color=drawn.get_color(), alpha=0.15, linewidth=0)
-    spreads["bands: " + (f"middle {share:.0%}" if share < 1 else "range").replace("%", " %")] = None
+    spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = None
 
 
 def power_law(ax, span: tuple[float, float], exponent: float, height: float, label: str) -> None:
@@ -153,15 +122,13 @@ def legend(figure: Figure, ax) -> None:
     """One legend above all panels, for the lines of `ax`, in as many rows as it needs."""
     handles, labels = ax.get_legend_handles_labels()
     rows = -(-sum(len(label) + 8 for label in labels) // 105)
-    place = dict(loc="outside upper center", fontsize="small", columnspacing=1.2, handlelength=2.6)
-    figure.legend(handles, labels, ncols=-(-len(labels) // rows), **place)
+    more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
+    columns = -(-len(labels) // rows)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, **more)
 
 
 def caption(figure: Figure, text: str) -> Figure:
-    """The figure with setting, data and scale written below, so that every copy has them.
-
-    What the bands of the figure hold is added where the text says nothing of bands.
-    """
+    """The figure with `text` below it: setting, data, scale; what its bands hold is added."""
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search("bands?:|thin", text):
         text += f"; lines: medians, {', '.join(spreads)}"

@@ -30,7 +30,14 @@ SOURCES = ("data_dir", "data", "hub", "demo", "synthetic", "bert_dir", "package"
 
 def page(notebook: str) -> str:
     """The .py of a notebook; FileNotFoundError where there is none."""
-    return (files.folder("notebooks") / f"{notebook}.py").read_text(encoding="utf-8")
+    path = files.folder("notebooks") / f"{notebook}.py"
+    if not path.is_file():
+        now = f"{words}; " if (words := renamed(notebook)) else ""
+        raise FileNotFoundError(
+            f"{now}there is no {path}, whose parameters cell says what this run's parameters are;"
+            " set NOTEBOOKS_DIR to the folder of the .py files"
+        )
+    return path.read_text(encoding="utf-8")
 
 
 def literals(text: str) -> dict:
@@ -41,16 +48,14 @@ def literals(text: str) -> dict:
     values = {}
     for node in ast.parse(_parted(text)[0]).body:
         try:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             value = ast.literal_eval(node.value)
-            for target in targets:
+            for target in getattr(node, "targets", None) or [node.target]:
                 single = isinstance(target, ast.Name)
                 pairs = [(target, value)] if single else zip(target.elts, value, strict=True)
                 values |= {name.id: part for name, part in pairs}
         except (AttributeError, ValueError, TypeError):
-            raise ValueError(
-                f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
-            ) from None
+            words = f"{ast.unparse(node)!r} in the parameters cell is not name = literal"
+            raise ValueError(words) from None
     return values
 
 
@@ -96,8 +101,8 @@ def edited(notebook: str, text: str, values: Mapping) -> dict:
     """What nobody committed of a run with these parameter `values` of the page `text`.
 
     Values that the committed page does not have at the scale `values["scale"]` (all, where it is
-    not offered), and "code" where the page's code is another. Comments and layout do not count.
-    Where git does not have the page, it counts as committed.
+    not offered), and "code" where the page's code, comments apart, is another. A page that git does
+    not have counts as committed.
     """
     if "scale" not in values:
         raise ValueError(f"{notebook}: its parameters cell has no scale")
@@ -135,13 +140,17 @@ def finite(value: float, tolerance: float) -> Number:
     return Number(float(value) if math.isfinite(value) else None, tolerance)
 
 
-def _within(table: Mapping, name: str, value: float) -> float:
+def _number(table: Mapping, name: str, value: float | Number) -> Number:
+    """`value` with the first tolerance of `table` that fits its name."""
+    if isinstance(value, Number):
+        return value
     for pattern, tolerance in table.items():
         if fnmatchcase(name, pattern):
             if isinstance(tolerance, str):
                 size = abs(value) if math.isfinite(value) else 1.0
-                return float(tolerance.removesuffix(" %")) / 100 * size
-            return tolerance
+                tolerance = float(tolerance.removesuffix(" %")) / 100 * size
+            whole = isinstance(value, Integral)
+            return Number(value, tolerance) if whole else finite(value, tolerance)
     raise ValueError(f"notebooks/records.toml has no tolerance for {name}")
 
 
@@ -151,15 +160,12 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
     for name, number in numbers.items():
         finite = isinstance(number, Number) and math.isfinite(number.value or 0)
         if not (finite and 0 <= number.tolerance < math.inf):
-            raise ValueError(
-                f"number {name!r} is {number!r}; give record.Number(value, tolerance), both finite,"
-                " with None for a run without a value"
-            )
+            advice = "give record.Number(value, tolerance), both finite, None for no value"
+            raise ValueError(f"number {name!r} is {number!r}; {advice}")
     for row in data:
         if "name" not in row or row.get("source") not in SOURCES:
-            raise ValueError(
-                f"data {dict(row)}: needs a name and a source out of {', '.join(SOURCES)}"
-            )
+            advice = f"needs a name and a source out of {', '.join(SOURCES)}"
+            raise ValueError(f"data {dict(row)}: {advice}")
 
 
 # A run, from its start to its saved figures.
@@ -173,29 +179,19 @@ def start(notebook: str, paper: str, variables: Mapping, counted: str | None = "
     its seeds 0 ... k - 1, if any. Raises ValueError for a name that is not there and for a number
     of seeds that is not one, FileNotFoundError where there is no such notebook.
     """
-    try:
-        text = page(notebook)
-    except FileNotFoundError as error:
-        now = renamed(notebook)
-        raise FileNotFoundError(
-            f"{now}; " * bool(now) + f"there is no {error.filename}, whose parameters cell says "
-            "what this run's parameters are; set NOTEBOOKS_DIR to the folder of the .py files"
-        ) from None
+    text = page(notebook)
+    names = literals(text)
 
     def state() -> dict:
-        names = literals(text)
         if missing := [name for name in names if name not in variables]:
             raise ValueError(f"run the parameters cell first: there is no {', '.join(missing)}")
         values = {name: variables[name] for name in names}
         count = values[counted] if counted else 1
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{counted} = {count!r}; it is a number of runs, at least 1")
-        return dict(
-            scale=values["scale"],
-            parameters=values,
-            seeds=range(count) if counted else (),
-            changes=edited(notebook, text, values),
-        )
+        changes = edited(notebook, text, values)
+        seeds = range(count) if counted else ()
+        return dict(scale=values["scale"], parameters=values, seeds=seeds, changes=changes)
 
     plots.set_style()
     return Run(notebook, paper, **state(), state=state)
@@ -206,9 +202,8 @@ class Run:
     """One run of a notebook, as `start` gives it: its clock starts with it.
 
     `notebook` is the stem of the .py, `paper` "A", "B" or "C"; `changes` are parameters and code
-    that nobody committed. `state` gives scale, parameters, seeds and changes anew at each save.
-    `begun` has what held at the start: code and parameters may be edited while a long run goes on.
-    An unknown scale raises ValueError.
+    that nobody committed. `state` gives scale, parameters, seeds and changes anew at each save,
+    `begun` has what held at the start. An unknown scale raises ValueError.
     """
 
     notebook: str
@@ -218,12 +213,12 @@ class Run:
     seeds: Sequence[int] = ()
     changes: Mapping = field(default_factory=dict)
     state: Callable[[], Mapping] | None = field(default=None, repr=False, compare=False)
-    begun: Mapping | None = field(default=None, repr=False, compare=False)
+    begun: Mapping = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
         if self.scale not in SCALES:
             raise ValueError(f"scale {self.scale!r}: choose one of {', '.join(SCALES)}")
-        if self.begun is None:
+        if not self.begun:
             parts = provenance.fingerprint(self.notebook, self.parameters)
             begun = dict(parts=parts, commit=provenance.commit(), clock=time.monotonic())
             object.__setattr__(self, "begun", begun)
@@ -240,10 +235,10 @@ class Run:
     ) -> Path:
         """`save` with what notebooks/records.toml says of the figure `slug` of this page.
 
-        That is its number in the paper, its data, and `within`: for names of `numbers`, * and ?
-        allowed, the first that fits, the tolerance, or as "2 %" its share of the value. A row of
-        data there is synthetic with all seeds, `rows` a parameter, unless it says otherwise; `data`
-        takes the place of these rows. ValueError where the file lacks the figure or a tolerance.
+        That is its number in the paper, its data (a row is synthetic with all seeds, and `rows` a
+        parameter, unless it says otherwise; `data` takes their place), and `within`: the tolerance
+        of each name of `numbers`, or its share of the value as "2 %"; of names with * and ? the
+        first that fits. ValueError where the file lacks the figure or a tolerance.
         """
         facts = files.read_table(files.folder("notebooks") / "records.toml")
         facts = facts.get(self.notebook, {}).get(slug)
@@ -255,12 +250,8 @@ class Run:
             row["rows"] = self.parameters.get(row.get("rows"), row.get("rows"))
             row["revision"] = row.get("revision", "").format(**self.parameters)
         rows = [{key: each for key, each in row.items() if each not in ("", None)} for row in rows]
-        told, numbers = facts.get("within", {}), dict(numbers or {})
-        for name, value in numbers.items():
-            if not isinstance(value, Number):
-                tolerance = _within(told, name, value)
-                whole = isinstance(value, Integral)
-                numbers[name] = Number(value, tolerance) if whole else finite(value, tolerance)
+        within = facts.get("within", {})
+        numbers = {name: _number(within, name, value) for name, value in (numbers or {}).items()}
         return self.save(figure, slug, facts["figure"], caption, claims, numbers, rows, **more)
 
     def save(
@@ -306,12 +297,11 @@ class Run:
             "numbers": {name: asdict(value) for name, value in numbers.items()},
             "provenance": {},
         }
-        optional = {"setting": setting, "statements": dict(statements or {})}
-        record |= {name: value for name, value in optional.items() if value}
+        record |= {"setting": setting} if setting else {}
+        record |= {"statements": dict(statements)} if statements else {}
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
-        inputs = {name: record[name] for name in ("parameters", "data")}
-        fingerprint = provenance.digest({**self.begun["parts"], **inputs})
-        stamp = {"commit": self.begun["commit"], "fingerprint": fingerprint}
+        parts = {**self.begun["parts"], "parameters": record["parameters"], "data": record["data"]}
+        stamp = {"commit": self.begun["commit"], "fingerprint": provenance.digest(parts)}
         png, pdf = _draw(figure, {"slug": slug, **stamp})
         record["provenance"] = {
             **stamp,
@@ -323,8 +313,7 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        path = run.folder / f"{slug}.json"
-        text = files.dumps(record).encode()
+        path, text = run.folder / f"{slug}.json", files.dumps(record).encode()
         if run.changes:
             names = ", ".join(f"{name} = {value}" for name, value in run.changes.items())
             print(f"Not the {run.scale} scale's own ({names}); saved in {path.parent}")
@@ -336,18 +325,16 @@ class Run:
         return _Quiet(path)
 
     def _now(self) -> "Run":
-        """This run with the parameters that the notebook has now.
+        """This run with the parameters of now; those that are not the start's are changes.
 
-        Those that are not the start's count as changes, even where they are the scale's own: it is
-        not known with which of the two the figure was computed.
+        Even where they are the scale's own: with which of the two was the figure computed?
         """
         if self.state is None:
             return self
         run = replace(self, **self.state())
-        moved = differing(run.parameters, self.begun["parts"]["parameters"])
-        if moved:
+        if moved := differing(run.parameters, self.begun["parts"]["parameters"]):
             print(f"Changed since record.start: {', '.join(moved)}; run the notebook from there on")
-        return replace(run, changes=moved | run.changes)
+        return replace(run, changes={**moved, **run.changes})
 
 
 def _draw(figure, stamp: Mapping) -> tuple[bytes, bytes]:
@@ -369,20 +356,14 @@ class _Quiet(type(Path())):
 
 # Records that are there, and when a run reproduces them.
 
-
 PARTS = ("notebook", "parameters", "data", "claims", "numbers", "provenance")
 
 
-def read(path: Path) -> dict:
-    """The record in a file; ValueError, with the file's name, where it holds anything else."""
-    return parsed(path.read_bytes(), path)
-
-
-def parsed(content: bytes, name: object) -> dict:
-    """The record in the `content` of the file `name`; ValueError where a part is missing."""
-    record = files.parse_object(content, name)
+def read(path: Path, name: str = "") -> dict:
+    """The record in a file; ValueError, with its `name` or path, where a part is missing."""
+    record = files.read_object(path, name)
     if missing := [part for part in PARTS if part not in record]:
-        raise ValueError(f"{name} is damaged: it lacks {', '.join(missing)}")
+        raise ValueError(f"{name or path} is damaged: it lacks {', '.join(missing)}")
     return record
 
 
@@ -406,11 +387,10 @@ _FIXED = "schema paper figure caption notebook scale parameters setting seeds da
 def reproduces(new: Mapping, picture: bytes, place: Path) -> bool:
     """Whether a run reproduces the figure of the record at `place`.
 
-    `new` is the record that the run gave, `picture` its PNG. It does where numbers agree within
-    tolerance, claims ask and find the same, parameters, data and words are those of before, and the
-    pictures show the same. That of a smoke run on embedded data is not asked: single precision
-    trains another network on each processor. A figure with a missing or damaged file is not
-    reproduced.
+    `new` is the record that the run gave, `picture` its PNG. Numbers must agree within tolerance,
+    claims ask and find the same, parameters, data and words be those of before, the pictures show
+    the same (not of a smoke run on embedded data: single precision trains another network on each
+    processor), and no file be missing or damaged.
     """
     if not all(place.with_suffix(end).is_file() for end in (".png", ".pdf", ".json")):
         return False

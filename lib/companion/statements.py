@@ -25,8 +25,7 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
     """
     quotes = []
     for name in names:
-        if name not in statements or not statements[name].says:
+        if not (name in statements and (says := statements[name].says)):
             raise ValueError(f"{name!r} is no statement of paper {paper} with a text")
-        statement = statements[name]
-        quotes += [f"> **Paper {paper}, {name}** ({statement.topic}). {statement.says}"]
+        quotes += [f"> **Paper {paper}, {name}** ({statements[name].topic}). {says}"]
     return Markdown("\n\n".join(quotes))

@@ -8,18 +8,18 @@ from lib import files
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the pages, or the Markdown tables of README and REPRODUCING; the exit status.
+    """Write the pages, or the Markdown tables; the exit status.
 
-    Troubles are printed and stop nothing, except a table that cannot be read, a formula that would
-    be shown raw, and a disk that takes no file.
+    Troubles are printed, and stop nothing except where a table cannot be read, a formula would be
+    shown raw, or a disk takes no file.
     """
     about = "Write the site of figures and notebooks, or the tables of README and REPRODUCING."
     parser = argparse.ArgumentParser(prog="python -m lib.site", description=about)
     parser.add_argument("what", nargs="?", choices=("pages", "tables"), default="pages")
-    text = "where the pages go; default: runs/site, which is replaced"
-    parser.add_argument("--out", type=Path, metavar="DIR", help=text)
+    text = "where the pages go, in place of a site that is there; default: runs/site"
+    parser.add_argument("--out", type=Path, default=files.folder("runs") / "site", help=text)
     asked = parser.parse_args(argv)
-    folder = asked.out or files.folder("runs") / "site"
+    folder = asked.out
     if asked.what == "pages" and folder.exists() and not (folder / "index.html").exists():
         parser.error(f"{folder} holds something else than a site; choose another folder")
     try:

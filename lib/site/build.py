@@ -10,10 +10,12 @@ import tempfile
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from lib import files, provenance
+from lib.companion.record import SCALES
 from lib.site import figures, pages, tables
 from lib.site.figures import Figure
 from lib.site.pages import Page
@@ -50,16 +52,17 @@ class _Site:
             version = "(not installed)"
         self.folder = folder
         self.templates = tables.templates(autoescape=True, lstrip_blocks=True)
-        self.templates.globals |= {
-            "papers": figures.PAPERS,
-            "sources": figures.SOURCES,
-            "columns": COLUMNS,
-            "heads": HEADS,
-            "inline": lambda text: Markup(pages.inline(text)),
-            "formulas": lambda text: Markup(pages.formulas(text)),
-            "commit": provenance.commit(),
-            "version": version,
-        }
+        known: dict[str, Any] = dict(
+            papers=figures.PAPERS,
+            sources=figures.SOURCES,
+            columns=COLUMNS,
+            heads=HEADS,
+            inline=lambda text: Markup(pages.inline(text)),
+            formulas=lambda text: Markup(pages.formulas(text)),
+            commit=provenance.commit(),
+            version=version,
+        )
+        self.templates.globals.update(known)
 
     def write(self, path: str, template: str, title: str, description=ABOUT, **values) -> None:
         """One page; `path` is relative to the site, `here` its name for the navigation.
@@ -85,10 +88,12 @@ class _Site:
 
 def _pages(site: _Site) -> list[str]:
     shown = figures.figures()
-    best = figures.largest(shown)
+    of_scale = {f.slug: f for scale in SCALES for f in shown if f.scale == scale}
+    best = [figure for figure in shown if of_scale[figure.slug] is figure]  # at its largest scale
     notes = [pages.note(path) for path in sorted(files.folder("notebooks").glob("*.md"))]
     notebooks = pages.notebooks(shown)
-    site.templates.globals["order"] = [page for page in notebooks if page.scale == "demo"]
+    order: Any = [page for page in notebooks if page.scale == "demo"]
+    site.templates.globals.update(order=order)
     for figure in shown:
         _figure(site, figure, shown, notebooks)
     for page in notebooks:
@@ -100,7 +105,13 @@ def _pages(site: _Site) -> list[str]:
     reproducing = files.ROOT / "REPRODUCING.md"  # an installed package has none
     if reproducing.exists():
         _page(site, "benchmarks.html", pages.note(reproducing, BENCHMARKS))
-    site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=figures.by_statement(best))
+    statements = {}  # of each paper first those of ledgers, which have their texts
+    for figure in sorted(
+        best, key=lambda f: (f.record["paper"] or "~", not f.record["statements"])
+    ):
+        for row in figure.claims:
+            statements.setdefault((row["paper"], row["statement"]), []).append(row)
+    site.write("ledger.html", "ledger", "Ledger", LEDGER, statements=statements)
     claims = [row for figure in shown for row in figure.claims]
     files.write(site.folder / "claims.json", files.dumps(claims).encode())
     moving = site.copy(files.ROOT / f"figures/turning.{kind}" for kind in ("gif", "png"))

@@ -1,7 +1,7 @@
 """The figures to show: their entries in figures/index.toml, their records, their claims in words.
 
-The index has the notebooks in reading order, and what one sees in each of their figures. Sentences
-there quote a record as {name:format}; braces without a colon belong to a formula.
+The index says what one sees in each figure. Sentences there quote a record as {name:format}; braces
+without a colon belong to a formula.
 """
 
 import re
@@ -33,26 +33,12 @@ SOURCES = {  # of data, as a reader would say it
     "demo": "small embedded stand-in",
     "kept": "redrawn from kept curves",
 }
-EMPTY = {key: "" for key in ("paper", "figure", "caption", "notebook")}
-EMPTY |= {key: {} for key in ("parameters", "setting", "numbers", "statements", "provenance")}
-EMPTY |= {key: [] for key in ("seeds", "data", "claims")}
-SIGNS = {
-    "ell": "ℓ",
-    "lambda": "λ",
-    "sigma": "σ",
-    "psi": "ψ",
-    "top": "ᵀ",
-    "infty": "∞",
-    "le": "≤",
-    "ge": "≥",
-    "sum": "Σ",
-    "to": "→",
-    "|": "‖",
-}
-SIGNS |= dict.fromkeys(("lVert", "rVert", "Vert"), "‖")
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa mu nu xi pi rho"
+EMPTY = dict(paper="", figure="", caption="", notebook="", seeds=[], data=[], claims=[])
+EMPTY = {**EMPTY, **dict(parameters={}, setting={}, numbers={}, statements={}, provenance={})}
+SIGNS = dict(zip("ell top infty le ge sum to | lVert rVert Vert".split(), "ℓᵀ∞≤≥Σ→‖‖‖‖"))
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa mu nu xi pi rho sigma psi"
 SIGNS |= {name: unicodedata.lookup(f"GREEK SMALL LETTER {name}") for name in GREEK.split()}
-DATA = " DATA_DIR=..."
+SIGNS["lambda"] = "λ"
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 
@@ -72,21 +58,20 @@ class _Notebook:
     minutes: Mapping[str, float | str]
     real_data: bool = False
 
-    def command(self, scale: str) -> str:
-        """What regenerates its figures at this scale."""
-        data = DATA if self.real_data and scale != "demo" else ""
-        chosen = "" if scale == "demo" else f"SCALE={scale} "
-        return f"make figures {chosen}ARGS={self.name[:2]}{data}"
+    def command(self, scale: str, trains: str = "") -> str:
+        """What regenerates its figures at this scale; from kept curves it needs no data."""
+        demo = scale == "demo"
+        data = " DATA_DIR=..." if self.real_data and not (demo or trains) else ""
+        return f"make figures {'' if demo else f'SCALE={scale} '}ARGS={self.name[:2]}{data}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure at its largest scale.
+    """One figure at its largest scale; `title` is its name, of no other figure.
 
     `asks`, `says` (the paper) and `finding` are row number `row` of the README's table, `failure`
-    is its sentence there under what did not come out.
-    `trains` names the study whose kept curves it draws, empty where its notebook computes it;
-    `title` is its name, of no other figure.
+    is its sentence there under what did not come out. `trains` names the study whose kept curves it
+    draws, if any.
     """
 
     notebook: _Notebook
@@ -103,14 +88,8 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """What regenerates it; one that is drawn from kept curves needs no data."""
-        command = self.notebook.command(self.scale)
-        return command.removesuffix(DATA) if self.trains else command
-
-    @property
-    def names(self) -> list[str]:
-        """The names that the sentence quotes, in its order."""
-        return list(dict.fromkeys(name for name, _ in FIELD.findall(self.sentence)))
+        """What regenerates it."""
+        return self.notebook.command(self.scale, self.trains)
 
 
 def index(figures: Path) -> list[tuple[_Notebook, list[Entry]]]:
@@ -153,7 +132,7 @@ def filled(sentence: str, record: Mapping) -> str:
     """
     known = quantities(record)
 
-    def value(field):
+    def value(field: re.Match) -> str:
         if known.get(field[1]) is None:
             return f"no value of {field[1]}"
         return format(known[field[1]], field[2]).replace("%", " %")
@@ -181,7 +160,7 @@ class Figure:
 
     @property
     def notebook(self) -> str:
-        """The notebook that makes it, by today's name; a record keeps the name of its day."""
+        """The notebook that makes it, by today's name."""
         return self.entry.notebook.name if self.entry else self.record["notebook"]
 
     @property
@@ -192,7 +171,8 @@ class Figure:
     @property
     def title(self) -> str:
         """Its title in the index, else its number, and its paper: "Figure 2, paper A"."""
-        words = (self.entry and self.entry.title) or self.record["figure"] or self.slug
+        words = self.entry.title if self.entry else ""
+        words = words or self.record["figure"] or self.slug
         words = words[:1].upper() + words[1:]
         return f"{words}, paper {self.record['paper']}" if self.record["paper"] else words
 
@@ -218,10 +198,10 @@ class Figure:
     @property
     def data(self) -> list[str]:
         """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        rows = [(row["name"], row["source"]) for row in self.record["data"]]
-        words = [f"{name} ({SOURCES.get(source, source)})" for name, source in rows]
-        synthetic = [source == "synthetic" for _, source in rows]
-        words = ["synthetic" if plain else text for plain, text in zip(synthetic, words)]
+        rows = [
+            (row["name"], SOURCES.get(row["source"], row["source"])) for row in self.record["data"]
+        ]
+        words = [kind if kind == "synthetic" else f"{name} ({kind})" for name, kind in rows]
         return list(dict.fromkeys(words))
 
     @property
@@ -236,14 +216,12 @@ def _rows(figure: Figure) -> tuple[dict, ...]:
     All in words but `measured`, which is a number or None; `found` is that in words, with its
     interval.
     """
-    statements, paper = figure.record["statements"], figure.record["paper"]
+    statements = figure.record["statements"]
+    about = {"paper": figure.record["paper"], "figure": figure.name, "title": figure.title}
     rows = [_row(figure, claim) for claim in figure.record["claims"]]
-    rows += [
-        {"statement": name, "verdict": "not checked", "remark": statement["why"]}
-        for name, statement in statements.items()
-        if statement.get("why")
-    ]
-    about = {"paper": paper, "figure": figure.name, "title": figure.title}
+    for name, statement in statements.items():
+        if why := statement.get("why"):
+            rows.append({"statement": name, "verdict": "not checked", "remark": why})
     says = {name: statement.get("says", "") for name, statement in statements.items()}
     return tuple(about | {"says": says.get(row["statement"], "")} | row for row in rows)
 
@@ -253,10 +231,8 @@ def _row(figure: Figure, claim: Mapping) -> dict:
     name = claim.get("number") or source.removeprefix(f"paper {figure.record['paper']}, ")
     undecided = not claim["holds"] and claim.get("verdict") == UNDECIDED
     power = claim.get("catches"), claim.get("fails_if", ())
-    if measured is None or not claim["holds"]:
-        words = failing(measured, claim["bound"])
-    else:
-        words = number(measured)
+    plain = measured is not None and claim["holds"]
+    words = number(measured) if plain else failing(measured, claim["bound"])
     ends = [number(end) for end in claim.get("interval") or () if end is not None]
     return {
         "statement": str(name),
@@ -276,27 +252,21 @@ def _row(figure: Figure, claim: Mapping) -> dict:
 
 
 def figures() -> list[Figure]:
-    """Every figure there is or should be, by paper: those of the index in its order, then the rest.
-
-    A figure is expected where there is a record, a picture or an entry of the index.
-    """
+    """Every figure with a record, a picture or an entry of the index, by paper, in its order."""
     base = files.folder("figures")
     entries = [entry for _, rows in index(base) for entry in rows]
     expected = {(entry.scale, entry.slug): entry for entry in entries}
     paths = [path for scale in SCALES for path in (base / scale).glob("[!.]*")]
     made = {(p.parent.name, p.stem) for p in paths if p.suffix in (".json", ".png")}
     slugs = [slug for _, slug in expected] + sorted(slug for _, slug in made)
-    order = {slug: place for place, slug in reversed(list(enumerate(slugs)))}
-    shown = [
-        _figure(base / scale, slug, expected.get((scale, slug)))
-        for scale, slug in {**expected, **dict.fromkeys(made)}
-    ]
-    return sorted(shown, key=lambda f: (f.record["paper"] or "~", order[f.slug], f.scale))
+    names = dict.fromkeys([*expected, *made])
+    shown = [_figure(base / name[0], name[1], expected.get(name)) for name in names]
+    return sorted(shown, key=lambda f: (f.record["paper"] or "~", slugs.index(f.slug), f.scale))
 
 
 def read(path: Path, name: str) -> dict:
     """The record in a file; ValueError, which calls it `name`, for one that cannot be shown."""
-    saved = EMPTY | record.parsed(path.read_bytes(), name)
+    saved = EMPTY | record.read(path, name)
     if wrong := [key for key, empty in EMPTY.items() if type(saved[key]) is not type(empty)]:
         raise ValueError(f"{name} is damaged: {', '.join(wrong)} cannot be read")
     return saved
@@ -315,21 +285,3 @@ def _figure(folder: Path, slug: str, entry: Entry | None) -> Figure:
     if not figure.picture:
         troubles.append(f"There is no picture {name}.png.")
     return replace(figure, troubles=tuple(troubles))
-
-
-def largest(shown: list[Figure]) -> list[Figure]:
-    """Of each slug the figure of the largest scale, in the same order."""
-    best = {f.slug: f for f in sorted(shown, key=lambda f: SCALES.index(f.scale))}
-    return [figure for figure in shown if best[figure.slug] is figure]
-
-
-def by_statement(shown: list[Figure]) -> dict[tuple[str, str], list[dict]]:
-    """The claims of the figures by (paper, statement).
-
-    Of each paper, ledgers come first: records that hold the statements of their claims.
-    """
-    ordered = sorted(shown, key=lambda f: (f.record["paper"] or "~", not f.record["statements"]))
-    groups = {}
-    for row in (row for figure in ordered for row in figure.claims):
-        groups.setdefault((row["paper"], row["statement"]), []).append(row)
-    return groups

@@ -39,10 +39,7 @@ def _mathml(formula: str, display: str = "inline") -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer with formulas as MathML and without links beside headings."""
-
-    def __init__(self, escape: bool):
-        super().__init__(escape=escape, exclude_anchor_links=True)
+    """nbconvert's renderer with formulas as MathML."""
 
     def inline_math(self, body: str) -> str:
         return _mathml(body)
@@ -56,7 +53,8 @@ class _Renderer(IPythonRenderer):
 
 def _html(markdown: str, escape: bool = False) -> str:
     """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
-    return MarkdownWithMath(renderer=_Renderer(escape)).render(markdown)
+    renderer = _Renderer(escape=escape, exclude_anchor_links=True)
+    return MarkdownWithMath(renderer=renderer).render(markdown)
 
 
 def inline(markdown: str) -> str:
@@ -106,8 +104,7 @@ def _title(markdown: str, path: Path) -> str:
 def notebooks(shown: Iterable[Figure]) -> list[Page]:
     """Every notebook at every scale at which it ran; at demo scale else the committed .ipynb.
 
-    In the order of reading, that of notebooks/order.toml. The pictures of a page are described as
-    those of the figures `shown` that it made.
+    In the order of notebooks/order.toml. Pictures are described as the figures `shown` are.
     """
     pages = []
     for source in sorted(files.folder("notebooks").glob("[0-9]*.py")):
@@ -118,8 +115,8 @@ def notebooks(shown: Iterable[Figure]) -> list[Page]:
                 pages.append(_notebook(path, scale, made, _unfinished(path, source)))
             elif scale == "demo":
                 pages.append(_notebook(source.with_suffix(".ipynb"), scale, made, []))
-    told = files.read_table(files.folder("notebooks") / "order.toml")
-    order = [name for part in ("main", "side", "appendix") for name in told.get(part, ())]
+    reading = files.read_table(files.folder("notebooks") / "order.toml")
+    order = [name for part in ("main", "side", "appendix") for name in reading.get(part, ())]
     return sorted(pages, key=lambda page: [*order, page.notebook].index(page.notebook))
 
 
@@ -146,20 +143,17 @@ def _notebook(path: Path, scale: str, made: list[Figure], troubles: list[str]) -
         _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _finished(_exporter().from_notebook_node(notebook)[0])
-    return replace(
-        page, title=_title(text, path), body=body, troubles=(*troubles, *_failures(code))
-    )
+    troubles = [*troubles, *_failures(code)]
+    return replace(page, title=_title(text, path), body=body, troubles=tuple(troubles))
 
 
 def _failures(code) -> list[str]:
     """Each code cell that raised, and how many never ran though others did."""
     code = [cell for cell in code if not colab_cell.installs(cell)]
-    failures = [
-        f"Code cell {place} failed: {output.ename}: {output.evalue}"[:300]
-        for place, cell in enumerate(code, 1)
-        for output in cell.outputs
-        if output.output_type == "error"
-    ]
+    failures = []
+    for place, cell in enumerate(code, 1):
+        for error in [output for output in cell.outputs if output.output_type == "error"]:
+            failures.append(f"Code cell {place} failed: {error.ename}: {error.evalue}"[:300])
     waiting = sum(cell.execution_count is None for cell in code)
     return failures + ([f"{waiting} of {len(code)} code cells did not run."] if waiting else [])
 
@@ -199,7 +193,7 @@ def _finished(body: str) -> str:
         for name, value in list(element.attrs.items()):
             if name.startswith("on") or ACTIVE_LINK.match(str(value)):
                 del element[name]
-        if re.match(r"\s*(https?:)?//", element.get("src") or ""):
+        if re.match(r"\s*(https?:)?//", str(element.get("src"))):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
     for link in soup.find_all("a", href=True):
         _lead(link)
@@ -208,9 +202,10 @@ def _finished(body: str) -> str:
 
 def _lead(link: bs4.Tag) -> None:
     """Lead a link to a notebook, a note or a figure to its page, one to another file nowhere."""
-    if re.match(r"https?:|#|mailto:", link["href"]):
+    address, folder = str(link["href"]), files.folder("notebooks")
+    if re.match(r"https?:|#|mailto:", address):
         return
-    target, folder = Path(link["href"].partition("#")[0]), files.folder("notebooks")
+    target = Path(address.partition("#")[0])
     if target.suffix == ".md" and (folder / target.name).exists():
         link["href"] = f"../notes/{target.stem}.html"
     elif target.suffix in (".py", ".ipynb") and (folder / f"{target.stem}.py").exists():

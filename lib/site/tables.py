@@ -1,13 +1,13 @@
 """The tables of README.md, REPRODUCING.md and a note, made from figures/index.toml and records.
 
-`python -m lib.site tables` makes each anew between its two marks. Their layout is in
-templates/NAME.md.j2.
+`python -m lib.site tables` makes each anew between its marks, laid out by templates/NAME.md.j2.
 """
 
 import math
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -28,8 +28,8 @@ def templates(**more) -> jinja2.Environment:
     """The templates of tables and pages; `more` are options of the environment."""
     loader, strict = jinja2.FileSystemLoader(TEMPLATES), jinja2.StrictUndefined
     made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
-    made.globals |= {"expected": _expected, "hours": _hours, "held": held}
-    made.globals |= {"filled": figures.filled}
+    known: Any = dict(expected=_expected, hours=_hours, held=held, filled=figures.filled)
+    made.globals.update(known)
     return made
 
 
@@ -52,17 +52,13 @@ def _hours(entry: Entry) -> str:
 
 
 def _record(entry: Entry) -> dict:
-    """The record of a figure of the index.
-
-    FileNotFoundError, with the command that makes it, where there is none; ValueError where it is
-    damaged or lacks a number that the entry quotes.
+    """The record of a figure of the index; FileNotFoundError, with the command that makes it, and
+    ValueError where it is damaged or lacks a number that the entry quotes.
     """
     path = FIGURES / entry.scale / f"{entry.slug}.json"
     if not path.exists():
-        advice = f"run {entry.notebook.command(entry.scale)}"
-        raise FileNotFoundError(
-            f"figures/index.toml names {path.name}, which is not there; {advice}"
-        )
+        words = f"figures/index.toml names {path.name}, which is not there"
+        raise FileNotFoundError(f"{words}; run {entry.notebook.command(entry.scale)}")
     record = figures.read(path, f"figures/{entry.scale}/{path.name}")
     known = figures.quantities(record)
     quoted = figures.FIELD.findall(entry.sentence + entry.finding + entry.failure)
@@ -72,10 +68,10 @@ def _record(entry: Entry) -> dict:
 
 
 def _table(name: str) -> str:
-    """The Markdown of one table: "figures", "notebooks", "findings" or "failures"."""
-    template = templates().get_template(f"{name}.md.j2")
+    """The Markdown of the table of templates/NAME.md.j2."""
     notebooks = figures.index(FIGURES)
     rows = [(entry, _record(entry)) for _, entries in notebooks for entry in entries]
+    template = templates().get_template(f"{name}.md.j2")
     return template.render(notebooks=notebooks, rows=rows).strip()
 
 
@@ -85,7 +81,6 @@ def _renewed(text: str) -> str:
 
 
 def renew() -> None:
-    """Write README.md and REPRODUCING.md with their tables made anew."""
-    for name in FILES:
-        path = files.ROOT / name
+    """Write FILES with their tables made anew."""
+    for path in (files.ROOT / name for name in FILES):
         files.write(path, _renewed(path.read_text(encoding="utf-8")).encode())

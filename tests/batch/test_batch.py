@@ -23,15 +23,7 @@ from lib.batch import plan, run
 from lib.companion import colab_cell, record
 from lib.data import images, texts
 
-NOTEBOOK = """# ---
-# jupyter:
-#   kernelspec:
-#     name: python3
-#     display_name: Python 3
-#     language: python
-# ---
-
-# %% [markdown]
+NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
 
 # %% tags=["parameters"]
@@ -64,7 +56,7 @@ figure
 LAST = {
     "01_good": "print(record.__file__)",
     "02_bad": 'raise ValueError("broken on purpose")',
-    "03_hangs": "import time\n\ntime.sleep(86400)",
+    "03_hangs": "import time\n\ntime.sleep(7200)",
 }
 PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
 FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
@@ -78,17 +70,17 @@ if not shutil.which("git"):
 
 
 class Repository:
-    """A committed copy of lib/ with three notebooks."""
+    """A committed copy of lib/ with notebooks, of whose names `last` has the last cell."""
 
-    def __init__(self, root):
+    def __init__(self, root, last=LAST):
         self.root, self.notebooks = root, root / "notebooks"
         self.demo, self.runs = root / "figures" / "demo", root / "runs" / "demo"
         self.marker = self.runs / "01_good.json"
         unread = shutil.ignore_patterns("__pycache__")
         shutil.copytree(files.ROOT / "lib", root / "lib", ignore=unread)
         self.notebooks.mkdir()
-        for name, last in LAST.items():
-            text = NOTEBOOK.format(name=name, last=last)
+        for name, cell in last.items():
+            text = NOTEBOOK.format(name=name, last=cell)
             (self.notebooks / f"{name}.py").write_text(text, encoding="utf-8")
         # A parser that jsonschema builds where it is installed: half of what a worker or kernel
         # takes to start, for a kind of address that no notebook has.
@@ -99,11 +91,11 @@ class Repository:
         self.git("init", "--quiet")
         self.commit()
 
-    def start(self, *arguments):
+    def start(self, *arguments, module="lib.batch", **more):
         return subprocess.Popen(
-            [sys.executable, "-m", "lib.batch", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | more,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -119,22 +111,22 @@ class Repository:
 
     def inside(self, *arguments):
         """The command in this process, on this repository, for what runs no notebook."""
-        said, sigterm = io.StringIO(), signal.getsignal(signal.SIGTERM)
+        text = io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.root)
             patch.delenv("DATA_DIR", raising=False)
+            patch.setattr(signal, "signal", lambda *_: None)
             for name in ("figures", "runs", "notebooks"):
                 patch.setenv(f"{name.upper()}_DIR", str(self.root / name))
             for module in (files, provenance):
                 patch.setattr(module, "ROOT", self.root)
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
                 try:
                     status = command.main(list(arguments))
                 except SystemExit as end:
                     status = end.code
-        signal.signal(signal.SIGTERM, sigterm)
-        output = said.getvalue()
-        return SimpleNamespace(status=status, output=output, lines=output.splitlines())
+        lines = text.getvalue().splitlines()
+        return SimpleNamespace(status=status, output=text.getvalue(), lines=lines)
 
     def why(self, *arguments):
         done = self.inside("01_good", "--dry-run", *arguments)
@@ -142,19 +134,17 @@ class Repository:
         return done.lines[0].removeprefix("run  01_good: ") if len(done.lines) > 1 else None
 
     def git(self, *arguments):
-        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-        command = ["git", *who, "-c", "commit.gpgsign=false", *arguments]
+        who = "-c user.name=test -c user.email=test@localhost -c commit.gpgsign=false".split()
         asked = dict(cwd=self.root, check=True, capture_output=True, text=True)
-        return subprocess.run(command, **asked).stdout
+        return subprocess.run(["git", *who, *arguments], **asked).stdout
 
     def commit(self, **changes):
         """Commit all, the record of 01_good with `changes`, or a text instead of it."""
         path = self.demo / "01_good.json"
-        true = path.read_bytes() if path.exists() else b""
-        if "text" in changes:
-            path.write_bytes(changes["text"])
-        elif changes:
-            path.write_text(json.dumps(json.loads(true) | changes))
+        true = path.read_bytes() if changes else b""
+        if changes:
+            new = json.dumps(json.loads(true) | changes, default=str).encode()
+            path.write_bytes(changes.get("text", new))
         self.git("add", ".")
         self.git("commit", "--quiet", "--allow-empty", "-m", "all")
         if changes:
@@ -187,17 +177,14 @@ def first(repository):
 @pytest.fixture
 def edited(repository, first):
     """Edit files of the repository for one test."""
-    originals = {}
 
     def edit(path, old, new):
         text = (repository.root / path).read_text(encoding="utf-8")
         assert old in text
-        originals.setdefault(path, text)
         (repository.root / path).write_text(text.replace(old, new), encoding="utf-8")
 
     yield edit
-    for path, text in originals.items():
-        (repository.root / path).write_text(text, encoding="utf-8")
+    repository.git("checkout", "--", "lib", "notebooks")
 
 
 def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
@@ -335,7 +322,8 @@ def test_a_readers_parameters_leave_figures_alone_by_every_door(repository, firs
     assert json.loads(path.read_text())["seeds"] == list(range(8))
     notebook = jupytext.read(repository.notebooks / "01_good.py")
     jupytext.write(notebook, tmp_path / "given.ipynb")
-    papermill = [sys.executable, "-m", "papermill", "-p", "seeds", "3", "given.ipynb", "out.ipynb"]
+    given = ["-k", "python3", "-p", "seeds", "3", "given.ipynb", "out.ipynb"]
+    papermill = [sys.executable, "-m", "papermill", *given]
     environment = ENVIRONMENT | {"PYTHONPATH": str(repository.root)}
     subprocess.run(papermill, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert "(seeds = 3); saved in" in (tmp_path / "out.ipynb").read_text()
@@ -346,13 +334,8 @@ def hanging(repository):
     """A batch whose one notebook has saved its figure and sleeps, and all of its processes."""
     shutil.rmtree(repository.runs / "03_hangs")  # what the run that took too long left
     process = repository.start("03_hangs")
-    for _ in range(10 * PATIENCE):
-        if list(repository.runs.glob("03_hangs/run-*/figures/demo/03_hangs.json")):
-            return process, psutil.Process(process.pid).children(recursive=True)
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    pytest.fail("the notebook never got as far as its figure")
+    until(lambda: [*repository.runs.glob("03_hangs/run-*/figures/demo/03_hangs.json")])
+    return process, psutil.Process(process.pid).children(recursive=True)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
@@ -372,6 +355,79 @@ def test_a_killed_batch_leaves_no_figure_and_another_one_takes_nothing(repositor
     assert sorted(path.name for path in repository.demo.iterdir()) == FIGURES
     done = repository.inside("01_good", "03_hangs", "--dry-run")
     assert done.lines == ["run  03_hangs: never run", "1 up to date, 1 to run"]
+
+
+LOGGED = """import os
+import time
+from pathlib import Path
+
+def log(word):
+    with open("{root}/log", "a") as stream:
+        stream.write(f"{{word}} {name} {{os.getpid()}} {{os.getppid()}}\\n")
+
+log("start")
+while "{name}" == "01_long" and not Path("{root}/go").exists():
+    time.sleep(0.1)
+log("end")
+"""
+
+
+def until(condition):
+    """The first true value of `condition()`."""
+    for _ in range(10 * PATIENCE):
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    pytest.fail(f"{condition.__name__} is still false after {PATIENCE} s")
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A repository, and the processes of a Dask scheduler, of two workers and of a batch."""
+    names = ["01_long", "02_short", "03_short"]
+    made = Repository(
+        tmp_path / "made", {name: LOGGED.format(name=name, root=tmp_path) for name in names}
+    )
+    place, local = tmp_path / "scheduler.json", ("--host", "127.0.0.1", "--no-dashboard")
+    port = ("--port", "0", "--scheduler-file", str(place))
+    processes = [made.start("scheduler", *local, *port, module="dask")]
+    address = json.loads(until(lambda: place.exists() and place.read_text()))["address"]
+    single = ("--nthreads", "1", "--memory-limit", "0", "--no-nanny")
+    for _ in range(2):
+        processes.append(made.start("worker", address, *local, *single, module="dask"))
+    processes.append(made.start("--scheduler", address))
+    yield made, processes, names
+    for process in processes:
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
+    made, (_, *workers, batch), names = cluster
+
+    def logged(word, name=""):
+        """(name, kernel, worker) of each line of the log that begins so."""
+        log = tmp_path / "log"
+        rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        return [row[1:] for row in rows if row[0] == word and name in row[1]]
+
+    ((_, kernel, parent),) = until(lambda: logged("start", "long"))
+    (victim,) = [worker for worker in workers if worker.pid == int(parent)]
+    os.kill(victim.pid, signal.SIGKILL)
+    # its kernel ends too, and so cannot finish beside its successor
+    until(lambda: not psutil.pid_exists(int(kernel)))
+    until(lambda: len(logged("start", "long")) == 2)
+    (tmp_path / "go").touch()
+    words = batch.communicate(timeout=PATIENCE)[0]
+    assert batch.returncode == 0, words
+    assert [words.count(f"ok   {name}") for name in names] == [1, 1, 1], words
+    assert sorted(row[0] for row in logged("end")) == names
+    assert sorted(row[0] for row in logged("start")) == ["01_long", *names]
+    for folder in (made.demo, made.runs):  # records and markers
+        assert sorted(path.stem for path in folder.glob("*.json")) == names
 
 
 @pytest.mark.parametrize(
