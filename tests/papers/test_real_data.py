@@ -94,7 +94,8 @@ def grown(factor, *others):
     """
     rng = np.random.default_rng(2)
     further = {f"{k}.weight": np.array([1.0, other]) for k, other in enumerate(others)}
-    walked = {"w.weight": np.array([0.0, 3.0 * 4.0]), "norm.weight": np.zeros(2)}
+    walked = dict.fromkeys(("norm.weight", *further), np.zeros(2))
+    walked["w.weight"] = np.array([0.0, 3.0 * 4.0])
 
     def change(run):
         norms = {"w.weight": np.array([2.0, 2.0 * factor * rng.uniform(0.999, 1.001)])}
