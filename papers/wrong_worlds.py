@@ -14,7 +14,7 @@ from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.dynamics.history import History
-from lib.dynamics.rules import POLYAK, GradientRule, custom
+from lib.dynamics.rules import POLYAK, GradientRule, custom_log
 from lib.mirror.descent import MirrorRule
 from lib.seeds import stream
 from lib.svm import MaxMargin
@@ -106,7 +106,9 @@ class World:
             return rule
         if rule.kind == POLYAK:
             cap = np.log(rule.max_step)
-            return custom(lambda t, gap, norm: np.minimum(np.log(factor / 2) + gap - 2 * norm, cap))
+            return custom_log(
+                lambda t, gap, norm: np.minimum(np.log(factor / 2) + gap - 2 * norm, cap)
+            )
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:

@@ -15,7 +15,7 @@ MINIMAL = attention.minimal(TOKENS)
 
 def history():
     """Trained in plain numpy, which compiles nothing."""
-    rule = rules.custom(lambda t, log_gap, log_norm: -log_norm - 2.0)
+    rule = rules.custom_log(lambda t, log_gap, log_norm: -log_norm - 2.0)
     target = np.ones((2, *MINIMAL.token_basis.shape[2:], *MINIMAL.query_basis.shape[2:]))
     return dynamics.train(MINIMAL, rule, 5, [0, 2, 5], targets={"V": target})
 

@@ -9,13 +9,14 @@ then `rules`; `reduced` and `kernel` are what they run on.
 from lib.dynamics.gradient_descent import Start, gaussian_start, train, zero_start
 from lib.dynamics.history import History
 from lib.dynamics.recording import log_spaced
-from lib.dynamics.rules import GradientRule, custom, gd, ngd, polyak
+from lib.dynamics.rules import GradientRule, custom, custom_log, gd, ngd, polyak
 
 __all__ = [
     "GradientRule",
     "History",
     "Start",
     "custom",
+    "custom_log",
     "gaussian_start",
     "gd",
     "log_spaced",

@@ -18,7 +18,7 @@ LOG_2 = math.log(2.0)
 
 @dataclass(frozen=True)
 class GradientRule:
-    """One update rule; build it with `gd`, `ngd`, `polyak` or `custom`.
+    """One update rule; build it with `gd`, `ngd`, `polyak`, `custom` or `custom_log`.
 
     step_size eta, max_step eta_max (paper A, Appendix C), momentum beta, decay the
     exponent p of the factor (t+1)^-p. `joint`: in joint training, normalise W and u
@@ -84,14 +84,25 @@ def polyak(max_step: float = inf) -> GradientRule:
 
 
 def custom(law: Callable) -> GradientRule:
-    """Your own step size: law(t, log_gap, log_norm) returns log eta_t, not eta_t.
+    """Your own step size: eta_t = law(t, gap, norm), gap = L - L*, norm = ||grad L||.
 
-    log_gap is log(L - L*) and log_norm is log ||grad L||, scalars or arrays (runs,). So NGD with
-    eta = 0.1 is lambda t, log_gap, log_norm: np.log(0.1) - log_norm. TypeError for no function.
+    Both are numbers or arrays (runs,), so NGD with eta = 0.1 is lambda t, gap, norm: 0.1 / norm. On
+    long runs they fall below the smallest float: take `custom_log`. TypeError for no function.
     """
-    if not callable(law):
-        raise TypeError(f"law = {law!r}; it must be a function of t, log_gap and log_norm")
+    _check_law(law, "t, gap and norm")
+    plain = lambda t, log_gap, log_norm: np.log(law(t, np.exp(log_gap), np.exp(log_norm)))
+    return GradientRule(CUSTOM, law=plain)
+
+
+def custom_log(law: Callable) -> GradientRule:
+    """`custom` in logarithms, at any horizon: log eta_t = law(t, log(L - L*), log ||grad L||)."""
+    _check_law(law, "t, log_gap and log_norm")
     return GradientRule(CUSTOM, law=law)
+
+
+def _check_law(law, takes):
+    if not callable(law):
+        raise TypeError(f"law = {law!r}; it must be a function of {takes}")
 
 
 def log_step(kind, log_size, log_cap, decay, t, log_gap, log_norm):

@@ -14,7 +14,7 @@ from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, GradientRule, custom, gd, ngd, polyak
+from lib.dynamics.rules import LOG_2, GradientRule, custom_log, gd, ngd, polyak
 from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
@@ -29,12 +29,12 @@ def _growing_gd(step_size: float, growth: float) -> GradientRule:
 
     The path of gradient flow and the law know no clock; with constant steps ||W_t|| ~ log t.
     """
-    return custom(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
+    return custom_log(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
 
 
 def _growing_polyak(max_step: float, growth: float) -> GradientRule:
     """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
-    return custom(
+    return custom_log(
         lambda t, log_gap, log_norm: np.minimum(
             log_gap - LOG_2 - 2 * log_norm, np.log(max_step) + growth * t
         )

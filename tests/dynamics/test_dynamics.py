@@ -201,7 +201,7 @@ def test_score_gaps_are_those_of_the_opt_token_over_the_others():
     assert (history.score_gaps[:, -1] > 0).all()
 
 
-@pytest.mark.parametrize("rule", [rules.ngd(0.1), rules.custom(lambda t, gap, norm: -norm)])
+@pytest.mark.parametrize("rule", [rules.ngd(0.1), rules.custom_log(lambda t, gap, norm: -norm)])
 def test_a_fixed_head_is_recorded_once(rule):
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=20)
     history = dynamics.train(data, rule, 9, [0, 4, 9])
@@ -219,7 +219,7 @@ def test_a_fixed_head_is_recorded_once(rule):
 @pytest.mark.parametrize("log_length, status", [(599.0, "completed"), (601.0, "diverged")])
 def test_the_longest_step_is_that_of_the_documentation(log_length, status):
     data = tokens.unit_tokens(0, n=3, T=3, d=5)
-    own = rules.custom(lambda t, log_gap, log_norm: log_length - log_norm)
+    own = rules.custom_log(lambda t, log_gap, log_norm: log_length - log_norm)
     both = dynamics.train(data, {"own": own, "ngd": rules.ngd(math.exp(log_length))}, 1, [0, 1])
     for history in both.values():
         assert history.status.tolist() == [status]
@@ -238,7 +238,7 @@ def test_zero_gradient_is_reported_as_stalled():
 def test_divergence_is_reported_with_its_iteration(twin):
     # one sample prefers a wrong token, Polyak's step explodes
     data = tokens.unit_tokens(3, n=3, T=3, d=5)
-    rule = rules.custom(rules.polyak().log_step) if twin else rules.polyak()
+    rule = rules.custom_log(rules.polyak().log_step) if twin else rules.polyak()
     history = dynamics.train(data, rule, 100, range(101))
     ended = history.ended[0]
     assert history.status.tolist() == ["diverged"] and 0 < ended < 100

@@ -33,7 +33,8 @@ M = 0.2 * G
         (rules.ngd(0.1, momentum=0.9), W - 0.9 * M - 0.1 * G / NORM),
         (rules.polyak(), W - GAP[:, None, None] / (2 * NORM**2) * G),
         (rules.polyak(0.001), W - 0.001 * G),
-        (rules.custom(lambda t, log_gap, log_norm: np.log(t) - log_norm), W - 4 * G / NORM),
+        (rules.custom(lambda t, gap, norm: t * gap / norm), W - 4 * GAP[:, None, None] * G / NORM),
+        (rules.custom_log(lambda t, log_gap, log_norm: np.log(t) - log_norm), W - 4 * G / NORM),
     ],
 )
 def test_one_step_equals_the_formula(rule, expected):

@@ -44,7 +44,9 @@ def test_difference_of_iterates_and_runs_that_ended(trained):
     with pytest.raises(ValueError, match="ascend"):
         margins.difference(history, 2, 2)
     data = tokens.unit_tokens(0, n=2, T=2, d=4)
-    rule = dynamics.custom(lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm)
+    rule = dynamics.custom_log(
+        lambda t, log_gap, log_norm: np.where(t < 5, 0.0, np.inf) + 0 * log_norm
+    )
     diverged = dynamics.train(data, rule, 20, [0, 10, 20])
     with pytest.raises(ValueError, match="run 0 .* iteration 5"):
         margins.selection(diverged, data.opt)
