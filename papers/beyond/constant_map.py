@@ -131,19 +131,14 @@ def along(
     seeds: Sequence[int], steps: int, values: Mapping[str, Sequence[float]] = VALUES
 ) -> list[Point]:
     """Every seed at every value of every axis."""
-    return [
-        point(axis, value, seed, steps)
-        for axis, chosen in values.items()
-        for value in chosen
-        for seed in seeds
-    ]
+    places = [(axis, value) for axis, chosen in values.items() for value in chosen]
+    return [point(*place, seed, steps) for place in places for seed in seeds]
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount at which the first other token's score overtakes its opt token's.
+    """The amount at which the first other token's score overtakes its opt token's, or infinity.
 
-    On the axes "imbalance" and "raw noise" scores are linear in the amount; infinite where none
-    ever overtakes.
+    On the axes "imbalance" and "raw noise", where scores are linear in the amount.
     """
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
@@ -216,12 +211,13 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
     """C along every axis, and C ~ noise^-2 from sigma = 1 on, on the kept points."""
     rows = []
     for axis in dict.fromkeys(p.axis for p in points):
-        along_it = [p for p in points if p.axis == axis]
-        good = [relative(p) for p in kept(along_it)]
-        runs = f"worst of {len(good)} of {len(along_it)} runs"
-        text = f"{axis}: error over its prediction, less 1, {runs}"
+        here = [p for p in points if p.axis == axis]
+        good = [relative(p) for p in kept(here)]
+        text = (
+            f"{axis}: error over its prediction, less 1, worst of {len(good)} of {len(here)} runs"
+        )
         rows.append(near("map.constant", text, good, setting=axis))
-    return rows + [_noise_power(points)]
+    return [*rows, _noise_power(points)]
 
 
 def _noise_power(points, lowest=1.0):

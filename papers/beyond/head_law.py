@@ -155,7 +155,7 @@ def _refusals(law, level, g, steps):
             reason = f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"
             reason = f"head {smallest.argmin()}: {reason}"
             require(smallest.min() >= SATURATED, "selection made", smallest.min(), reason, run)
-            more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1) if rest < 1 else np.inf
+            more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1) if 0 < rest < 1 else np.inf
             reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
             reason = f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
             require(rest <= SETTLED_HEADS, "long enough", rest, reason, run)

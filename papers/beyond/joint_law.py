@@ -13,13 +13,13 @@ import numpy as np
 
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, interval
+from lib.companion.claims import Claim
 from lib.dynamics import gradient_descent
 from lib.dynamics.rules import GradientRule, ngd
 from lib.svm.max_margin import MaxMargin, head_svm, token_svm
-from papers.beyond import margin_law, margins
+from papers.beyond import margin_law, margins, tolerances
 from papers.beyond.margin_law import MarginLaw, require, score_gaps
-from papers.beyond.tolerances import INDEPENDENT, SATURATED, SETTLED_JOINT, above, below, but, near
+from papers.beyond.tolerances import above, below, but, each_near, near
 from papers.fits import log_slope
 from papers.joint_loss import curvature
 
@@ -114,9 +114,9 @@ def _check_independent(K):
     run, least = _lowest(smallest)
     reason = (
         f"opt tokens are linearly dependent: smallest eigenvalue of their cosines "
-        f"{least:.1e}, it needs {INDEPENDENT:.0e}"
+        f"{least:.1e}, it needs {tolerances.INDEPENDENT:.0e}"
     )
-    require(least >= INDEPENDENT, "independent head", least, reason, run)
+    require(least >= tolerances.INDEPENDENT, "independent head", least, reason, run)
 
 
 def path_length(rule: GradientRule, steps: int) -> float:
@@ -179,30 +179,29 @@ def _measure(law, rule, history):
 
 def _check_selected(history):
     """Raise PremiseFails unless every run attends to its opt tokens and scores them higher."""
-    needed = ("margin", history.margins, SATURATED), ("gap", history.score_gaps, 0.0)
+    needed = ("margin", history.margins, tolerances.SATURATED), ("gap", history.score_gaps, 0.0)
     for name, values, bound in needed:
         run, lowest = _lowest(values[:, -1].min((1, 2)))
-        reason = (
-            f"the smallest {name} is {lowest:.2g}, it needs {bound:g}: this run does not "
-            f"end in (u_mm, W_mm), or not yet"
-        )
+        reason = f"the smallest {name} is {lowest:.2g}, it needs {bound:g}: this run does not "
+        reason += "end in (u_mm, W_mm), or not yet"
         require(lowest > bound, "selection made", lowest, reason, run)
 
 
 def _check_settled(law, rule, history):
     """Raise PremiseFails where W or head needs a longer run, with the steps that it needs."""
+    bound = tolerances.SETTLED_JOINT
     sizes = (law.W_law, history.norm[:, -1], "W"), (law.head_law, history.head_norm[:, -1], "head")
     for part, size, name in sizes:
         level = size / part.norm
         left = part.remaining(level)
         run = int(left.argmax())
-        wanted = np.log(SETTLED_JOINT) / np.log(left[run]) if left[run] < 1 else np.inf
+        wanted = np.log(bound) / np.log(left[run]) if 0 < left[run] < 1 else np.inf
         more = history.iterations[-1] * (wanted ** (1 / (1 - rule.decay)) - 1)
         reason = (
             f"wrong offsets of the {name} have decayed to {left[run]:.1e} at level "
-            f"{level[run]:.3g}, they need {SETTLED_JOINT:.0e}: about {more:.2g} steps more"
+            f"{level[run]:.3g}, they need {bound:.0e}: about {more:.2g} steps more"
         )
-        require(left[run] <= SETTLED_JOINT, "long enough", left[run], reason, run)
+        require(left[run] <= bound, "long enough", left[run], reason, run)
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, GradientRule]:
@@ -238,11 +237,11 @@ def _claims(name, runs):
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
     with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
         head = runs.residual / law.head_law.constant - 1
-    powers = exponents(runs)
     rows = (  # judge, id, statement, values, expected value
         (near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs)),
         (near, "level", "‖W‖ x error over C at the head's level, less 1", level_errors(runs)),
-        (near, "exponent", "exponent of W's direction error in t", powers, runs.rule.decay - 1),
+        (each_near, "exponent", "exponent of W's direction error in t",
+         exponents(runs), runs.rule.decay - 1),
         (near, "head", "u's residual in the opt tokens' span over C_u, less 1", head),
         (below, "frozen", "part of u_1 off that span, relative error of its prediction",
          np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)),
@@ -254,8 +253,7 @@ def _claims(name, runs):
          log_slope(runs.iterations, runs.curvature)),
     )  # fmt: skip
     for judge, id, text, *values in rows:
-        more = {"interval": interval(powers)} if id == "exponent" else {}
-        yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name, **more)
+        yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
 
 
 def _with_duals(runs, duals):

@@ -1,20 +1,12 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
-With w = W_mm (least ||.||_p), |w|^{p-1} sgn w = sum beta_m A_m, and margins stand apart by
-log(kappa_m/beta_m) as for p = 2. The residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1) entrywise,
-with <A_m, r> = log(kappa_m/beta_m) + const: bounded. So the direction errs by 1/||W||, and the
-divergence, quadratic in it, by ||W||^-2: Lemma 29's exponent for p >= 2, met twice over.
+With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1) entrywise,
+<A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||, the divergence by ||W||^-2,
+Lemma 29's exponent met twice over. What the start leaves off the span of the A_m stays in the
+mirror image: an error of ||W||^-(p-1).
 
-What the start leaves off the span of the A_m stays in the mirror image, which grows like
-||W||^{p-1} only: an error of ||W||^-(p-1), the larger one for p < 2.
-
-Along W = a W_mm a normalised step of length eta raises the level by h = eta a^{2-p} / ((p - 1)
-||W_mm||^{p-1}), which grows with a for p < 2: constant steps end in a cycle. The offsets settle
-exactly as long as h < 2/fastest. So h stays what it is for
-
-    eta_t = (p - 1) ||W_mm||^{p-1} h (h (t + 1))^{p-2},    a_t = h t, ||W_t||_p = h ||W_mm|| t,
-
-steps that decay like t^{p-2}, with the sum (h t ||W_mm||)^{p-1}.
+A step eta at level a raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}): for p < 2 constant steps end
+in a cycle, and offsets settle as long as h < 2/fastest, for example with the steps of `_decaying`.
 """
 
 from collections.abc import Sequence
@@ -220,7 +212,7 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
 
 
 def _decaying(law, share):
-    """eta_t by which every step raises the margins by `share` of what settles."""
+    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h the `share` of what settles."""
     p, h = law.p, 2 * share / law.fastest
     first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
     return lambda t: first * (t + 1.0) ** (p - 2)

@@ -2,13 +2,12 @@
 
 Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m = delta_m z_i^T,
 margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
-W_mm = sum_m beta_m A_m, that is where kappa_m e^{-g_m} is proportional to beta_m. So on the support
+W_mm = sum_m beta_m A_m, that is kappa_m e^{-g_m} proportional to beta_m. So on the support
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-mean the beta-weighted one of these logarithms, whatever the rule and the start. For the exponential
-loss on separable data this is Soudry et al. (2018); the proof for attention and for steps of a
-fixed length, and what is only measured, stand in `notebooks/law_of_margins.md`.
+mean the beta-weighted one of these logarithms, whatever rule and start. For the exponential loss on
+separable data this is Soudry et al. (2018); the proofs stand in `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass

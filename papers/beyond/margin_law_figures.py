@@ -307,8 +307,9 @@ def constants(points: Sequence[constant_map.Point], switches: Mapping[str, np.nd
             axis.axvline(crossing, **plots.LEVEL)
         if name in switches:
             axis.text(0.42, 0.06, "switch", transform=axis.transAxes, **SMALL)
-        axis.set(xscale="linear" if 0 in at else "log", yscale="log", title=f"$C$ along {name}")
-        if 0 not in at:
+        scale = "linear" if 0 in at else "log"
+        axis.set(xscale=scale, yscale=scale, title=f"$C$ along {name}")
+        if scale == "log":
             values = sorted(set(at))
             axis.set_xticks(values, [f"{v:g}" for v in values])
             axis.minorticks_off()

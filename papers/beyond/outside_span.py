@@ -1,24 +1,13 @@
 """What transients leave outside the support's span, from tokens and head, without a run.
 
-W never leaves the span of all A_m. Let w_m be what pair m has pulled in all; off the span of the
-support lies sqrt(w^T Q w), over the pairs off it, with Q the Gram matrix of their A_m less the
-support's span. On the margin level a = <W, W_mm>/||W_mm||^2 as its clock, steepest descent is
+Off the span lies sqrt(w^T Q w), w_m what pair m off the support has pulled in all and Q the Gram
+matrix of these A_m less the span. Steepest descent with short steps, whatever the rule, has
 
-    dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm),
+    dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm),    a = <W, W_mm>/||W_mm||^2,
 
-whatever the rule, as long as its steps are short: c_m the exact pull, K the Gram matrix of all
-pairs. That flow of m numbers is integrated from a = 0 on. Its first order in the pulls is a sum,
-with margins g_m = (1 + eps_m) a + <A_m, rho_perp>: w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m.
-
-A bound is proved for the saturated flow, which follows -grad log L, L = sum_m kappa_m e^{-g_m} over
-all pairs, all kappa_m > 0, from W = 0 (`notebooks/where_the_law_bends.md`). Along it log L + a
-never rises, since all margins of W_mm are at least 1. So no pull exceeds the sum of all kappa over
-e^a, and the offsets o_k = g_k - a on the support stay where sum kappa_k e^{-o_k} <= sum of all
-kappa and sum beta_k o_k = 0. Let R_m be the largest that -<A_m, .> gets there, eps_m the excess of
-pair m off the support, mean = E_beta log(kappa/beta), D = log(sum of all kappa) - mean and
-Y_m = log kappa_m + R_m - mean - D. Then, omega being W's part off the span,
-
-    ||omega||^2 <= sum_m e^D/eps_m (Y_m^2 + 1) where Y_m > 1, and e^D/eps_m 2 e^{Y_m - 1} elsewhere.
+c_m the exact pull, K the Gram matrix of all pairs: integrated from a = 0 on. To first order in the
+pulls w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess of pair m. The bound that
+`_bound` has is proved in `notebooks/where_the_law_bends.md`, section 5.
 """
 
 from collections.abc import Sequence
@@ -139,7 +128,10 @@ def _lowest(direction, beta, slopes, total):
 
 
 def _bound(K, on, beta, margins, slopes):
-    """The bound on ||omega|| of one run; K (m, m), the rest (m,) as in `_Pulls`."""
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere.
+
+    Y_m = log kappa_m + R_m - log sum kappa, D that logarithm less mean, R_m the largest -<A_m, .>.
+    """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T  # (off, on)

@@ -115,18 +115,16 @@ SOURCES = {  # of the claims whose id begins so
 }
 
 
-def _source(id):
-    return next((text for start, text in SOURCES.items() if id.startswith(start)), BEYOND_1)
-
-
-def _full(id, setting):
-    return f"{id}.{setting}" if setting else id
+def _about(id, text, setting):
+    """Id with its setting, statement and source of a claim."""
+    source = next((text for start, text in SOURCES.items() if id.startswith(start)), BEYOND_1)
+    return f"{id}.{setting}" if setting else id, text, source
 
 
 def near(id: str, text: str, values, expected: float = 0.0, setting: str = "", **more) -> Claim:
     """The claim that the furthest of `values` is within BOUNDS[id] of `expected`."""
     worst = claims.furthest(values, expected)
-    return claims.close(_full(id, setting), text, _source(id), worst, expected, BOUNDS[id], **more)
+    return claims.close(*_about(id, text, setting), worst, expected, BOUNDS[id], **more)
 
 
 def each_near(id: str, text: str, values, expected: float = 0.0, setting: str = "") -> Claim:
@@ -136,14 +134,12 @@ def each_near(id: str, text: str, values, expected: float = 0.0, setting: str = 
 
 def below(id: str, text: str, values, setting: str = "", **more) -> Claim:
     """The claim that the largest of `values` is at most BOUNDS[id]."""
-    worst = np.max(values)
-    return claims.at_most(_full(id, setting), text, _source(id), worst, BOUNDS[id], **more)
+    return claims.at_most(*_about(id, text, setting), np.max(values), BOUNDS[id], **more)
 
 
 def above(id: str, text: str, values, setting: str = "", **more) -> Claim:
     """The claim that the smallest of `values` is at least BOUNDS[id]."""
-    worst = np.min(values)
-    return claims.at_least(_full(id, setting), text, _source(id), worst, BOUNDS[id], **more)
+    return claims.at_least(*_about(id, text, setting), np.min(values), BOUNDS[id], **more)
 
 
 def but(record, **changes):

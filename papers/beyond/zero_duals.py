@@ -1,20 +1,14 @@
 """Tight pairs whose duals are zero: a second SVM says how each of them slows the run.
 
-W = a W_mm + D log a + rest, with D the least ||D|| in the span of the tight A_m such that
-<A_m, D> = 0 on the support and <A_k, D> >= 1 on the idle tight pairs k; y >= 0 its duals there. For
-W must move along W_mm + D/a, so that an idle pair pulls y_k/a beside the duals: margins g_k - a =
-<A_k, D> log a + ..., and where y_k > 0
+W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on the
+support and <A_k, D> >= 1 on the idle tight pairs k; y >= 0 its duals there. Where y_k > 0
 
     g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1),
 
 as if beta_k were y_k/a_t: proved for all y_k > 0 and steps below 8/D^2 ("Duals at zero" in
-`notebooks/law_of_margins.md`). Where y_k = 0 the pair is pushed by the others faster than it asks:
-slope <A_k, D> > 1 in log a_t, an ansatz. ||W_t|| x error grows like ||D|| log a_t, so NGD's error
-is of order log t / t. Wrong offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of
-Y^1/2 Q Y^1/2, Y = diag(y), Q the Gram matrix of the idle A_k less the support's span.
-
-Of a single idle pair, y_k = ||d_k||^2, d_k in the span of the tight A_m with <A_k, d_k> = 1 and
-<A_m, d_k> = 0 for the others: `unit_runs` and `zero_claims`, of several `study` and `zeros_claims`.
+`notebooks/law_of_margins.md`). Where y_k = 0 the slope in log a_t is <A_k, D> > 1, an ansatz. Wrong
+offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q
+the Gram matrix of the idle A_k less the support's span. NGD's error is of order log t / t.
 """
 
 from collections.abc import Sequence
