@@ -7,6 +7,7 @@ from the certified token SVM, and the ratio of a run is min_m <A_m, W_t> / (N(W_
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from papers.beyond.engine.training import Path
 
-NORMS = {  # name in figures: norm of `svm.token_svm`
+NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
     "l_1": 1.0,
     "nuclear": "nuclear",
     "Frobenius": "frobenius",

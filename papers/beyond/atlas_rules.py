@@ -75,7 +75,7 @@ def rows() -> dict[str, Row]:
     """Every row of the map; "head-wise" acts on two halves of W's rows."""
     sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
     few, slow = sign / 10, sign / 50  # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
-    heads = dict(reached="head-wise", highest="head-wise", longest=TENTH)
+    heads = "head-wise"
     by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
     newton = o.muon(polar, nesterov=True, newton_schulz=5)
@@ -98,8 +98,10 @@ def rows() -> dict[str, Row]:
         "Shampoo, sums": Row(o.shampoo(polar, summed=True), None, "spectral", TENTH),
         "SOAP": Row(o.soap(slow), None, "spectral"),
         **{f"{k}, per sample": replace(v, rule=o.on_batches(v.rule, 1)) for k, v in alone.items()},
-        "steepest, head-wise": Row(o.in_blocks(o.steepest("spectral", by_head), 2), **heads),
-        "Muon, head-wise": Row(o.in_blocks(o.muon(by_head), 2), **heads),
+        "steepest, head-wise": Row(
+            o.in_blocks(o.steepest("spectral", by_head), 2), heads, heads, TENTH
+        ),
+        "Muon, head-wise": Row(o.in_blocks(o.muon(by_head), 2), heads, heads, TENTH),
         "mirror, l_3": Row(o.mirror(3, 0.3), "l_3", "l_3", source=MIRROR),
         "natural, undamped": Row(o.natural(frobenius, normalised=True), None, "nuclear", TENTH),
         "natural, damped": Row(o.natural(0.05, 0.01), None, "Frobenius"),
@@ -145,7 +147,8 @@ def trained(
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
     for end in sorted(set(ends.values())):
         ending = {name: row.rule for name, row in rows.items() if ends[name] == end}
-        paths |= kept.train(tokens, ending, end, np.append(times[times < end], end), folder)
+        records = [*times[times < end].tolist(), end]
+        paths |= kept.train(tokens, ending, end, records, folder)
     return {name: paths[name] for name in rows}
 
 

@@ -1,11 +1,11 @@
 """The atlas as optimisers are used: weight decay, variance reduction, keys and queries turned.
 
 Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run rests where
-W has the least loss in that ball. There the margins are g_m = gamma_N / lambda + a_m, with a_m =
-log(kappa_m / beta_m) less its beta-weighted mean, beta the duals of the token SVM in N and kappa as
-in `margin_law`: the least of log sum_m kappa_m e^{-g_m} over the ball is, by duality, the largest
-of sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over probabilities pi, which tend to
-beta / sum beta. So 1 - ratio = -min_m a_m lambda / gamma_N to first order, ours: `shortfall`.
+log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa as in `margin_law`. By
+duality that is the largest sum_m pi_m log(kappa_m / pi_m) - N*(sum_m pi_m A_m) / lambda over
+probabilities pi, which tend to beta / sum beta, beta the duals of the token SVM in N. So g_m =
+gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m) less its beta-weighted mean, and 1 - ratio =
+-min_m a_m lambda / gamma_N to first order (ours).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -13,13 +13,13 @@ norm is ||G||_{inf -> 1} = max_{x, y} x^T G y over signs; every x is tried.
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from lib.attention.token_sets import TokenSet
 from papers.beyond import atlas
-from papers.beyond.engine.training import Path
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
@@ -136,16 +136,15 @@ class SignMargins:
         return margin / sign_norm(W) / self.known[key]
 
 
-def last_ratios(path: Path, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
-    """The ratios of a path at its last record alone, in NORMS in place of `atlas.NORMS`.
+def last_ratios(path: Any, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
+    """The ratios of a path of W or of factors at its last record, in NORMS for `atlas.NORMS`.
 
     NaN in every norm for a run that selects nothing, as in `atlas.ratios`.
     """
     ratios = atlas.ratios(path, best)
-    sign = [
-        sign_best.ratio(run, ratios.selection[run], path.W[run, -1]) if known else np.nan
-        for run, known in enumerate(np.isfinite(ratios.last).all(1))
-    ]
+    sign = np.full((len(path.W), 1), np.nan)
+    for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):
+        sign[run] = sign_best.ratio(run, ratios.selection[run], path.W[run, -1])
     whole = ratios.last[:, [atlas.column(name) for name in WHOLE]]
-    last = np.hstack([whole, np.array(sign)[:, None]])
+    last = np.hstack([whole, sign])
     return replace(ratios, iterations=path.iterations[-1:], value=last[:, None])

@@ -6,7 +6,8 @@ judge them. Steps make the margins of K Q^T grow by about GROWTH a step: factors
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,38 +50,25 @@ def step(norm: str) -> float:
 
 
 def rows() -> dict[str, FactorRow]:
-    """The rows of the map."""
+    """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
+
+    def steepest(alone_norm, norm, least):
+        rule = o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5)
+        alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
+        return FactorRow(rule, norm, True, least, alone, alone_norm)
+
+    def adam(memory, slower):
+        rule = o.adam(step(SIGN) / 2, memory=memory, decay=0.5)
+        alone = o.adam(atlas_rules.step("l_inf") / slower, memory=memory)
+        return FactorRow(rule, SIGN, False, 0.7, alone, "l_inf")
+
     return {
-        "gradient descent": _steepest("Frobenius", "nuclear", 0.9),
-        "sign descent": _steepest("l_inf", SIGN, 0.75),
-        "polar steps": _steepest("spectral", "spectral", 0.9),
-        "Adam, 0.99": _adam(0.99, 10),
-        "Adam, 0.999": _adam(0.999, 50),
+        "gradient descent": steepest("Frobenius", "nuclear", 0.9),
+        "sign descent": steepest("l_inf", SIGN, 0.75),
+        "polar steps": steepest("spectral", "spectral", 0.9),
+        "Adam, 0.99": adam(0.99, 10),
+        "Adam, 0.999": adam(0.999, 50),
     }
-
-
-def _steepest(alone_norm, norm, least):
-    """Steepest descent in `alone_norm` on each factor, predicted to maximise `norm`."""
-    return FactorRow(
-        rule=o.steepest(atlas.NORMS[alone_norm], step(norm), 0.5),
-        norm=norm,
-        always=True,
-        least=least,
-        alone=atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule,
-        alone_norm=alone_norm,
-    )
-
-
-def _adam(memory, slower):
-    """Adam on each factor; on W alone in steps so many times `slower` than sign descent's."""
-    return FactorRow(
-        rule=o.adam(step(SIGN) / 2, memory=memory, decay=0.5),
-        norm=SIGN,
-        always=False,
-        least=0.7,
-        alone=o.adam(atlas_rules.step("l_inf") / slower, memory=memory),
-        alone_norm="l_inf",
-    )
 
 
 def run(
@@ -91,12 +79,13 @@ def run(
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
     record = [steps // 2, steps]
     both = factored.train(tokens, {n: r.rule for n, r in table.items()}, K, Q, record)
-    alone = training.train(tokens, {n: r.alone for n, r in table.items()}, steps, record=record)
-    ends = (
-        {name: factor_norms.last_ratios(path, best, sign_best) for name, path in paths.items()}
-        for paths in (both, alone)
+    alone: Any = training.train(
+        tokens, {n: r.alone for n, r in table.items()}, steps, record=record
     )
-    return *ends, max(best.gap, sign_best.gap)
+    read = lambda path: factor_norms.last_ratios(path, best, sign_best)
+    on_both = {name: read(path) for name, path in both.items()}
+    on_W = {name: read(alone[name]) for name in table}
+    return on_both, on_W, max(best.gap, sign_best.gap)
 
 
 def predictions(
@@ -107,31 +96,18 @@ def predictions(
     largest = "(K, Q) and W: largest ratio of all rules, norms and runs"
     claims = [at_most("factors.bounded", largest, SOURCE, np.nanmax(ratios), 1 + ROUNDING)]
     for name, row in table.items():
-        last, asked = both[name].last, 1.0 if row.always else 0.5
-        text = f"(K, Q) by {name}: share of runs whose largest ratio is in the norm {row.norm}"
-        share, nearest = ranked(last, NORMS, row.norm)
-        claim = at_least(f"factors.norm.{word(name)}", text, SOURCE, share, asked)
-        claims.append(remarked(claim, f"The prediction is refuted: nearest to {nearest}"))
-        text = f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}"
-        smallest = last[:, NORMS.index(row.norm)].min()
-        claim = at_least(f"factors.above.{word(name)}", text, SOURCE, smallest, row.least)
-        claims.append(remarked(claim, "The bound was read off two pilots of up to 4e5 steps"))
-        text = f"W alone by {name}: share of runs whose largest ratio is in {row.alone_norm}"
-        share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
-        claim = at_least(f"factors.alone.{word(name)}", text, SOURCE, share, 0.5)
-        claims.append(remarked(claim, f"W alone ends nearest to {nearest}"))
+        share, nearest = ranked(both[name].last, NORMS, row.norm)
+        share_alone, nearest_alone = ranked(alone[name].last, NORMS, row.alone_norm)
+        least = both[name].last[:, NORMS.index(row.norm)].min()
+        asked, largest = 1.0 if row.always else 0.5, "share of runs whose largest ratio is in"
+        for what, text, value, bound, why in (
+            ("norm", f"(K, Q) by {name}: {largest} the norm {row.norm}", share, asked,
+             f"The prediction is refuted: nearest to {nearest}"),
+            ("above", f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}", least,
+             row.least, "The bound was read off two pilots of up to 4e5 steps"),
+            ("alone", f"W alone by {name}: {largest} {row.alone_norm}", share_alone, 0.5,
+             f"W alone ends nearest to {nearest_alone}"),
+        ):  # fmt: skip
+            claim = at_least(f"factors.{what}.{word(name)}", text, SOURCE, value, bound)
+            claims.append(remarked(claim, why))
     return claims
-
-
-def worlds(
-    table: Mapping[str, FactorRow], both: Mapping[str, Ratios], alone: Mapping[str, Ratios]
-) -> dict[str, tuple[Mapping[str, Ratios], Mapping[str, Ratios]]]:
-    """(K, Q) and W runs as wrong worlds have them, for `predictions`."""
-    names = list(table)
-    turned = {n: both[m] for n, m in zip(names, names[1:] + names[:1], strict=True)}
-    small = {name: replace(ends, value=1.1 * ends.value) for name, ends in both.items()}
-    return {
-        "rules exchanged": (turned, alone),
-        "W trained in place of (K, Q)": (alone, both),
-        "best margins 10 % small": (small, alone),
-    }

@@ -10,6 +10,7 @@ solved: what is compared is the quantile over N(W) and the mean of ||x||^2, betw
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
 MOMENTUM = 0.9
 MEMORY, EPSILON = 0.999, 1e-8  # of Adam
-PLAIN = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
+PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
 def _polar(M: Tensor) -> Tensor:
@@ -62,19 +63,17 @@ class _ByMatrix(torch.optim.Optimizer):
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
             raise ValueError(f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0")
         named = dict(model.named_parameters())
-        names = {name for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2}
-        matrices = [p for name, p in named.items() if name in names]
-        rest = [p for name, p in named.items() if name not in names and p.requires_grad]
+        names = [name for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2]
+        matrices = [named.pop(name) for name in names]
+        rest = [p for p in named.values() if p.requires_grad]
         groups = [{"params": matrices, "lr": rate, "rule": rule}]
         super().__init__([*groups, {"params": rest, "lr": REST_RATE, "rule": "Adam"}], {})
 
     @torch.no_grad()
     def step(self, closure=None):
         """One step; returns the closure's loss."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -117,13 +116,10 @@ class Setting:
 
 def untrained(setting: Setting, data, seed: int) -> VisionTransformer:
     """The network that every rule's run of this seed starts from."""
-
-    def build():
-        channels, size = data.images.shape[1:3]
-        return VisionTransformer(
-            size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
-        )
-
+    channels, size = data.images.shape[1:3]
+    build = lambda: VisionTransformer(
+        size, setting.patch, channels, data.classes, **setting.shape, **PLAIN
+    )
     return loop.initialised(build, seed).eval()
 
 
@@ -152,8 +148,8 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class MarginReading:
-    """Of every layer and head: ratio (layers, heads, NORMS), quantile and least margin (layers,
-    heads), factors K and Q (layers, heads, d_h, d)."""
+    """Of every layer and head: ratio (..., NORMS), quantile and least margin, factors K and Q
+    (..., d_h, d); ... (layers, heads)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
@@ -184,11 +180,12 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
 
 def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
     """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
-    heads = network.blocks[0].attention.heads
-    weights = [b.attention.project.weight.detach().double().numpy() for b in network.blocks]
-    Q, K, _ = np.split(np.array(weights), 3, axis=1)  # (layers, d, d) each
+    attention: list[Any] = [block.attention for block in network.blocks]
+    heads, weights = attention[0].heads, [one.project.weight.detach() for one in attention]
+    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)  # (layers, d, d) each
     layers, d, _ = Q.shape
-    return tuple(part.reshape(layers, heads, d // heads, d) for part in (K, Q))
+    shape = layers, heads, d // heads, d
+    return K.reshape(shape), Q.reshape(shape)
 
 
 def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:

@@ -68,14 +68,16 @@ def selection_claims(
         {name: shares.mean() for name, shares in optimal[way].items()}
         for way in ("from zero", "near ties")
     )
-    lowest = min(steepest, key=zero.get)
+    lowest, adam = (
+        min(steepest, key=lambda name: zero[name]),
+        ties[ADAM] - min(ties[n] for n in steepest),
+    )
+    change = max(ties[n] - zero[n] for n in zero)
     text = "from zero: least share of samples, over steepest descents, that select the opt token"
     most = at_least("select.most", text, SOURCE, zero[lowest], MOST)
+    claims = [remarked(most, f"The prediction is refuted by {lowest}")]
     text = "near ties less from zero: largest change of that share, over all rules"
-    claims = [
-        remarked(most, f"The prediction is refuted by {lowest}"),
-        at_most("select.fewer", text, SOURCE, max(ties[n] - zero[n] for n in zero), -STRICT),
-    ]
+    claims.append(at_most("select.fewer", text, SOURCE, change, -STRICT))
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
@@ -87,8 +89,7 @@ def selection_claims(
         name = f"select.own.{plain(way)}"
         claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
     text = "near ties: Adam's share of opt tokens less the least of a steepest descent"
-    gap = ties[ADAM] - min(ties[n] for n in steepest)
-    return [*claims, at_most("select.adam", text, SOURCE, gap, -STRICT)]
+    return [*claims, at_most("select.adam", text, SOURCE, adam, -STRICT)]
 
 
 def level(readings: Sequence[MarginReading]) -> np.ndarray:
@@ -116,11 +117,10 @@ def _first(readings, rule, norm) -> tuple[str, str, Interval]:
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
     word = verdicts.UNDECIDED
-    if len(readings[rule]) >= FEWEST:
-        if all(interval.low > 0 for interval in intervals.values()):
-            word = verdicts.REPRODUCED
-        elif any(interval.high < 0 for interval in intervals.values()):
-            word = verdicts.NOT_REPRODUCED
+    if len(readings[rule]) >= FEWEST and intervals[rival].low > 0:
+        word = verdicts.REPRODUCED
+    elif len(readings[rule]) >= FEWEST and any(of.high < 0 for of in intervals.values()):
+        word = verdicts.NOT_REPRODUCED
     return word, rival, intervals[rival]
 
 
@@ -141,9 +141,3 @@ def counted(readings: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
     largest = ratios.argmax(0)  # (seeds, layers, heads, norms)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
-
-
-def turned(of: Mapping) -> dict:
-    """The wrong world in which every rule is judged by the next rule's run."""
-    names = list(of)
-    return {n: of[m] for n, m in zip(names, names[1:] + names[:1], strict=True)}

@@ -9,12 +9,13 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from lib import attention, svm
+from lib import svm
 from lib.attention import coordinates, tokens
 from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
 from papers.wrong_worlds import caught
+from tests.papers.engine import exact
 
 DATA = tokens.unit_tokens(range(2), n=4, T=5, d=6)
 SEEDS = range(2)
@@ -27,15 +28,12 @@ def polar(G):
     return U[:, : len(S)][:, kept] @ V[: len(S)][kept]
 
 
-BY_TORCH = {"frobenius": lambda G: G / G.norm(), "spectral": polar, np.inf: torch.sign}
-
-
-def autograd(data, K, Q, direction, eta, steps, loss="exponential", decay=0.5):
+def autograd(data, K, Q, direction, rule, steps, loss):
     """The same run in float64, one run of the set, gradients by autograd; direction None: Adam."""
     of = {"exponential": torch.exp, "logistic": torch.nn.functional.softplus}[loss]
     X, z, y, u = (torch.tensor(part[0]) for part in (data.X, data.z, data.y, data.u))
     K, Q = (torch.tensor(M, requires_grad=True) for M in (K, Q))
-    adam = torch.optim.Adam([K, Q], lr=eta, betas=(0.9, 0.99), eps=1e-30)
+    adam = torch.optim.Adam([K, Q], lr=rule.step_size, betas=(0.9, 0.99), eps=1e-30)
     for t in range(steps):
         weights = torch.softmax(torch.einsum("ntd,de,ne->nt", X, K @ Q.T, z), -1)
         adam.zero_grad()
@@ -45,17 +43,8 @@ def autograd(data, K, Q, direction, eta, steps, loss="exponential", decay=0.5):
             continue
         with torch.no_grad():
             for M in (K, Q):
-                M += eta * (t + 1) ** -decay * direction(-M.grad)
+                M += rule.step_size * (t + 1) ** -rule.decay * direction(-M.grad)
     return (K @ Q.T).detach().numpy()
-
-
-@pytest.mark.parametrize("norm", [*BY_TORCH, "adam"])
-def test_short_runs_are_those_of_autograd(norm):
-    K, Q = factored.small_start(DATA, SEEDS, 3, size=0.3)
-    rule = o.adam(0.02, memory=0.99) if norm == "adam" else o.steepest(norm, 0.05, 0.5)
-    ours = factored.train(DATA, {"a": rule}, K, Q, [60])["a"].W[0, 0]
-    theirs = autograd(DATA, K[0], Q[0], BY_TORCH.get(norm), rule.step_size, 60)
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
 
 
 def sign_momentum(first_mix, momentum):
@@ -70,25 +59,29 @@ def sign_momentum(first_mix, momentum):
     return direction
 
 
-PLAIN = {  # rule, its direction of one factor's gradient; None: `sign_momentum`
-    "gradient": (o.steepest(2, 0.3, 0.25, normalised=False), lambda G: G),
-    "polar": (
-        o.steepest("spectral", 0.1, 0.25, normalised=False),
-        lambda G: torch.linalg.svdvals(G).sum() * polar(G),
+long = dict(decay=0.25, normalised=False)
+DIRECTIONS = {  # rule, its direction of one factor's gradient, made anew for every run
+    "NGD": (o.steepest(2, 0.05, 0.5), lambda: lambda G: G / G.norm()),
+    "polar": (o.steepest("spectral", 0.05, 0.5), lambda: polar),
+    "sign": (o.steepest(np.inf, 0.05, 0.5), lambda: torch.sign),
+    "Adam": (o.adam(0.02, memory=0.99), lambda: None),
+    "GD": (o.steepest(2, 0.3, **long), lambda: lambda G: G),
+    "polar, long": (
+        o.steepest("spectral", 0.1, **long),
+        lambda: lambda G: torch.linalg.svdvals(G).sum() * polar(G),
     ),
-    "Signum": (o.signum(0.02, 0.8), None),
-    "Lion": (o.lion(0.02, 0.7, 0.9), None),
+    "Signum": (o.signum(0.02, 0.8), lambda: sign_momentum(0.8, 0.8)),
+    "Lion": (o.lion(0.02, 0.7, 0.9), lambda: sign_momentum(0.7, 0.9)),
 }
 
 
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])
-@pytest.mark.parametrize("name", PLAIN)
-def test_either_loss_queries_of_another_width_and_lengths_of_gradients(name, loss):
-    rule, direction = PLAIN[name]
-    K, Q = factored.small_start(WIDE, SEEDS, 3, size=0.3)
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_short_runs_are_those_of_autograd(name, loss):
+    """Queries are wider than tokens here."""
+    (rule, make), (K, Q) = DIRECTIONS[name], factored.small_start(WIDE, SEEDS, 3, size=0.3)
     ours = factored.train(WIDE, {"a": rule}, K, Q, [40], loss)["a"].W[0, 0]
-    direction = direction or sign_momentum(rule.first_mix, rule.momentum)
-    theirs = autograd(WIDE, K[0], Q[0], direction, rule.step_size, 40, loss, rule.decay)
+    theirs = autograd(WIDE, K[0], Q[0], make(), rule, 40, loss)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
     assert np.abs(ours - K[0] @ Q[0].T).max() > 0.02
 
@@ -114,29 +107,11 @@ def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
     assert margins.min() > 800
     after = factored.train(DATA, {"a": o.steepest(2, 1.0)}, K, Q, [1])["a"]
     with mpmath.workdps(int(margins.max())):  # digits enough for 1 - p
-        G = _mp_gradient(DATA.run(0), K[0] @ Q[0].T)
-        of_K, of_Q = G * mpmath.matrix(Q[0].tolist()), G.T * mpmath.matrix(K[0].tolist())
-        for move, factor, old in ((of_K, after.K[0, 0], K[0]), (of_Q, after.Q[0, 0], Q[0])):
-            unit = np.array((move / mpmath.norm(move)).tolist(), float)
-            np.testing.assert_allclose(factor - old, unit, rtol=0, atol=1e-9)
-
-
-def _mp_gradient(data, W):
-    """-grad_W L of one run, mpmath."""
-    scores = attention.scores(data, data.u)[0]
-    logits = np.einsum("ntd,de,ne->nt", data.X[0], W, data.z[0])
-    n, T, d = data.X[0].shape
-    G = mpmath.zeros(d, d)
-    for i in range(n):
-        p = [mpmath.exp(mpmath.mpf(logits[i, t]) - logits[i].max()) for t in range(T)]
-        total = mpmath.fsum(p)
-        p = [one / total for one in p]
-        f = mpmath.fsum(p[t] * mpmath.mpf(scores[i, t]) for t in range(T))
-        for t in range(T):
-            c = mpmath.exp(-f) * p[t] * (mpmath.mpf(scores[i, t]) - f) / n
-            x, z = mpmath.matrix(data.X[0, i, t].tolist()), mpmath.matrix(data.z[0, i].tolist())
-            G += c * x * z.T
-    return G
+        W = exact.digits(K[0]) @ exact.digits(Q[0].T)
+        G = exact.gradients(DATA.run(0), W, "exponential").mean(0)
+        for move, factor, old in ((G @ Q[0], after.K, K[0]), (G.T @ K[0], after.Q, Q[0])):
+            unit = (move / mpmath.sqrt((move * move).sum())).astype(float)
+            np.testing.assert_allclose(factor[0, 0] - old, unit, rtol=0, atol=1e-9)
 
 
 def test_zero_factors_are_a_saddle_and_one_zero_factor_is_not():
@@ -164,15 +139,14 @@ def test_steps_that_overflow_are_told():
 
 
 K_0, Q_0 = factored.small_start(DATA, SEEDS, 3)
+GD = o.steepest(2, 0.1)
+NO_RULES = [o.muon(0.1), o.shampoo(0.1), o.on_batches(GD, 1), o.in_blocks(GD, 2)]
+NO_RULES += [o.rescaled(GD, 1.0, 2.0, 1)]
 REFUSED = [  # K, Q, rule, what the message names
-    (K_0, Q_0[..., :2], o.steepest(2, 0.1), "Q has shape"),
-    (K_0[..., :0], Q_0[..., :0], o.steepest(2, 0.1), "K has shape"),
-    (K_0, np.full_like(Q_0, np.nan), o.steepest(2, 0.1), "Q holds NaN"),
-    (K_0, Q_0, o.muon(0.1), "a: "),
-    (K_0, Q_0, o.shampoo(0.1), "a: "),
-    (K_0, Q_0, o.on_batches(o.steepest(2, 0.1), 1), "a: "),
-    (K_0, Q_0, o.in_blocks(o.steepest(2, 0.1), 2), "a: "),
-    (K_0, Q_0, o.rescaled(o.steepest(2, 0.1), 1.0, 2.0, 1), "a: "),
+    (K_0, Q_0[..., :2], GD, "Q has shape"),
+    (K_0[..., :0], Q_0[..., :0], GD, "K has shape"),
+    (K_0, np.full_like(Q_0, np.nan), GD, "Q holds NaN"),
+    *((K_0, Q_0, rule, "a: ") for rule in NO_RULES),
 ]
 
 
@@ -180,6 +154,8 @@ REFUSED = [  # K, Q, rule, what the message names
 def test_factors_that_do_not_fit_are_refused(K, Q, rule, named):
     with pytest.raises(ValueError, match=named):
         factored.train(DATA, {"a": rule}, K, Q, [1])
+    with pytest.raises(ValueError, match="m = 0"):
+        factored.small_start(DATA, SEEDS, 0)
 
 
 def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
@@ -191,22 +167,18 @@ def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
     np.testing.assert_array_equal(alone[1][0], Q[1])
 
 
-def test_a_start_without_columns_is_refused():
-    with pytest.raises(ValueError, match="m = 0"):
-        factored.small_start(DATA, SEEDS, 0)
-
-
 def test_sign_norm_of_known_matrices():
-    x, y = np.array([1.0, -1, 1, 1]), np.array([1.0, 1, -1])
-    assert factor_norms.sign_norm(np.outer(x, y)) == pytest.approx(1, rel=1e-8)
-    scaled = np.outer([3, -1, 0.5], [0.2, -2])
-    assert factor_norms.sign_norm(scaled) == pytest.approx(6, rel=1e-8)
-    assert factor_norms.sign_norm(np.array([[1.0, 1], [1, -1]])) == pytest.approx(2, rel=1e-8)
-    assert factor_norms.sign_norm(np.zeros((3, 2))) == 0
-    with pytest.raises(ValueError, match="NaN"):
-        factor_norms.sign_norm(np.full((2, 2), np.inf))
-    with pytest.raises(ValueError, match="15 rows"):
-        factor_norms.sign_norm(np.ones((15, 2)))
+    known = {  # ||W||_sgn: W
+        6: np.outer([3, -1, 0.5], [0.2, -2]),
+        1: np.outer([1.0, -1, 1, 1], [1.0, 1, -1]),
+        2: np.array([[1.0, 1], [1, -1]]),
+        0: np.zeros((3, 2)),
+    }
+    for norm, W in known.items():
+        assert factor_norms.sign_norm(W) == pytest.approx(norm, rel=1e-8)
+    for W, named in ((np.full((2, 2), np.inf), "NaN"), (np.ones((15, 2)), "15 rows")):
+        with pytest.raises(ValueError, match=named):
+            factor_norms.sign_norm(W)
 
 
 def test_sign_norm_is_a_norm_between_its_bounds():
@@ -280,7 +252,10 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
             assert atlas_claims.ranked(ends[name].last, factored_atlas.NORMS, norm) == (1, norm)
     claims = factored_atlas.predictions(table, both, alone)
     assert "factors.bounded" in [claim.id for claim in claims if claim.holds]
-    wrong = factored_atlas.worlds(table, both, alone)
+    turned = dict(zip(table, [*both.values()][1:] + [*both.values()][:1]))
+    small = {name: replace(ends, value=1.1 * ends.value) for name, ends in both.items()}
+    wrong = {"rules exchanged": (turned, alone), "W in place of (K, Q)": (alone, both)}
+    wrong["best margins 10 % small"] = small, alone
     there = {world: factored_atlas.predictions(table, *of) for world, of in wrong.items()}
     assert all(caught(claims, there).values())
 
@@ -318,22 +293,24 @@ def claims_of(row, last, alone=None):
 def test_one_run_decides_what_is_asked_of_every_run():
     """Highest: in every run, or in half of them; above: the least of all runs."""
     rows, norms = factored_atlas.rows(), factored_atlas.NORMS
-    there, elsewhere = (
+    in_sign, in_nuclear, in_l_inf = (
         np.where(np.arange(len(norms)) == norms.index(of), 0.95, 0.5)
-        for of in (factor_norms.SIGN, "nuclear")
+        for of in (factor_norms.SIGN, "nuclear", "l_inf")
     )
-    nothing = np.full(len(norms), np.nan)
-    sign, adam = rows["sign descent"], rows["Adam, 0.999"]
-    assert claims_of(sign, [there] * 2)["norm"].holds
-    assert not claims_of(sign, [there, elsewhere])["norm"].holds
-    assert claims_of(adam, [there, elsewhere])["norm"].holds
-    assert not claims_of(adam, [there, elsewhere, elsewhere])["norm"].holds
-    assert not claims_of(adam, [there, nothing, nothing])["norm"].holds
-    assert claims_of(sign, [there, 0.8 * there])["above"].holds
-    assert not claims_of(sign, [there, 0.78 * there])["above"].holds
-    in_l_inf = np.roll(there, norms.index("l_inf") - norms.index(factor_norms.SIGN))
-    assert claims_of(sign, [there], [in_l_inf])["alone"].holds
-    assert not claims_of(sign, [in_l_inf], [there])["alone"].holds
+    none = np.full(len(norms), np.nan)
+    cases = [  # rule, claim, ratios with (K, Q), whether it holds, ratios with W
+        ("sign descent", "norm", [in_sign] * 2, True),
+        ("sign descent", "norm", [in_sign, in_nuclear], False),
+        ("Adam, 0.999", "norm", [in_sign, in_nuclear], True),
+        ("Adam, 0.999", "norm", [in_sign, in_nuclear, in_nuclear], False),
+        ("Adam, 0.999", "norm", [in_sign, none, none], False),
+        ("sign descent", "above", [in_sign, 0.8 * in_sign], True),
+        ("sign descent", "above", [in_sign, 0.78 * in_sign], False),
+        ("sign descent", "alone", [in_sign], True, [in_l_inf]),
+        ("sign descent", "alone", [in_l_inf], False, [in_sign]),
+    ]
+    for name, claim, last, holds, *alone in cases:
+        assert claims_of(rows[name], last, *alone)[claim].holds == holds, (name, claim)
 
 
 @pytest.mark.parametrize("name", ["gradient descent", "polar steps"])

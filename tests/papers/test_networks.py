@@ -53,18 +53,14 @@ def ended(selection, kept=True):
 
 
 def test_disputes_compare_margins_in_a_rules_own_norm():
-    rows = {
-        k: v for k, v in atlas_rules.steepest_rows().items() if k.endswith(("nuclear", "l_inf"))
-    }
-    other = (DATA.opt + 1) % 4
-    runs = dict(zip(rows, (ended(DATA.opt), ended(other)), strict=True))
-    found = competing.disputes(rows, runs, competing.OwnMargins(DATA))
-    a, b = rows
-    sizes = [svm.token_svm(DATA, s, atlas.NORMS[rows[a].highest]).norm for s in (DATA.opt, other)]
-    np.testing.assert_allclose(found[a, b], np.log(sizes[1] / sizes[0]), rtol=1e-9)
-    swapped = dict(zip(rows, (ended(other), ended(DATA.opt)), strict=True))
-    again = competing.disputes(rows, swapped, competing.OwnMargins(DATA))
-    np.testing.assert_allclose(again[a, b], -found[a, b], rtol=1e-9)
+    ours = atlas_rules.steepest_rows()
+    rows = {name: ours[name] for name in ("steepest, nuclear", "steepest, l_inf")}
+    (a, b), selections = rows, [DATA.opt, (DATA.opt + 1) % 4]
+    sizes = [svm.token_svm(DATA, selection, "nuclear").norm for selection in selections]
+    for sign, ends in ((1, selections), (-1, selections[::-1])):
+        runs = dict(zip(rows, map(ended, ends), strict=True))
+        found = competing.disputes(rows, runs, competing.OwnMargins(DATA))
+        np.testing.assert_allclose(found[a, b], sign * np.log(sizes[1] / sizes[0]), rtol=1e-9)
 
 
 def test_runs_that_keep_no_selection_or_agree_have_no_dispute():
@@ -110,32 +106,29 @@ BY_HAND = {
 
 @pytest.mark.parametrize("rule", network.DIRECTIONS)
 def test_the_first_step_of_a_rule_is_its_formula(rule):
-    model = small()
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    model, x, y = small(), torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    named = dict(model.named_parameters())
+    before = {name: p.detach().clone() for name, p in named.items()}
     loss = network._ByMatrix(model, rule, 0.01).step(lambda: _backward(model, x, y))
     assert torch.isfinite(loss)
-    moved = {name: p.detach() - before[name] for name, p in model.named_parameters()}
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    name = "blocks.0.attention.project.weight"
-    for step, G in zip(moved[name].chunk(3), gradients[name].chunk(3), strict=True):
-        torch.testing.assert_close(step, -0.01 * BY_HAND[rule](G), rtol=1e-3, atol=1e-5)
-    rest = -network.REST_RATE * BY_HAND["Adam"](gradients["head.1.weight"])
+    moved = {name: p.detach() - before[name] for name, p in named.items()}
+    name, tight = "blocks.0.attention.project.weight", dict(rtol=1e-3, atol=1e-5)
+    for step, G in zip(moved[name].chunk(3), named[name].grad.chunk(3), strict=True):
+        torch.testing.assert_close(step, -0.01 * BY_HAND[rule](G), **tight)
+    rest = -network.REST_RATE * BY_HAND["Adam"](named["head.1.weight"].grad)
     torch.testing.assert_close(moved["head.1.weight"], rest, rtol=1e-3, atol=1e-6)
 
 
 def test_adam_on_all_is_that_of_torch():
-    models = small(), small()
-    pair = (
-        network._ByMatrix(models[0], "Adam", network.REST_RATE),
-        torch.optim.Adam([p for p in models[1].parameters() if p.requires_grad], network.REST_RATE),
-    )
+    (ours, theirs), rate = (small(), small()), network.REST_RATE
+    learnt = [p for p in theirs.parameters() if p.requires_grad]
+    pair = network._ByMatrix(ours, "Adam", rate), torch.optim.Adam(learnt, rate)
     x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
     for _ in range(10):
-        for model, optimizer in zip(models, pair, strict=True):
+        for model, optimizer in zip((ours, theirs), pair, strict=True):
             optimizer.step(lambda model=model: _backward(model, x, y))
-    for ours, theirs in zip(models[0].parameters(), models[1].parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
 def test_polar_factors_are_orthogonal_and_leave_out_what_is_zero():
@@ -159,9 +152,8 @@ def test_entrances_are_what_the_attention_gets():
     for block in model.blocks:
         block.attention.register_forward_hook(lambda _m, given, _o: seen.append(given[0]))
     model(pictures)
-    expectations = list(seen)
-    for found, expected in zip(network._entrances(model, pictures), expectations, strict=True):
-        torch.testing.assert_close(found, expected)
+    expected = list(seen)
+    torch.testing.assert_close(network._entrances(model, pictures), expected)
 
 
 def test_a_reading_has_the_logits_of_the_network():
@@ -264,32 +256,26 @@ def test_runs_of_one_seed_share_start_and_batches():
     assert tried["Muon"][1e-2] == pytest.approx(np.mean(loss[1:]), rel=1e-6)
 
 
-def readings(level):
-    """Three seeds of readings with log ratio `level` (norms,) and a little noise."""
-    random = np.random.default_rng(0)
-    noise = 0.01 * random.standard_normal((3, 2, 2, len(NORMS)))
-    return [
-        network.MarginReading(np.exp(level + own), *(np.ones((2, 2)),) * 2, None, None)
-        for own in noise
-    ]
+def readings(level, noise=0.0):
+    """Three seeds of readings, log ratios `level` (to be broadcast to seeds, ..., norms)."""
+    drawn = noise * np.random.default_rng(0).standard_normal((3, 2, 2, len(NORMS)))
+    return [network.MarginReading(np.exp(one), *(None,) * 4) for one in level + drawn]
 
 
 def world():
     """Every rule first where it was predicted to be."""
-    level = {rule: np.zeros(len(NORMS)) for rule in network.DIRECTIONS}
+    level = {rule: np.full(len(NORMS), 1e-3 * k) for k, rule in enumerate(network.DIRECTIONS)}
     for norm, rule in judged.FIRST.items():
-        level[rule][NORMS.index(norm)] = 1.0
-    return {
-        rule: [replace(one, ratio=one.ratio * (1 + 1e-3 * k)) for one in readings(own)]
-        for k, (rule, own) in enumerate(level.items())
-    }
+        level[rule][NORMS.index(norm)] += 1.0
+    return {rule: readings(of, 0.01) for rule, of in level.items()}
 
 
 def test_rankings_are_judged_and_exchanged_rules_are_caught():
     found = world()
     claims = judged.ranking_claims(found)
     assert all(claim.holds and claim.verdict == "reproduced" for claim in claims)
-    wrong = judged.ranking_claims(judged.turned(found))
+    turned = dict(zip(found, [*found.values()][1:] + [*found.values()][:1]))
+    wrong = judged.ranking_claims(turned)
     noticed = caught(claims, {"exchanged": wrong})["exchanged"]
     assert set(noticed) == {claim.id for claim in claims}
     assert {claim.verdict for claim in wrong} <= {"not reproduced", "undecided"}
@@ -304,19 +290,12 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
 
 
 def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
-    """Muon ahead of NGD by 1; of Signum by what `noise` leaves open; Adam further back."""
-    k = NORMS.index("spectral")
+    """Muon ahead of NGD by 1; of Signum by what the seeds leave open; Adam further back."""
 
     def verdict(of_signum):
         levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
-        found = {
-            rule: [
-                network.MarginReading(np.full((2, 2, len(NORMS)), np.exp(one)), *(None,) * 4)
-                for one in own
-            ]
-            for rule, own in levels.items()
-        }
-        assert judged.level(found["Adam"])[0, k] == pytest.approx(-1)
+        found = {rule: readings(np.reshape(of, (3, 1, 1, 1))) for rule, of in levels.items()}
+        np.testing.assert_allclose(judged.level(found["Adam"]), -1)
         return judged._first(found, "Muon", "spectral")[:2]
 
     assert verdict([0.5, 0.51, 0.52]) == ("reproduced", "Signum")

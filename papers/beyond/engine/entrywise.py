@@ -1,9 +1,8 @@
 """Directions made entry by entry: steepest descent in l_p norms, Adam and its kin, sign momentum.
 
-Arrays are flat and have one common logarithm: e^log times a mantissa, so that moments of e^-30000
-keep their digits; entries below e^-700 of the largest are lost. Every direction fills D from the
-mantissa G and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
-moves. Entries with 0/0 do not move.
+Arrays are flat, e^log times a mantissa, so that moments of e^-30000 keep their digits; entries
+below e^-700 of the largest are lost. Every direction fills D from the mantissa G and its log `top`,
+and returns the log of the factor that D lacks; -inf where nothing moves. 0/0 does not move.
 """
 
 import math

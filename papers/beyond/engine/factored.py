@@ -102,12 +102,5 @@ def _train_rule(problems, rule, times, K, Q):
             loop.run_factors, problem, rule.numbers(), times, *factors, *paths, *parts
         )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
-    return FactoredPath(
-        optimiser=rule,
-        iterations=times,
-        K=raw["K"],
-        Q=raw["Q"],
-        log_gap=raw["logs"],
-        status=np.array(status.NAMES)[raw["status"]],
-        ended=raw["ended"],
-    )
+    names, ended = np.array(status.NAMES)[raw["status"]], raw["ended"]
+    return FactoredPath(rule, times, raw["K"], raw["Q"], raw["logs"], names, ended)

@@ -1,18 +1,14 @@
 """Singular values of a graded sum, each to full relative accuracy, and directions made of them.
 
-The polar factor treats a singular value of e^-1000 like one of 1, so it must be known. With the
-samples in the order of their scales, G = C diag(e^s) Q^T with Q orthonormal and the columns of C of
-like size, because a smaller sample only adds to the columns of the larger ones. C = Q' R leaves R
-diag(e^s), triangular; where neighbouring scales lie further apart than APART it falls into blocks,
-and in each the one-sided Jacobi method is accurate relative to every singular value (Demmel and
-Veselic, 1992).
-
-A direction is U f(S) V^T of G = U S V^T: f = 1 on what is not zero (polar factor), f = 1 on the
-largest alone, or the polynomial of Newton and Schulz.
+The polar factor treats a singular value of e^-1000 like one of 1. With the samples in the order of
+their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of like size, since a smaller
+sample only adds to columns of larger ones. C = Q' R leaves R diag(e^s), triangular: blocks where
+scales lie APART, in which the one-sided Jacobi method is accurate relative to every singular value
+(Demmel and Veselic, 1992). A direction is U f(S) V^T of G = U S V^T.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba
 import numpy as np
@@ -31,27 +27,26 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 class Space(NamedTuple):
     """Work space for n samples, d, d_z = e, r = min(n, d_z) and s = r + 1: the factors named above.
 
-    of_z = Q^T, from_z coordinates of the z_i in it; C, with `scale`, and the `order` of the
-    samples, `columns` that of the columns of C, from large to small; of_c = Q'^T, R a row per
-    column in that order, `made` how many rows of of_c those before it made; block, V and sigma the
-    Jacobi method's vectors, rotations and norms; image of a direction.
+    of_z = Q^T, from_z the z_i in it; C with `scale`; `order` of the samples and `columns` of C,
+    from large to small; of_c = Q'^T, R a row per column, `made` how many rows of of_c those before
+    it made; block, V and sigma the Jacobi method's vectors, rotations, norms; image of a direction.
     """
 
-    of_z: np.ndarray = "r e"
-    from_z: np.ndarray = "n r"
-    C: np.ndarray = "r d"
-    scale: np.ndarray = "r"
-    order: np.ndarray = "n, int"
-    of_c: np.ndarray = "r d"
-    R: np.ndarray = "r r"
-    block: np.ndarray = "r r"
-    V: np.ndarray = "r r"
-    sigma: np.ndarray = "r"
-    columns: np.ndarray = "r, int"
-    made: np.ndarray = "s, int"
-    image: np.ndarray = "r e"
-    vector_z: np.ndarray = "e"
-    vector_d: np.ndarray = "d"
+    of_z: Annotated[np.ndarray, "r e"]
+    from_z: Annotated[np.ndarray, "n r"]
+    C: Annotated[np.ndarray, "r d"]
+    scale: Annotated[np.ndarray, "r"]
+    order: Annotated[np.ndarray, "n, int"]
+    of_c: Annotated[np.ndarray, "r d"]
+    R: Annotated[np.ndarray, "r r"]
+    block: Annotated[np.ndarray, "r r"]
+    V: Annotated[np.ndarray, "r r"]
+    sigma: Annotated[np.ndarray, "r"]
+    columns: Annotated[np.ndarray, "r, int"]
+    made: Annotated[np.ndarray, "s, int"]
+    image: Annotated[np.ndarray, "r e"]
+    vector_z: Annotated[np.ndarray, "e"]
+    vector_d: Annotated[np.ndarray, "d"]
 
 
 @numba.njit
@@ -218,10 +213,7 @@ def _squares(s, count):
 
 @numba.njit
 def _decompose(s, first, last):
-    """The block's singular vectors in s.block and s.V, its values in s.sigma; returns the largest.
-
-    Values beyond the block's rank are zero.
-    """
+    """The block's singular vectors in s.block and s.V, values in s.sigma, zero beyond its rank."""
     before, after = s.made[first], s.made[last]
     count, width = last - first, after - before
     for k in range(count):

@@ -5,7 +5,7 @@ beside another's. Margins are those of the opt token, <x_{i,opt} - x_{i,t}, W z_
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numba
 import numpy as np
@@ -25,27 +25,29 @@ class Problem(NamedTuple):
     logistic: bool
 
 
-def zeros(kind: type[NamedTuple], **sizes: int) -> NamedTuple:
-    """Work space: a tuple `kind` of zeros in the shapes that its defaults name: "n d" of `sizes`.
+def zeros(kind: Any, **sizes: int) -> Any:
+    """Work space: a NamedTuple `kind` of zeros in the shapes that it is annotated with.
 
-    A default that is itself such a kind is made alike. Logarithms, named `logs`, begin at -inf.
+    "n d, int" are whole numbers in the `sizes` n and d. A field that is such a kind is made alike.
+    Logarithms, named `logs`, begin at -inf.
     """
 
-    def field(name, shape):
-        if not isinstance(shape, str):
-            return zeros(shape, **sizes)
-        letters, _, whole = shape.partition(", ")
+    def made(name, hint):
+        if not hasattr(hint, "__metadata__"):
+            return zeros(hint, **sizes)
+        letters, _, whole = hint.__metadata__[0].partition(", ")
         size = [sizes[letter] for letter in letters.split()]
         return np.full(size, -math.inf if name == "logs" else 0, np.int64 if whole else float)
 
-    return kind(**{name: field(name, shape) for name, shape in kind._field_defaults.items()})
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{name: made(name, hint) for name, hint in hints.items()})
 
 
 class Graded(NamedTuple):
     """The sum of e^{logs_i} b_i z_i^T; a log is -inf for a part that is zero."""
 
-    b: np.ndarray = "n d"
-    logs: np.ndarray = "n"
+    b: Annotated[np.ndarray, "n d"]
+    logs: Annotated[np.ndarray, "n"]
 
 
 @numba.njit(fastmath=_REORDER)

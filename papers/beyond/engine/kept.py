@@ -35,7 +35,8 @@ def train(
     a file that cannot be read is made again. Raises what `training.train` raises, and OSError where
     `folder` cannot be written.
     """
-    jobs = [(run, name) for name in optimisers for run in range(len(tokens.X))]
+    runs = range(len(tokens.X))
+    jobs = [(run, name) for name in optimisers for run in runs]
     bar = tqdm(total=len(jobs), desc="runs")
 
     def work(job):
@@ -47,9 +48,7 @@ def train(
     first = [work(jobs[0])]  # compiles
     with bar, ThreadPoolExecutor(numba.get_num_threads()) as pool:
         paths = dict(zip(jobs, first + list(pool.map(work, jobs[1:])), strict=True))
-    return {
-        name: _together([paths[run, name] for run in range(len(tokens.X))]) for name in optimisers
-    }
+    return {name: _together([paths[run, name] for run in runs]) for name in optimisers}
 
 
 def _run(tokens, optimiser, steps, record, seed, folder):

@@ -1,7 +1,7 @@
 """The compiled loops: W by every rule of `optimisers`, and keys and queries by the plain ones."""
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba
 import numpy as np
@@ -25,15 +25,15 @@ class Part(NamedTuple):
     second moments and their logs, or the mirror image of W in the first; work space.
     """
 
-    z: np.ndarray = "n e"
-    G: np.ndarray = "d e"
-    D: np.ndarray = "d e"
-    work: np.ndarray = "two m"
-    first: np.ndarray = "m"
-    second: np.ndarray = "m"
-    logs: np.ndarray = "two"
-    graded: Graded = Graded
-    svd: graded_svd.Space = graded_svd.Space
+    z: Annotated[np.ndarray, "n e"]
+    G: Annotated[np.ndarray, "d e"]
+    D: Annotated[np.ndarray, "d e"]
+    work: Annotated[np.ndarray, "two m"]
+    first: Annotated[np.ndarray, "m"]
+    second: Annotated[np.ndarray, "m"]
+    logs: Annotated[np.ndarray, "two"]
+    graded: Graded
+    svd: graded_svd.Space
 
 
 class State(NamedTuple):
@@ -56,15 +56,10 @@ def part(n: int, d: int, e: int) -> Part:
 def state(rule: o.Numbers, n: int, d: int, e: int) -> State:
     """A State of zeros for n samples and W (d, e)."""
     count = int(rule.blocks)
-    height, width = (d, e // count) if rule.by_columns else (d // count, e)
-    return State(
-        whole=part(n, d, e),
-        block=part(n, height, width),
-        momentum=gradients.zeros(Graded, n=n, d=d),
-        looked=gradients.zeros(Graded, n=n, d=d),
-        anchor=gradients.zeros(Graded, n=n, d=d),
-        sides=gradients.zeros(preconditioners.Sides, d=d, e=e, two=2),
-    )
+    block = part(n, d, e // count) if rule.by_columns else part(n, d // count, e)
+    momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
+    sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
+    return State(part(n, d, e), block, momentum, looked, anchor, sides)
 
 
 @numba.njit
@@ -84,11 +79,10 @@ def _seen(rule, s):
 
 @numba.njit
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, as head-wise Muon does: W's rows or columns in equal parts.
+    """Fill D block by block, as head-wise Muon does; returns the log of the dual norm.
 
-    The norm is max_b N(W_b), its dual sum_b N*(G_b), so that each block takes its own steepest
-    step. Returns the log of the dual norm. Every block has logs of its own: none underflows beside
-    another. s: a Part of one block.
+    The norm is max_b N(W_b), its dual sum_b N*(G_b): each block takes its own steepest step, with
+    logs of its own. s: a Part of one block.
     """
     height, width = s.D.shape
     value = -math.inf
@@ -339,8 +333,7 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, so
         more = rule.log_step_size - rule.decay * math.log(t + 1.0)
         if not max(a, b) + more < LONGEST:  # false for NaN
             return DIVERGED, t
-        if not max(_move_factor(K, of_K.D, a + more), _move_factor(Q, of_Q.D, b + more)) <= (
-            LONGEST / 2
-        ):
+        largest = max(_move_factor(K, of_K.D, a + more), _move_factor(Q, of_Q.D, b + more))
+        if not largest <= LONGEST / 2:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

@@ -63,13 +63,8 @@ class Optimiser:
         need(lambda x: 0 < x < math.inf, "positive and finite", "step_size")
         need(math.isfinite, "finite", "decay")
         need(lambda x: 0 <= x < 1, "in [0, 1)", "momentum", "memory", "first_mix")
-        need(
-            lambda x: 0 <= x < math.inf,
-            "finite, 0 or positive",
-            "epsilon",
-            "damping",
-            "weight_decay",
-        )
+        sizes = "epsilon", "damping", "weight_decay"
+        need(lambda x: 0 <= x < math.inf, "finite, 0 or positive", *sizes)
         need(lambda x: x == int(x) >= 0, "a whole number, 0 for all samples", "batch")
         need(lambda x: x == int(x) >= 1, "a whole number >= 1", "blocks", "every")
         need(lambda x: x > 0, "positive", "radius")
@@ -175,9 +170,7 @@ def mirror(p: float, step_size: float, decay: float = 0.0, normalised: bool = Tr
     pulls stays. An entry of W_0 whose |W|^{p-1} is no float64 counts as 0.
     """
     if not 1 < p < math.inf:
-        raise ValueError(
-            f"p = {p}; it must be above 1 and finite: else the mirror map is not 1 to 1"
-        )
+        raise ValueError(f"p = {p}; the mirror map is 1 to 1 for finite p above 1 alone")
     return Optimiser(MIRROR, step_size, decay, p=float(p), normalised=normalised)
 
 

@@ -1,13 +1,11 @@
 """Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix AdaGrad.
 
-Moments are kept as mantissa and log. They are no graded sums: what lies below FLOOR of the largest
-is rounding, and counts as zero. Without that SOAP would divide rounding by rounding: a gradient in
-its own singular bases is diagonal, so the other entries' signs, of full weight in an update with
-epsilon 0, would be the processor's.
+Moments are mantissa and log. What lies below FLOOR of the largest is rounding and counts as zero,
+or SOAP would divide rounding by rounding: a gradient in its own singular bases is diagonal.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba
 import numpy as np
@@ -140,11 +138,11 @@ def _solve(count, C, order, half, right, y):
 class Sides(NamedTuple):
     """L = sum of G G^T and R = sum of G^T G, decaying or not, their logs, and SOAP's bases."""
 
-    left: np.ndarray = "d d"
-    right: np.ndarray = "e e"
-    logs: np.ndarray = "two"
-    left_basis: np.ndarray = "d d"
-    right_basis: np.ndarray = "e e"
+    left: Annotated[np.ndarray, "d d"]
+    right: Annotated[np.ndarray, "e e"]
+    logs: Annotated[np.ndarray, "two"]
+    left_basis: Annotated[np.ndarray, "d d"]
+    right_basis: Annotated[np.ndarray, "e e"]
 
 
 @numba.njit
@@ -226,8 +224,7 @@ def shampoo(rule, G, top, sides, D):
 def _follow(A, Q):
     """Q = the orthonormal factor of A Q, as QR with a positive diagonal gives it.
 
-    A column of A Q in the span of those before it says nothing: the last basis' columns, and then
-    the axes, stand in for it.
+    For a column in the span of those before it stand in the last basis' columns, then the axes.
     """
     m, rank = len(A), 0
     basis, vector = np.zeros((m, m)), np.zeros(m)
@@ -323,8 +320,7 @@ def full_adagrad(G, top, basis, S, logs, D):
     """D = S^{-1/2} vec(G), flat, the power that of the pseudo-inverse; the log of what D lacks.
 
     Every gradient is a sum of the n(T-1) matrices delta_{i,t} z_i^T, so S = sum of vec(G) vec(G)^T,
-    with the log logs[0], lives in their span, of dimension r <= min(n(T-1), d d_z), and is kept in
-    the `basis` of it. A step costs an eigendecomposition, of order r^3.
+    with the log logs[0], is kept in the `basis` (r, d d_z) of their span. A step costs order r^3.
     """
     D[:] = 0.0
     if top == -math.inf:

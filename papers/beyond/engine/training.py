@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -38,9 +39,9 @@ class Path(Shapes):
     log_gradient: np.ndarray
     status: np.ndarray
     ended: np.ndarray
-    second: np.ndarray | None = None
-    left: np.ndarray | None = None
-    right: np.ndarray | None = None
+    second: Any = None
+    left: Any = None
+    right: Any = None
 
 
 def train(

@@ -74,21 +74,15 @@ def svd(G):
 
 def steepest(G, norm):
     """The D of norm 1 with the largest <G, D>."""
-    norm = 2 if norm == "frobenius" else norm
-    if norm == "spectral":
+    if norm in ("spectral", "nuclear"):
         U, _, V = svd(G)
-        return U @ V
-    if norm == "nuclear":
-        U, _, V = svd(G)
-        return np.outer(U[:, 0], V[0])
+        return U @ V if norm == "spectral" else np.outer(U[:, 0], V[0])
     if norm == np.inf:
         return sign(G)
     if norm == 1:
-        D = np.full(G.shape, mp.mpf(0))
-        place = np.unravel_index(np.argmax(np.abs(G)), G.shape)
-        D[place] = mp.sign(G[place])
-        return D
-    p = mp.mpf(norm)
+        first = np.arange(G.size).reshape(G.shape) == np.argmax(np.abs(G))
+        return np.where(first, sign(G), mp.mpf(0))
+    p = mp.mpf(2 if norm == "frobenius" else norm)
     q = p / (p - 1)
     return power(G, q - 1) / (np.abs(G) ** q).sum() ** (1 / p)
 
@@ -127,17 +121,17 @@ def rescaled(norm, eta, radius, growth, every, steps, W):
 
 def full_adagrad(floor):
     """S^{-1/2} vec(G), without eigenvalues of S below `floor` of the largest."""
-    state = {"S": 0}
+    S = 0
 
     def direction(t, parts):
+        nonlocal S
         g = parts.mean(0).ravel()
-        state["S"] = state["S"] + np.outer(g, g)
-        values, Q = mp.eigsy(mp.matrix(state["S"].tolist()))
+        S = S + np.outer(g, g)
+        values, Q = mp.eigsy(mp.matrix(S.tolist()))
         Q = np.array(Q.tolist(), object).reshape(len(g), -1)
         kept = [k for k in range(len(g)) if values[k] > floor * max(values)]
-        return sum((Q[:, k] @ g) / mp.sqrt(values[k]) * Q[:, k] for k in kept).reshape(
-            parts[0].shape
-        )
+        D = sum((Q[:, k] @ g) / mp.sqrt(values[k]) * Q[:, k] for k in kept)
+        return D.reshape(parts[0].shape)
 
     return direction
 
@@ -168,44 +162,42 @@ def natural(data, rule, steps, W, loss, size=None):
 
 def adaptive(momentum, memory, epsilon=0.0, summed=False, corrected=True):
     """Adam, RMSprop and AdaGrad as a direction with state."""
-    beta, beta2, state = mp.mpf(momentum), mp.mpf(memory), {}
+    beta, beta2, m, v = map(mp.mpf, (momentum, memory, 0, 0))
 
     def direction(t, parts):
+        nonlocal m, v
         G = parts.mean(0)
-        zero = np.full(G.shape, mp.mpf(0))
-        m, v = state.get("m", zero), state.get("v", zero)
         m = beta * m + (1 - beta) * G
         v = v + G * G if summed else beta2 * v + (1 - beta2) * G * G
-        state.update(m=m, v=v)
-        if corrected:
-            m = m / (1 - beta ** (t + 1))
-            v = v / (1 - beta2 ** (t + 1))
-        return over(m, root(v) + mp.mpf(epsilon))
+        if not corrected:
+            return over(m, root(v) + mp.mpf(epsilon))
+        of_v = root(v / (1 - beta2 ** (t + 1))) + mp.mpf(epsilon)
+        return over(m / (1 - beta ** (t + 1)), of_v)
 
     return direction
 
 
 def sign_momentum(first_mix, momentum):
     """Signum and Lion."""
-    a, beta, state = mp.mpf(first_mix), mp.mpf(momentum), {}
+    a, beta, m = map(mp.mpf, (first_mix, momentum, 0))
 
     def direction(t, parts):
-        G = parts.mean(0)
-        m = state.get("m", np.full(G.shape, mp.mpf(0)))
-        state["m"] = beta * m + (1 - beta) * G
-        return sign(a * m + (1 - a) * G)
+        nonlocal m
+        G, before = parts.mean(0), m
+        m = beta * m + (1 - beta) * G
+        return sign(a * before + (1 - a) * G)
 
     return direction
 
 
 def muon(momentum, nesterov):
     """Muon with the polar factor."""
-    mu, state = mp.mpf(momentum), {}
+    mu, m = map(mp.mpf, (momentum, 0))
 
     def direction(t, parts):
+        nonlocal m
         G = parts.mean(0)
-        m = mu * state.get("m", np.full(G.shape, mp.mpf(0))) + (1 - mu) * G
-        state["m"] = m
+        m = mu * m + (1 - mu) * G
         return steepest(mu * m + (1 - mu) * G if nesterov else m, "spectral")
 
     return direction

@@ -23,19 +23,16 @@ def at_once(data):
     return training.train(data, RULES, 60, record=TIMES)
 
 
-def equal(one, other):
-    fields = ("iterations", "W", "log_gap", "log_gradient", "status", "ended")
-    return [
-        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name.startswith("log"))
-        for name in fields
-    ]
+def assert_equal(paths, others):
+    assert list(paths) == list(others)
+    for name in RULES:
+        for field in ("iterations", "W", "log_gap", "log_gradient", "status", "ended"):
+            np.testing.assert_array_equal(*(getattr(p[name], field) for p in (paths, others)))
 
 
 def test_runs_kept_one_by_one_are_those_of_one_call(data, at_once, tmp_path):
     for _ in ("trained", "read"):
-        apart = kept.train(data, RULES, 60, TIMES, tmp_path)
-        assert list(apart) == list(RULES)
-        assert all(all(equal(apart[name], at_once[name])) for name in RULES)
+        assert_equal(kept.train(data, RULES, 60, TIMES, tmp_path), at_once)
     assert len(list(tmp_path.iterdir())) == 6
 
 
@@ -49,23 +46,21 @@ def test_only_what_is_missing_or_damaged_is_trained(data, at_once, tmp_path, mon
     monkeypatch.setattr(training, "train", lambda *a, **k: trained.append(a[1]) or real(*a, **k))
     again = kept.train(data, RULES, 60, TIMES, tmp_path)
     assert len(trained) == 3
-    assert all(all(equal(again[name], at_once[name])) for name in RULES)
+    assert_equal(again, at_once)
 
 
 @pytest.mark.parametrize("changed", ["rule", "steps", "record", "tokens", "code"])
 def test_what_is_kept_serves_nothing_else(data, tmp_path, monkeypatch, changed):
-    rule, steps, times, sets = {"": RULES["polar"]}, 60, TIMES, data
-    kept.train(sets, rule, steps, times, tmp_path)
-    if changed == "rule":
-        rule = {"": optimisers.steepest("spectral", 0.02)}
-    elif changed == "steps":
-        steps, times = 61, [1, 10, 61]
-    elif changed == "record":
-        times = [1, 20, 60]
-    elif changed == "tokens":
-        sets = tokens.unit_tokens(range(3, 6), n=4, T=4, d=5)
-    else:
-        monkeypatch.setattr(kept, "_code", lambda: "another loop")
+    given = dict(tokens=data, optimisers={"": RULES["polar"]}, steps=60, record=TIMES)
+    kept.train(**given, folder=tmp_path)
     before = set(tmp_path.iterdir())
-    kept.train(sets, rule, steps, times, tmp_path)
+    other = {
+        "rule": {"optimisers": {"": optimisers.steepest("spectral", 0.02)}},
+        "steps": {"steps": 61, "record": [1, 10, 61]},
+        "record": {"record": [1, 20, 60]},
+        "tokens": {"tokens": tokens.unit_tokens(range(3, 6), n=4, T=4, d=5)},
+    }
+    if changed == "code":
+        monkeypatch.setattr(kept, "_code", lambda: "another loop")
+    kept.train(**given | other.get(changed, {}), folder=tmp_path)
     assert len(set(tmp_path.iterdir()) - before) == 3

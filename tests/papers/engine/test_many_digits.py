@@ -46,10 +46,7 @@ MEMORY = {
     "adam": (o.adam(0.05), lambda: exact.adaptive(0.9, 0.999)),
     "adam, short memory": (o.adam(0.05, 0.5, 0.6), lambda: exact.adaptive(0.5, 0.6)),
     "adam, epsilon": (o.adam(0.05, epsilon=0.01), lambda: exact.adaptive(0.9, 0.999, 0.01)),
-    "adam, least epsilon": (
-        o.adam(0.05, epsilon=1e-300),
-        lambda: exact.adaptive(0.9, 0.999, 1e-300),
-    ),
+    "adam, least": (o.adam(0.05, epsilon=1e-300), lambda: exact.adaptive(0.9, 0.999, 1e-300)),
     "rmsprop": (o.rmsprop(0.05), lambda: exact.adaptive(0.0, 0.99, corrected=False)),
     "adagrad": (o.adagrad(0.05), lambda: exact.adaptive(0.0, 0.0, 0.0, True, False)),
     "signum": (o.signum(0.05), lambda: exact.sign_momentum(0.9, 0.9)),
