@@ -40,12 +40,12 @@ def speed(curves: Curves, rule: str, figure: str) -> Claim:
     source += " (our bound)" if word is verdicts.no_gain else ""
     if unknown := few(name, text, source, curves, bound):
         return unknown
-    found = ratio(curves, rule, target)
-    text += f": steps to loss {target:g} over SGD's, {len(found.values)} seeds"
-    text += f" ({found.note})" if found.note else ""
+    measured = ratio(curves, rule, target)
+    text += f": steps to loss {target:g} over SGD's, {len(measured.values)} seeds"
+    text += f" ({measured.note})" if measured.note else ""
     if both := at_two_rates(curves, rule, target):
         text += f"; at the best two rates of both, in the trials, {both[0]:.2f} to {both[1]:.2f}"
-    return judge(name, text, source, curves, found, word, bound)
+    return judge(name, text, source, curves, measured, word, bound)
 
 
 def at_two_rates(curves: Curves, rule: str, target: float) -> tuple[float, float] | None:
@@ -91,12 +91,12 @@ def _step_error(run: Curve) -> float:
 def formulas(curves: Curves) -> list[Claim]:
     """Steps as taken against the equations, worst run of each rule: a check of the code."""
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
-    found = []
+    measured = []
     for rule in filter(curves.runs, STEP_SIZED):
         id, text = f"formula.{rule}", f"{rule}: worst error of a step"
         worst = max(map(_step_error, curves.runs(rule)))
-        found.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
-    return found
+        measured.append(claims.at_most(id, text, equation[rule], worst, FORMULA))
+    return measured
 
 
 VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")  # parameters that are none
@@ -125,17 +125,17 @@ def layers(curves: Curves) -> list[str]:
 def growing(curves: Curves, rule: str) -> Claim:
     """Every layer grows; in the second protocol, more than a random walk of its steps."""
     name, source = f"fig7.growth.{rule.lower()}", "paper A, Figure 7"
-    found = growth(curves, rule)
+    measured = growth(curves, rule)
     beyond = ""
     if clocked(curves):
         walk = random_walk(curves, rule)
-        found = {layer: values - walk[layer] for layer, values in found.items()}
-        share = np.mean([values.mean() > 0 for values in found.values()])
+        measured = {layer: values - walk[layer] for layer, values in measured.items()}
+        share = np.mean([values.mean() > 0 for values in measured.values()])
         beyond = f" beyond a random walk of its steps ({share:.0%} of the layers do)"
     if unknown := few(name, f"every layer grows under {rule}", source, curves):
         return unknown
-    lowest = min(found, key=lambda name: found[name].mean())
-    smallest = verdicts.mean_interval(np.min(list(found.values()), axis=0))
+    lowest = min(measured, key=lambda name: measured[name].mean())
+    smallest = verdicts.mean_interval(np.min(list(measured.values()), axis=0))
     text = f"every layer grows under {rule}{beyond}: smallest growth of a layer, least in {lowest}"
     return judge(name, text, source, curves, smallest, verdicts.above)
 
@@ -150,22 +150,22 @@ def table(curves: Curves, figure: str) -> Table:
 
 def numbers(curves: Curves) -> dict[str, Number]:
     """Test accuracy, last loss, steps ratio of every rule; exact, since from stored curves."""
-    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     window, target = curves.configuration["window"], curves.configuration["targets"][-1]
     for rule in curves.configuration["rates"]:
         name, runs = rule.lower(), curves.runs(rule)
         hits, last = [run.hits.mean() for run in runs], [run.smooth(window)[-1] for run in runs]
-        found |= {
+        measured |= {
             f"{name}_test_accuracy": finite(np.median(hits), 1e-9),
             f"{name}_training_loss": finite(np.median(last), 1e-6),
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
         }
         if rule != REFERENCE:
             interval = ratio(curves, rule, target)
-            found |= {
+            measured |= {
                 f"{name}_steps_ratio": finite(interval.estimate, 1e-9),
                 f"{name}_steps_ratio_low": finite(interval.low, 1e-6),
                 f"{name}_steps_ratio_high": finite(interval.high, 1e-6),
             }
-    found |= gate_numbers(curves)
-    return found | {"processor_hours": finite(curves.hours(), 1e-6)}
+    measured |= gate_numbers(curves)
+    return measured | {"processor_hours": finite(curves.hours(), 1e-6)}

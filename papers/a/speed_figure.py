@@ -75,18 +75,18 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
             look, x = plots.look(rule), place + 0.22 * (k - (len(others) - 1) / 2)
-            found = speed.ratio(curves, rule, target)
+            measured = speed.ratio(curves, rule, target)
             bounded = np.isinf(speed.steps(curves, rule, target))
             bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
-            shown += [value for value in found.values if np.isfinite(value)]
-            for value, censored in zip(found.values, bounded, strict=True):
+            shown += [value for value in measured.values if np.isfinite(value)]
+            for value, censored in zip(measured.values, bounded, strict=True):
                 face = "none" if censored else look.colour
                 ax.plot(x - 0.05, value, ms=2.5, markerfacecolor=face, **look.mark)
-            ends = np.clip([found.low, found.high], 1e-3, 1e3)  # an open end leaves the panel
+            ends = np.clip([measured.low, measured.high], 1e-3, 1e3)  # an open end leaves the panel
             ax.plot([x + 0.01, x + 0.01], ends, color=look.colour, linewidth=2.4)
             if target == targets[-1]:
                 words = dict(size=7, rotation=90, ha="center", va="top", clip_on=True)
-                ax.text(x, ends[0] / 1.1, f"{found.estimate:.2f}", color=look.colour, **words)
+                ax.text(x, ends[0] / 1.1, f"{measured.estimate:.2f}", color=look.colour, **words)
     for rule, word in speed.CLAIMED[name].items():
         for end in SAME if word is no_gain else ():
             ax.axhline(end, linewidth=0.9, **plots.look(rule).line)

@@ -1,6 +1,6 @@
 """Paper C, "Optimizing Attention with Mirror Descent" (2410.14581), and its predecessor 2308.16898.
 
 In: mirror descent's histories. Out: claims. Open `section5` first for the experiments;
-`inequalities`, `step_lemmas`, `cones` and `rates` hold the lemmas, `ledger_rows` gathers them,
-`predecessor` is the earlier paper.
+`step_lemmas`, `cones` and `rates` hold the lemmas, `ledger_rows` gathers them, `statements.toml`
+words them, `predecessor` is the earlier paper.
 """

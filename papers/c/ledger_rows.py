@@ -11,7 +11,7 @@ from lib.companion.claims import Claim
 from lib.mirror import geometry
 from lib.mirror.descent import MirrorRule, gaussian_start, selected_tokens, train
 from lib.seeds import stream
-from papers.c import cones, inequalities, paths, predecessor, rates, section5, step_lemmas
+from papers.c import cones, paths, predecessor, rates, section5, step_lemmas
 from papers.c.statements import PAPER
 from papers.wrong_worlds import TRUE, World
 
@@ -70,10 +70,10 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         near = np.concatenate([b, a * (1 + 1e-3 * b)])
         unit = [v / geometry.norm(v, p)[:, None] for v in (np.concatenate([a, a]), near)]
         pairs = {
-            "lemma12": inequalities.lemma12(np.concatenate([a, ends]), p),
-            "lemma13": [inequalities.lemma13(*unit, p)],
-            "lemma14": inequalities.lemma14(x, y, p),
-            "lemma15": inequalities.lemma15(x, y, p),
+            "lemma12": step_lemmas.lemma12(np.concatenate([a, ends]), p),
+            "lemma13": [step_lemmas.lemma13(*unit, p)],
+            "lemma14": step_lemmas.lemma14(x, y, p),
+            "lemma15": step_lemmas.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
             # A divergence of unit vectors has an error of 1e-16, whatever its size: below 1e-7 its

@@ -64,22 +64,22 @@ def ordered(curves: Curves, better: str, worse: str) -> Claim:
     source, name, text = "paper C, IMDb", f"imdb.{better}.{worse}", f"{better} above {worse}"
     if unknown := few(name, f"{text} in test accuracy", source, curves):
         return unknown
-    found = accuracy_difference(curves, better, worse)
+    measured = accuracy_difference(curves, better, worse)
     if clocked(curves):  # judged by the mean of the last evaluations
-        text += f": mean of the last {LAST} evaluations, {len(found.values)} seeds"
-        text += f" (difference at the end, all rows: {found})"
+        text += f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
+        text += f" (difference at the end, all rows: {measured})"
         last = late_difference(curves, better, worse)
         return judge(name, text, source, curves, last, verdicts.above)
     best = max(accuracy(curves, rule).mean() for rule in RULES)
     lead = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
     text += (
-        f": difference of last test accuracy, {len(found.values)} seeds"
+        f": difference of last test accuracy, {len(measured.values)} seeds"
         f" (mean of the last {LAST} evaluations: {lead:.3g})"
     )
     if best < SPEAKS:
         text += f"; the best rule reaches {best:.3f}, too little to speak"
-        return judge(name, text, source, curves, found, lambda _: UNDECIDED)
-    return judge(name, text, source, curves, found, verdicts.above)
+        return judge(name, text, source, curves, measured, lambda _: UNDECIDED)
+    return judge(name, text, source, curves, measured, verdicts.above)
 
 
 def accuracy_table(curves: Curves) -> Table:
@@ -142,7 +142,7 @@ def sparser(curves: Curves, part: str) -> Claim:
     name, source = f"sparsity.{part}", "paper C, sparsity"
     if unknown := few(name, f"{part} sparser under l1.1 than under l2", source, curves):
         return unknown
-    end, same = (of(curves, f"hoyer.{part}") for of in (apart, matched_apart))
+    end, same = (f(curves, f"hoyer.{part}") for f in (apart, matched_apart))
     shares = {"above_90": "the start's 90 % quantile", "above_006": "0.06"}
     rest = ", ".join(f"{text} {apart(curves, f'{key}.{part}')}" for key, text in shares.items())
     text = (
@@ -175,23 +175,23 @@ def attention_table(curves: Curves) -> Table:
     name, source = "attention.sharper", "paper C, attention maps"
     if unknown := few(name, "l1.1 attends more sharply than l2", source, curves):
         return Table([unknown])
-    found = attention_difference(curves)
+    measured = attention_difference(curves)
     first, second = (tokens_used(curves, rule)[..., -1].mean() for rule in ("l1.1", "l2"))
     start = tokens_used(curves, "l2", "start")[..., -1].mean()
     text = (
         f"l1.1 sharper than l2: share of tokens used in the last layer, l2 ({second:.3f}) minus"
-        f" l1.1 ({first:.3f}), {len(found.values)} seeds; at the start {start:.3f}"
+        f" l1.1 ({first:.3f}), {len(measured.values)} seeds; at the start {start:.3f}"
     )
-    return Table([judge(name, text, source, curves, found, verdicts.above)])
+    return Table([judge(name, text, source, curves, measured, verdicts.above)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
     """Accuracies, rate, sparsity, tokens used of every rule; exact, since from stored curves."""
-    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name, runs = rule.replace(".", "_"), curves.runs(rule)
         trained = [float(run.end["training_accuracy"]) for run in runs]
-        found |= {
+        measured |= {
             f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
             f"{name}_late_test_accuracy": finite(late_accuracy(curves, rule).mean(), 1e-9),
             f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
@@ -201,5 +201,5 @@ def numbers(curves: Curves) -> dict[str, Number]:
         for part in PARTS:
             for metric in ("hoyer", "above_90"):
                 mean = np.mean([at_end(run, f"{metric}.{part}") for run in runs])
-                found[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
-    return found | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}
+                measured[f"{name}_{metric}_{part}"] = finite(mean, 1e-9)
+    return measured | gate_numbers(curves) | {"processor_hours": finite(curves.hours(), 1e-6)}

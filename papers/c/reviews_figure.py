@@ -44,10 +44,10 @@ def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.
     bars = []
     for place, name in enumerate(names):
         for k, intervals in enumerate(series):
-            found = intervals[place]
-            values = scale * np.array([found.estimate, found.low, found.high])
+            measured = intervals[place]
+            values = scale * np.array([measured.estimate, measured.low, measured.high])
             label = name if k == 0 else "matched"
-            bars.append(pieces.Bar(label, *values, points=scale * found.values))
+            bars.append(pieces.Bar(label, *values, points=scale * measured.values))
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
     room = 0.1 * (max(shown) - min(shown))
     pieces.forest(ax, bars, (min(shown) - room, max(shown) + room))
@@ -57,9 +57,9 @@ def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
     training_panels(axes, curves, curves.configuration["batch"])
-    found = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]
+    measured = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]
     names = [f"{shown(first)} - {shown(second)}" for first, second in reviews.PAIRS]
-    differences(axes[2], names, found, scale=100)
+    differences(axes[2], names, measured, scale=100)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Difference (points)")
@@ -89,8 +89,8 @@ def sparsity_figure(curves: Curves) -> Figure:
         axes[k].set(title=f"{part}: share of entries (%)", xscale="log", xlabel="Magnitude")
         axes[k].set(xlim=(1e-3, 2))
     pairs = [
-        [of(curves, f"hoyer.{part}") for part in reviews.PARTS]
-        for of in (reviews.apart, reviews.matched_apart)
+        [f(curves, f"hoyer.{part}") for part in reviews.PARTS]
+        for f in (reviews.apart, reviews.matched_apart)
     ]
     differences(axes[3], list(reviews.PARTS), *pairs)
     axes[3].set(title=f"Hoyer, {shown('l1.1')} minus {shown('l2')}")
@@ -158,6 +158,6 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     """What the marks of figure `number` are, then setting, rates and verdicts in words."""
     stop = curves.configuration["stop"]
     early = "no run ends early" if stop == "never" else f"a run ends early at {stop}"
-    said = kept_curves.setting(curves, f"; {early}")
-    rest = f"{said}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
+    words = kept_curves.setting(curves, f"; {early}")
+    rest = f"{words}, chosen by held-out accuracy.{kept_curves.outcome(curves, table)}"
     return kept_curves.headed(f"Paper C, {number}", curves, marks, rest)

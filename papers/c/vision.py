@@ -21,24 +21,24 @@ def steps_to_accuracy(curves: Curves) -> np.ndarray:
 def early(curves: Curves) -> Claim:
     """Adam gets to the accuracy that both reach in fewer steps."""
     adam, mirror = steps_to_accuracy(curves)
-    found = verdicts.ratio_interval(adam / mirror)
+    measured = verdicts.ratio_interval(adam / mirror)
     text = (
         "Adam ahead early: steps to the best test accuracy that both reach, over those of l1.1,"
-        f" {len(found.values)} seeds"
+        f" {len(measured.values)} seeds"
     )
-    return judge("vit.early", text, SOURCE, curves, found, verdicts.faster, "interval below 1")
+    return judge("vit.early", text, SOURCE, curves, measured, verdicts.faster, "interval below 1")
 
 
 def sparser(curves: Curves) -> Claim:
     """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
-    found = verdicts.mean_interval(mirror - adam)
+    measured = verdicts.mean_interval(mirror - adam)
     last = [np.mean([at_end(run, "hoyer") for run in curves.runs(r)]) for r in ("l1.1", "Adam")]
     text = (
         "l1.1 sparser: Hoyer index, l1.1 minus Adam, at matched training loss"
         f" (at the end {last[0]:.3f} and {last[1]:.3f})"
     )
-    return judge("vit.sparser", text, SOURCE, curves, found, verdicts.above)
+    return judge("vit.sparser", text, SOURCE, curves, measured, verdicts.above)
 
 
 def table(curves: Curves) -> Table:
@@ -50,18 +50,18 @@ def table(curves: Curves) -> Table:
 
 def numbers(curves: Curves) -> dict[str, Number]:
     """Test accuracy, rate, Hoyer index of both rules; exact, since from stored curves."""
-    found = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule in RULES:
         name = rule.lower().replace(".", "_")
         index = np.mean([at_end(run, "hoyer") for run in curves.runs(rule)])
-        found |= {
+        measured |= {
             f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
             f"{name}_hoyer": finite(index, 1e-9),
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
         }
     apart = accuracy_difference(curves, *RULES)
-    found |= gate_numbers(curves)
-    return found | {
+    measured |= gate_numbers(curves)
+    return measured | {
         "end_apart": finite(apart.estimate, 1e-9),
         "end_apart_low": finite(apart.low, 1e-6),
         "end_apart_high": finite(apart.high, 1e-6),

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from lib import attention, mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
 from papers.c import cones, figures, ledger_rows, paths, predecessor, rates, section5, step_lemmas
-from papers.c.statements import STATEMENTS
+from papers.c.statements import PAPER, STATEMENTS
 from papers.wrong_worlds import World
+from tests.papers.worlds import weak
 
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)
@@ -35,12 +37,6 @@ def holds(claims):
 
 def failing(claims):
     return {claim.id for claim in claims if not claim.holds}
-
-
-def toward(selection, change):
-    """The selection with its direction changed."""
-    W = change(selection.solution.value)
-    return replace(selection, solution=replace(selection.solution, _weights=lambda: W))
 
 
 def test_bregman_claims():
@@ -127,16 +123,31 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
     np.testing.assert_allclose((rows * E).sum(-1), sizes, rtol=1e-12)
 
 
+SIZES = ledger_rows.Sizes(seeds=2, n=4, T=4, d=6, find_steps=2000, rate_exponents=(1.5, 2, 3),
+                          rate_steps=4000, exponents=(1.3, 2, 3), steps=400, draws=30)  # fmt: skip
+START = "plain, η = 1, from W_mm"
+SLOW = {  # rows that do not hold after so few steps
+    "steps": set(),
+    "rates": {"lemma29.sharp.3 (from the cone D = 0.001, normalised)"},
+    "cones": {f"{id} ({START})" for id in ("lemma30.3", "lemma30.sharp.2", "lemma30.sharp.3")},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SLOW)
+def test_rows_of_the_ledger_hold_and_fail_in_the_wrong_worlds_that_they_name(name):
+    failing, uncaught = weak(partial(ledger_rows.SECTIONS[name], SIZES))
+    assert failing == SLOW[name]
+    assert uncaught == ({"lemma21.3 (edge of the cone of μ_0)"} if name == "cones" else set())
+
+
 @pytest.mark.parametrize("p", EXPONENTS)
-def test_cone_lemmas_hold_and_fail_for_another_direction(p):
+def test_lemma_21_fails_for_another_direction(p):
     near, multiples = FOUND[p], np.geomspace(5, 5e6, 13)
-    assert cones.locally_optimal(near).all()
-    claims = cones.lemma20(near, multiples, 3)
-    claims += [cones.lemma19(near), cones.lemma21(near, multiples, 3)]
-    assert failing(claims) == set()
-    opposite = toward(near, np.negative)
-    assert not cones.lemma19(opposite).holds and not cones.lemma20(opposite, multiples, 3)[0].holds
-    assert not cones.lemma21(toward(near, lambda W: np.roll(W, 1, 1)), multiples, 3).holds
+    W = np.roll(near.solution.value, 1, 1)
+    turned = replace(near, solution=replace(near.solution, _weights=lambda: W))
+    assert cones.locally_optimal(near).all() and cones.lemma21(near, multiples, 3).holds
+    assert not cones.lemma21(turned, multiples, 3).holds
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
@@ -157,19 +168,6 @@ def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
     assert not cones.locally_optimal(cones.select(DATA, worst, 2)).any()
 
 
-@pytest.mark.parametrize("p", EXPONENTS)
-def test_lemmas_28_and_29(p):
-    near = FOUND[p]
-    history = rates.from_cone(near, 0.02, 10, 4000, 0.05)[0]
-    divergence = history.divergence(near.solution.W)
-    assert rates.lemma29(history, divergence)[0].holds
-    assert not all(holds(rates.lemma29(history, divergence[:, ::-1])))
-    for widest, holding in ((1.01, True), (0.99, False)):
-        assert cones.lemma28(near, divergence, divergence.max(1) * widest).holds == holding
-    nothing = np.full(len(divergence), 1e-16)  # a cone in which nothing could be measured
-    assert not cones.lemma28(near, divergence, nothing).holds
-
-
 def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
     """Else a step a million times too short would pass."""
     D, mu = np.full((len(FOUND[2].direction), 5), 0.1), np.full(len(FOUND[2].direction), 0.2)
@@ -178,6 +176,7 @@ def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
     stays = cones.lemma28(FOUND[2], np.array([[0.1, 0.2, 0.05]]), np.array([0.15]))
     assert not stays.holds and stays.measured == pytest.approx(0.2 / 0.15)
     assert stays.remark.endswith("0.5 to 0.5")
+    assert not cones.lemma28(FOUND[2], D, mu * 1e-16).holds  # where D is rounding
 
 
 def test_captured_near_and_far():
@@ -186,22 +185,16 @@ def test_captured_near_and_far():
     assert not rates.local_claims({2: 1 - fractions[2]}, [0.001, 1.9], 10)[0].holds
 
 
-@pytest.mark.parametrize("p", [1.3, 3])
-def test_step_lemmas_hold_and_fail_for_another_step_size(p):
-    rule, start = mirror.MirrorRule(p, 0.05, normalised=False), mirror.gaussian_start(DATA, SEEDS)
-    history = mirror.train(DATA, rule, 50, start, record=np.arange(51))
-    steps = step_lemmas.Steps(DATA, history)
-
-    def failed():
-        return failing([step_lemmas.lemma4(steps), *step_lemmas.step_claims(steps)])
-
-    assert failed() == set()
-    steps.loss_rise = np.array([-1, 3, -1, -1])
-    assert failed() == {f"lemma25.{p:g}"}
-    steps.loss_rise = history.loss_rise
+def test_a_rise_of_the_loss_at_any_step_and_a_step_off_are_seen():
+    rule, start = mirror.MirrorRule(3, 0.05, normalised=False), mirror.gaussian_start(DATA, SEEDS)
+    steps = step_lemmas.Steps(DATA, mirror.train(DATA, rule, 50, start, record=np.arange(51)))
+    claims = lambda: [step_lemmas.lemma4(steps), *step_lemmas.step_claims(steps)]
+    assert failing(claims()) == set()
     for eta, lemmas in ((1e-9, {4, 24}), (1.0, {22}), (0.05 / 1.05, {25})):
         steps.eta = eta
-        assert {f"lemma{k}.{p:g}" for k in lemmas} <= failed()
+        assert {f"lemma{k}.3" for k in lemmas} <= failing(claims())
+    steps.eta, steps.loss_rise = 0.05, np.array([-1, 3, -1, -1])
+    assert failing(claims()) == {"lemma25.3"}
 
 
 def test_the_bounds_on_the_loss_and_its_gradient_are_attained():
@@ -253,18 +246,11 @@ def test_the_joint_path_turns_to_the_largest_label_margin():
 
 
 def test_the_ledger_has_a_row_or_a_reason_for_every_statement():
-    few = dict(seeds=2, rate_exponents=(2,), exponents=(2,), draws=20)
-    short = dict(rate_steps=2000, steps=200, find_steps=2000)
-    small, sections = replace(ledger_rows.SMALL, **few, **short), dict(ledger_rows.SECTIONS)
-    del sections["paths"]
-    rows = [row for section in sections.values() for row in section(small)]
-    numbers = {row.number for row in rows}
+    rows = PAPER._rows.values()
     explained = {name for name, statement in STATEMENTS.items() if statement.why}
-    assert STATEMENTS.keys() - explained - numbers == {"Theorem, path", "Theorem, joint"}
-    assert not numbers & explained
-    assert all(row.fails_if or row.remark for row in rows)
+    assert {number for number, *_ in rows} & STATEMENTS.keys() == STATEMENTS.keys() - explained
     restored = {name for name, statement in STATEMENTS.items() if "our reading" in statement.says}
-    assert not [row.id for row in rows if row.number in restored and row.kind == "statement"]
+    assert not [row for row in rows if row[0] in restored and not row[2]]  # the paper's, as it is
 
 
 @pytest.mark.parametrize("paper", "abc")

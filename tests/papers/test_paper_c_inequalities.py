@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lib import attention
 from lib.attention import tokens
 from lib.mirror import geometry
-from papers.c import inequalities, step_lemmas
+from papers.c import step_lemmas
 from tests.mirror.mirror_numpy import from_mirror
 
 EXPONENTS = st.floats(1.05, 10)
@@ -30,14 +30,14 @@ def below(smaller, larger, scale=1.0):
 @many
 @given(matrices(1), EXPONENTS)
 def test_lemma12(W, p):
-    assert all(below(*pair, scale=0) for pair in inequalities.lemma12(W, p))
+    assert all(below(*pair, scale=0) for pair in step_lemmas.lemma12(W, p))
 
 
 @many
 @given(matrices(2), EXPONENTS)
 def test_lemma13(pair, p):
     first, second = pair / geometry.norm(pair, p)[:, None]
-    assert below(*inequalities.lemma13(first, second, p))
+    assert below(*step_lemmas.lemma13(first, second, p))
     assert below(0.0, geometry.bregman(first, second, p))
 
 
@@ -46,9 +46,9 @@ def test_lemma13(pair, p):
 def test_lemma14_and_15(x, y, p):
     x, y = max(x, y), min(x, y)
     # x^a - y^a loses what x^a has too many digits for: rounding is relative to x^p, x^{p-1}
-    assert all(below(*pair, scale=x**p) for pair in inequalities.lemma14(x, y, p))
+    assert all(below(*pair, scale=x**p) for pair in step_lemmas.lemma14(x, y, p))
     scale = x ** (p - 1) * max(1, p)
-    assert all(below(*pair, scale=scale) for pair in inequalities.lemma15(x, y, p))
+    assert all(below(*pair, scale=scale) for pair in step_lemmas.lemma15(x, y, p))
 
 
 @many
@@ -83,7 +83,7 @@ def test_lemmas_4_and_22(step):
     assume(np.isfinite(later).all())
     # the growth of ||W||^{p-1} is a difference: its rounding is relative to ||W||^{p-1}
     scale = np.maximum(eta, geometry.norm(np.array([W, later]), p).max() ** (p - 1))
-    for lemma in (inequalities.lemma4, inequalities.lemma22):
+    for lemma in (step_lemmas.lemma4_sides, step_lemmas.lemma22):
         assert below(*lemma(W, later, gradient, eta, p), scale=scale)
 
 
@@ -99,7 +99,7 @@ def test_lemma23_and_the_slack_of_lemma24(step, V):
     slack = D(later, W) - eta * curved
     right = D(V, later) + slack - eta * gradient @ (V - W) + eta * (after - before)
     assert abs(D(V, W) - right) <= SLACK * scale
-    smaller, larger = inequalities.lemma24(W, later, gradient, (before, after), eta, p)
+    smaller, larger = step_lemmas.lemma24(W, later, gradient, (before, after), eta, p)
     assert abs(larger - smaller - slack) <= SLACK * scale
 
 
@@ -125,6 +125,6 @@ def test_lemmas_24_and_25_for_a_small_step(seed, p, size):
         if eta <= (p - 1) * largest ** (p - 2) / smoothness(data):
             break
         eta /= 2
-    sides = inequalities.lemma24(W, later, gradient, losses, eta, p)
+    sides = step_lemmas.lemma24(W, later, gradient, losses, eta, p)
     assert below(*sides, scale=np.abs(W).max() ** p)
     assert below(losses[1], losses[0])
