@@ -46,17 +46,16 @@ def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(repository, 
     assert provenance.commit() == head + "-dirty" * dirty
 
 
-READ = {
-    "15_vit_mnist": ("kept", "figures/desk/mnist.npz"),
-    "19_theory_ledger": ("kept", "figures/power/fastrates_ledger.json"),
-    "14_bert": ("lib", "data/sources.toml"),
-    "39_mirror_ledger": ("lib", "papers/c/cones.py"),
-}
+READ = [
+    ("15_vit_mnist", "kept", "figures/desk/mnist.npz"),
+    ("19_theory_ledger", "kept", "figures/power/fastrates_ledger.json"),
+    ("14_bert", "lib", "data/sources.toml"),
+    ("39_mirror_ledger", "lib", "papers/c/cones.py"),
+]
 
 
-@pytest.mark.parametrize("notebook", READ)
-def test_the_fingerprint_moves_with_what_the_notebook_reads(notebook, tmp_path, monkeypatch):
-    group, name = READ[notebook]
+@pytest.mark.parametrize(("notebook", "group", "name"), READ)
+def test_the_fingerprint_moves_with_what_is_read(notebook, group, name, tmp_path, monkeypatch):
     for part in ("lib", "papers", "figures", "notebooks"):
         shutil.copytree(files.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.p*c"))
     monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))

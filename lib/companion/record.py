@@ -223,13 +223,6 @@ class Run:
             begun = dict(parts=parts, commit=provenance.commit(), clock=time.monotonic())
             object.__setattr__(self, "begun", begun)
 
-    @property
-    def folder(self) -> Path:
-        """Where the figures go: <figures>/<scale>/, with changes below runs/custom/."""
-        if self.changes:
-            return custom_folder(self.notebook, self.changes) / "figures" / self.scale
-        return files.folder("figures") / self.scale
-
     def keep(
         self, figure, slug: str, caption: str, claims=(), numbers=None, data=None, **more
     ) -> Path:
@@ -313,12 +306,15 @@ class Run:
             "peak_memory_mb": provenance.peak_memory_mb(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        path, text = run.folder / f"{slug}.json", files.dumps(record).encode()
+        text, path = files.dumps(record).encode(), Path(run.scale, f"{slug}.json")
         if run.changes:
+            folder = custom_folder(self.notebook, run.changes) / "figures"
             names = ", ".join(f"{name} = {value}" for name, value in run.changes.items())
-            print(f"Not the {run.scale} scale's own ({names}); saved in {path.parent}")
+            print(f"Not the {run.scale} scale's own ({names}); saved in {folder / run.scale}")
         else:
-            files.write(files.folder("runs") / "latest" / run.scale / path.name, text)
+            folder = files.folder("figures")
+            files.write(files.folder("runs") / "latest" / path, text)
+        path = folder / path
         if not reproduces(record, png, path):
             content = {".png": png, ".pdf": pdf, ".json": text}
             files.write_all({path.with_suffix(end): data for end, data in content.items()})

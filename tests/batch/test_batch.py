@@ -321,8 +321,9 @@ def test_a_readers_parameters_leave_figures_alone_by_every_door(repository, firs
     (path,) = (repository.root / "runs" / "custom").glob("01_good-*/figures/demo/01_good.json")
     assert json.loads(path.read_text())["seeds"] == list(range(8))
     notebook = jupytext.read(repository.notebooks / "01_good.py")
+    notebook.metadata["kernelspec"] = colab_cell.KERNEL
     jupytext.write(notebook, tmp_path / "given.ipynb")
-    given = ["-k", "python3", "-p", "seeds", "3", "given.ipynb", "out.ipynb"]
+    given = ["-p", "seeds", "3", "given.ipynb", "out.ipynb"]
     papermill = [sys.executable, "-m", "papermill", *given]
     environment = ENVIRONMENT | {"PYTHONPATH": str(repository.root)}
     subprocess.run(papermill, cwd=tmp_path, env=environment, check=True, capture_output=True)

@@ -43,18 +43,6 @@ def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
     assert figures.filled(sentence, RECORD) == words
 
 
-@pytest.mark.parametrize(
-    ("scale", "real", "command"),
-    [
-        ("demo", True, "make figures ARGS=06"),
-        ("desk", True, "make figures SCALE=desk ARGS=06 DATA_DIR=..."),
-        ("desk", False, "make figures SCALE=desk ARGS=06"),
-    ],
-)
-def test_the_command_follows_from_notebook_and_scale(scale, real, command):
-    assert figures._Notebook("06_x", "A", "?", {}, real).command(scale) == command
-
-
 def test_a_bad_index_or_record_is_named(tmp_path, monkeypatch):
     def index(text):
         (tmp_path / "index.toml").write_text(text, encoding="utf-8")
