@@ -82,7 +82,7 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
 
 
 # The weight of lib/ and papers/ as they stand: most lines, most files. Each may only be lowered.
-MOST = {"lib": (11_894, 86), "papers": (16_135, 85), "together": (28_029, 171)}
+MOST = {"lib": (11_165, 83), "papers": (14_899, 85), "together": (26_064, 168)}
 
 
 @pytest.mark.parametrize("name", MOST)

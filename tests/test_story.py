@@ -13,7 +13,7 @@ SOURCES = sorted(FOLDER.glob("[0-9]*.py"))
 ORDER = tomllib.loads((FOLDER / "order.toml").read_text(encoding="utf-8"))
 MAIN = ORDER["main"]
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-MOST_LINES = 3_054  # of code on all pages; may only be lowered
+MOST_LINES = 2_963  # of code on all pages; may only be lowered
 
 
 def told(name):

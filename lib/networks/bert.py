@@ -137,7 +137,8 @@ def lower(model: _Classifier, layers: int) -> _Classifier:
     network, whole = model.network, model.network.config.num_hidden_layers
     if not 1 <= layers <= whole:
         raise ValueError(f"layers must lie between 1 and {whole}, got {layers}")
-    network.bert.encoder.layer = network.bert.encoder.layer[:layers]
+    encoder = network.bert.encoder
+    encoder.layer = encoder.layer[:layers]
     network.config.num_hidden_layers = layers
     origin = f"the lower {layers} of {whole} layers of {model.origin}"
     return _Classifier(network, origin, mean=True)

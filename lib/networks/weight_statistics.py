@@ -43,7 +43,8 @@ def hoyer(W: np.ndarray) -> float:
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
     """How many magnitudes fall into each bin of `EDGES`, clipped to its ends: (bins,)."""
-    return sum(np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in matrices)
+    counts = [np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0] for W in matrices]
+    return np.sum(counts, axis=0)
 
 
 def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
