@@ -69,3 +69,10 @@ def test_the_pages_do_not_grow():
 
 def test_the_glossary_is_short():
     assert len((FOLDER / "words.md").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_every_picture_of_a_page_is_there_and_every_drawing_is_shown():
+    texts = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    shown = set(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", texts))
+    assert all((FOLDER / target).exists() for target in shown)
+    assert {f"drawings/{path.name}" for path in (FOLDER / "drawings").iterdir()} <= shown

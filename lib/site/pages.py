@@ -53,7 +53,8 @@ class _Renderer(IPythonRenderer):
 
 def _html(markdown: str, escape: bool = False) -> str:
     """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
-    renderer = _Renderer(escape=escape, exclude_anchor_links=True)
+    pictures = dict(embed_images=True, path=str(files.folder("notebooks")))
+    renderer = _Renderer(escape=escape, exclude_anchor_links=True, **pictures)
     return MarkdownWithMath(renderer=renderer).render(markdown)
 
 

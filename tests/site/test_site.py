@@ -376,3 +376,11 @@ def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site, whole
             elif not target.startswith("data:"):
                 assert (path.parent / target).exists(), f"{path}: {target}"
     assert not re.search(r"url\(|@import", (whole_site / "site.css").read_text("utf-8"))
+
+
+def test_a_page_carries_its_drawings(place):
+    write(place / "notebooks" / "drawings" / "line.svg", "<svg/>")
+    notebook(place / "notebooks" / "01_x.ipynb", text="# T\n\n![a line](drawings/line.svg)")
+    made, _ = built(place)
+    (drawing,) = made["notebooks/01_x-demo.html"].find_all("img", alt="a line")
+    assert drawing["src"].startswith("data:image/svg+xml;base64,")
