@@ -19,7 +19,7 @@ from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
 from papers.beyond.atlas import NORMS, Ratios, column, least_margins, selected
-from papers.beyond.atlas_claims import JUDGED_AT, word
+from papers.beyond.atlas_claims import word
 from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
@@ -236,8 +236,7 @@ def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> li
             text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
             measured, bound = above.mean(), ASKED["largest"]
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
-        if steps < JUDGED_AT:
-            why += f"; the protocol judges after {JUDGED_AT:,} steps, here are {steps:,}"
+        why += f", after {steps:,} steps"
         id = f"atlas.own_norm.{word(name)}"
         claims.append(remarked(at_least(id, text, OWN_SOURCES[name], measured, bound), why))
     return claims

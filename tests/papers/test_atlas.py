@@ -225,8 +225,8 @@ def test_short_runs_turn_towards_their_own_norm(name):
 @pytest.mark.parametrize(
     "last, values, said",
     [
-        (20_000, (0.7, 0.8, 0.9), "still rises at the last step; the protocol judges after"),
-        (1_000_000, (0.7, 0.8, 0.9), "still rises at the last step"),
+        (20_000, (0.7, 0.8, 0.9), "still rises at the last step, 20,000"),
+        (1_000_000, (0.7, 0.8, 0.9), "still rises at the last step, 1,000,000"),
         (1_000_000, (0.9, 0.8, 0.9), "no longer rises in every run"),
         (1_000_000, (0.7, 0.8, 0.995), ""),
     ],
@@ -237,4 +237,4 @@ def test_a_norm_that_is_not_reached_says_why(solved, last, values, said):
     found = replace(one, iterations=np.array([last // 4, last // 2, last]), value=value)
     claim = atlas_claims.own("x", "l_1", found)
     assert claim.holds == (not said)
-    assert claim.remark.endswith(said) or "judges" in said and said in claim.remark
+    assert claim.remark.endswith(said)
