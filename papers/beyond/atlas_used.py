@@ -19,7 +19,7 @@ from lib.companion.claims import Claim, at_least, at_most, remarked
 from lib.seeds import stream
 from papers.beyond import factored_atlas, margin_law
 from papers.beyond.atlas import NORMS, Ratios, column, least_margins, selected
-from papers.beyond.atlas_claims import JUDGED_AT, word
+from papers.beyond.atlas_claims import word
 from papers.beyond.atlas_rules import BATCHES, GAMMA, GROWTH, OURS, TENTH, Row, step
 from papers.beyond.engine import factored
 from papers.beyond.engine import optimisers as o
@@ -264,6 +264,5 @@ def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> li
             text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
             claim = at_least(id, text, source, above.mean(), ASKED["largest"])
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
-        early = f"; the protocol judges after {JUDGED_AT:,} steps, here are {steps[-1]:,}"
-        claims.append(remarked(claim, why + early * bool(steps[-1] < JUDGED_AT)))
+        claims.append(remarked(claim, f"{why}, after {steps[-1]:,} steps"))
     return claims
