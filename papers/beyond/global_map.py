@@ -88,8 +88,8 @@ def measure(
         data = tokens.two_token_gaussian(seeds, **sizes)
         reached[row, column] = _reached(data, rule, steps)
         first[row, column] = _first_step_right(data)
-    alphas, dimensions = np.asarray(alphas, float), np.asarray(dimensions)
-    return GlobalMap(alphas=alphas, dimensions=dimensions, n=n, reached=reached, first=first)
+    axes = dict(alphas=np.asarray(alphas, float), dimensions=np.asarray(dimensions))
+    return GlobalMap(**axes, n=n, reached=reached, first=first)
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:

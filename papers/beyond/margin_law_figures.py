@@ -350,10 +350,11 @@ def bent(
 
 def _idle(axis, zero, zeros):
     """Offsets of pairs without dual: one idle pair in every run, several in one run each."""
-    several = {len(r.law.pairs): r for r in reversed(zeros)}  # the first of each number
-    several = sorted(several.items(), key=lambda item: zeros.index(item[1]))
-    shown = [("one idle pair", r, ONE) for r in zero]
-    shown += [(f"{k} in one run", r, like) for (k, r), like in zip(several, plots.SERIES[1:3])]
+    several = {}
+    for run in zeros:
+        several.setdefault(f"{len(run.law.pairs)} in one run", run)
+    shown = [("one idle pair", run, ONE) for run in zero]
+    shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
     for _, run, like in shown:
         axis.plot(run.level, run.offsets, ms=3, mfc="none", **like.mark)
         wanted = np.log(run.level)[:, None] + run.law.constants
