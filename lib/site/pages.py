@@ -53,8 +53,8 @@ class _Renderer(IPythonRenderer):
 
 def _html(markdown: str, escape: bool = False) -> str:
     """Markdown with formulas as HTML blocks; HTML in it stays, or is shown as it is written."""
-    pictures = dict(embed_images=True, path=str(files.folder("notebooks")))
-    renderer = _Renderer(escape=escape, exclude_anchor_links=True, **pictures)
+    place = str(files.folder("notebooks"))
+    renderer = _Renderer(escape, exclude_anchor_links=True, embed_images=True, path=place)
     return MarkdownWithMath(renderer=renderer).render(markdown)
 
 

@@ -101,13 +101,28 @@ def predictions(
         least = both[name].last[:, NORMS.index(row.norm)].min()
         asked, largest = 1.0 if row.always else 0.5, "share of runs whose largest ratio is in"
         for what, text, value, bound, why in (
-            ("norm", f"(K, Q) by {name}: {largest} the norm {row.norm}", share, asked,
-             f"The prediction is refuted: nearest to {nearest}"),
-            ("above", f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}", least,
-             row.least, "The bound was read off two pilots of up to 4e5 steps"),
-            ("alone", f"W alone by {name}: {largest} {row.alone_norm}", share_alone, 0.5,
-             f"W alone ends nearest to {nearest_alone}"),
-        ):  # fmt: skip
+            (
+                "norm",
+                f"(K, Q) by {name}: {largest} the norm {row.norm}",
+                share,
+                asked,
+                f"The prediction is refuted: nearest to {nearest}",
+            ),
+            (
+                "above",
+                f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}",
+                least,
+                row.least,
+                "The bound was read off two pilots of up to 4e5 steps",
+            ),
+            (
+                "alone",
+                f"W alone by {name}: {largest} {row.alone_norm}",
+                share_alone,
+                0.5,
+                f"W alone ends nearest to {nearest_alone}",
+            ),
+        ):
             claim = at_least(f"factors.{what}.{word(name)}", text, SOURCE, value, bound)
             claims.append(remarked(claim, why))
     return claims

@@ -240,18 +240,39 @@ def _claims(name, runs):
     rows = (  # judge, id, statement, values, expected value
         (near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs)),
         (near, "level", "‖W‖ x error over C at the head's level, less 1", level_errors(runs)),
-        (each_near, "exponent", "exponent of W's direction error in t",
-         exponents(runs), runs.rule.decay - 1),
+        (
+            each_near,
+            "exponent",
+            "exponent of W's direction error in t",
+            exponents(runs),
+            runs.rule.decay - 1,
+        ),
         (near, "head", "u's residual in the opt tokens' span over C_u, less 1", head),
-        (below, "frozen", "part of u_1 off that span, relative error of its prediction",
-         np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)),
-        (below, "rest", "change of that part over the last decade",
-         np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)),
-        (near, "curvature", "‖Hessian‖/L over its limit, less 1",
-         runs.curvature[:, -1] / law.curvature - 1),
-        (near, "curvature_power", "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3",
-         log_slope(runs.iterations, runs.curvature)),
-    )  # fmt: skip
+        (
+            below,
+            "frozen",
+            "part of u_1 off that span, relative error of its prediction",
+            np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1),
+        ),
+        (
+            below,
+            "rest",
+            "change of that part over the last decade",
+            np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1),
+        ),
+        (
+            near,
+            "curvature",
+            "‖Hessian‖/L over its limit, less 1",
+            runs.curvature[:, -1] / law.curvature - 1,
+        ),
+        (
+            near,
+            "curvature_power",
+            "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3",
+            log_slope(runs.iterations, runs.curvature),
+        ),
+    )
     for judge, id, text, *values in rows:
         yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
 

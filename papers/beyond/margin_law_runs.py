@@ -204,25 +204,63 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
 
 
 CLAIMS = (  # judge, id, statement, formula of a comparison and what it measured, expected value
-    (near, "constant", "direction error over its prediction, less 1: worst of all runs",
-     lambda c, m: m.error[-1] / c.predicted - 1),
-    (near, "residual", "residual across W_mm in the support's span, over C, less 1: worst of "
-     "all runs", lambda c, m: m.residual / c.law.constant[0] - 1),
-    (near, "exponent", "exponent of the direction error in ||W_t||, worst run",
-     lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0], -1.0),
-    (near, "lower_bound", "growth of 1/error per iteration, times C / speed, worst run",
-     lambda c, m: _growth(c), 1.0),
-    (near, "offsets", "margin less a_t less log(kappa/beta): worst support pair of all runs",
-     lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]]),
-    (near, "duals", "dual read off the margins over the solver's, less 1: worst support pair",
-     lambda c, m: np.divide(*dual_shares(c)) - 1),
-    (near, "norm", "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run",
-     lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1),
-    (above, "difference", "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
-     lambda c, m: m.error[-1] / m.difference_error),
-    (below, "certificate", "duality gap of W_T - W_{T/2} and the duals read off, worst run",
-     lambda c, m: abs(m.difference_gap)),
-)  # fmt: skip
+    (
+        near,
+        "constant",
+        "direction error over its prediction, less 1: worst of all runs",
+        lambda c, m: m.error[-1] / c.predicted - 1,
+    ),
+    (
+        near,
+        "residual",
+        "residual across W_mm in the support's span, over C, less 1: worst of all runs",
+        lambda c, m: m.residual / c.law.constant[0] - 1,
+    ),
+    (
+        near,
+        "exponent",
+        "exponent of the direction error in ||W_t||, worst run",
+        lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0],
+        -1.0,
+    ),
+    (
+        near,
+        "lower_bound",
+        "growth of 1/error per iteration, times C / speed, worst run",
+        lambda c, m: _growth(c),
+        1.0,
+    ),
+    (
+        near,
+        "offsets",
+        "margin less a_t less log(kappa/beta): worst support pair of all runs",
+        lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]],
+    ),
+    (
+        near,
+        "duals",
+        "dual read off the margins over the solver's, less 1: worst support pair",
+        lambda c, m: np.divide(*dual_shares(c)) - 1,
+    ),
+    (
+        near,
+        "norm",
+        "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run",
+        lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1,
+    ),
+    (
+        above,
+        "difference",
+        "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
+        lambda c, m: m.error[-1] / m.difference_error,
+    ),
+    (
+        below,
+        "certificate",
+        "duality gap of W_T - W_{T/2} and the duals read off, worst run",
+        lambda c, m: abs(m.difference_gap),
+    ),
+)
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
