@@ -224,10 +224,13 @@ def publish(outcome: _Outcome) -> tuple[str | None, str]:
             return None, f"  (embedded data, not the real ones: {stay})"
         new, hashes = {}, {}
         for path, saved in records.items():
-            parts = [path.with_suffix(end) for end in (".png", ".pdf", ".json")]  # record last
+            # A ledger has a table beside its picture; the record is written last.
+            names = [path.stem + end for end in (".md", ".png", ".pdf", ".json")]
+            parts = [staged / name for name in names if (staged / name).exists()]
             content = {job.figures / part.name: part.read_bytes() for part in parts}
-            if record.reproduces(saved, parts[0].read_bytes(), job.figures / path.name):
-                content = {place: place.read_bytes() for place in content}
+            picture = content[job.figures / f"{path.stem}.png"]
+            if record.reproduces(saved, picture, job.figures / path.name):
+                content = {place: place.read_bytes() for place in content if place.exists()}
             else:
                 new |= content
             hashes |= {place.name: files.sha256(part) for place, part in content.items()}

@@ -42,12 +42,13 @@ figure = Figure(figsize=(1, 1))
 axes = figure.subplots()
 axes.plot([0, seeds])
 axes.set_axis_off()  # letters take as long as all the rest of the cell
-run.save(
+saved = run.save(
     figure, "{name}", "Figure 2", "A line.",
     claims=[claims.at_most("few", "seeds are few", "ours", seeds, 6)],
     numbers=dict(slope=record.Number(seeds, tolerance=0.5)),
     data=[dict(name="line", source="synthetic")],
 )
+saved.with_suffix(".md").write_text("a table of its rows")
 figure
 
 # %%
@@ -59,7 +60,7 @@ LAST = {
     "03_hangs": "import time\n\ntime.sleep(7200)",
 }
 PATIENCE = 1200  # seconds that a test waits at most for what a busy machine takes long to do
-FIGURES = ["01_good.json", "01_good.pdf", "01_good.png"]
+FIGURES = ["01_good.json", "01_good.md", "01_good.pdf", "01_good.png"]
 REDIRECTIONS = {"FIGURES_DIR", "RUNS_DIR", "NOTEBOOKS_DIR", "DATA_DIR", "PYTHONPATH"}
 # A copy of lib/ may keep its bytecode: many processes import it, and compile it once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
