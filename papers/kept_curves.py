@@ -78,7 +78,7 @@ def few(id: str, text: str, source: str, curves: Curves, bound=ABOVE) -> Claim |
     count = len(curves.seeds())
     if count < FEWEST:
         reason = f"{count} of {FEWEST} seeds that a verdict needs have run"
-    elif not (reason := silent(curves)):
+    elif not (reason := _silent(curves)):
         return None
     return claims.judged(id, f"{text}: {reason}", source, (np.nan,) * 3, bound, UNDECIDED, count)
 
@@ -88,7 +88,7 @@ def clocked(curves: Curves) -> bool:
     return bool(curves.configuration.get("clock"))
 
 
-def silent(curves: Curves) -> str:
+def _silent(curves: Curves) -> str:
     """Why a study of the second protocol has no verdict, or "".
 
     A plain classifier on the same rows is as good, or was not fitted, or a rule was judged at the
@@ -98,7 +98,7 @@ def silent(curves: Curves) -> str:
         return ""
     if not (plain := curves.baselines()):
         return "no plain classifier was fitted, so the network cannot be compared with one"
-    rule, best = best_rule(curves)
+    rule, best = _best_rule(curves)
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
         return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
@@ -106,7 +106,7 @@ def silent(curves: Curves) -> str:
     return f"judged at the edge of the rates tried: {at_edge}" if at_edge else ""
 
 
-def best_rule(curves: Curves) -> tuple[str, float]:
+def _best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest test accuracy, the mean over the seeds, and that accuracy."""
     rights = {rule: [run.hits.mean() for run in curves.runs(rule)] for rule in curves.rates()}
     best = max(rights, key=lambda rule: float(np.mean(rights[rule])))
@@ -130,7 +130,7 @@ def gate(curves: Curves) -> str:
     """The best rule's test accuracy beside those of the plain classifiers, a sentence, or ""."""
     if not (plain := curves.baselines()):
         return ""
-    rule, best = best_rule(curves)
+    rule, best = _best_rule(curves)
     others = ", ".join(f"{name} {100 * value:.1f} %" for name, value in plain.items())
     end = ": too small to speak" if best - max(plain.values()) < LEAD else ""
     return f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."

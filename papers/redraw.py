@@ -27,7 +27,7 @@ from papers.c import reviews, reviews_figure, vision
 from papers.kept_curves import REMEASURED
 
 
-class Picture(NamedTuple):
+class _Picture(NamedTuple):
     """A figure of a study, and the claims that are judged by the same curves."""
 
     slug: str
@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
 
 def _faster(name):
-    return Picture(
+    return _Picture(
         f"fastrates_{name}",
         lambda curves: speed.table(curves, name),
         lambda curves: speed_figure.draw(curves, name),
@@ -48,11 +48,11 @@ PICTURES = {
     "civil_comments": [_faster("fig4")],
     "mnist": [_faster("fig6")],
     "cifar10": [_faster("fig7")],
-    "vit": [Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
+    "vit": [_Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],
     "imdb": [
-        Picture("mirror_imdb", reviews.accuracy_table, reviews_figure.accuracy_figure),
-        Picture("mirror_sparsity", reviews.sparsity_table, reviews_figure.sparsity_figure),
-        Picture("mirror_attention", reviews.attention_table, reviews_figure.attention_figure),
+        _Picture("mirror_imdb", reviews.accuracy_table, reviews_figure.accuracy_figure),
+        _Picture("mirror_sparsity", reviews.sparsity_table, reviews_figure.sparsity_figure),
+        _Picture("mirror_attention", reviews.attention_table, reviews_figure.attention_figure),
     ],
 }
 

@@ -109,7 +109,7 @@ def _checked(about, form, ends, smaller, larger, more) -> Claim:
     return Claim(*about, bound, holds, _times_over(smaller, larger), **more)
 
 
-def every_close(
+def _every_close(
     id: str, statement: str, source: str, values: np.ndarray, expected: float, tolerance: float
 ) -> Claim:
     """`close` of the furthest of the `values`, one a seed, with the `interval` of their mean."""

@@ -34,7 +34,7 @@ def directions(W: np.ndarray) -> np.ndarray:
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
 
-def moments(frames: int) -> np.ndarray:
+def _moments(frames: int) -> np.ndarray:
     """At most `frames` iterations from 0 to STEPS; between two the arrows turn by equal angles."""
     times = np.arange(STEPS + 1)
     turn = np.linalg.norm(np.diff(directions(path(times)), axis=0), axis=-1).sum(-1)
@@ -49,7 +49,7 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
-    times = moments(frames)
+    times = _moments(frames)
     with mpl.rc_context():
         plots.set_style()
         mpl.rcParams["figure.constrained_layout.use"] = False  # or the panels move between frames

@@ -72,21 +72,21 @@ def nearest(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     return _claim(at_least, "nearest", name, text, share, 0.5, why, by)
 
 
-def memories(found: Mapping[str, Ratios]) -> list[Claim]:
+def memories(by_rule: Mapping[str, Ratios]) -> list[Claim]:
     """Adam by beta_2: with a short memory it is nearer to l_inf than with a long one."""
     statement = "Adam: ratio in l_inf at beta_2 = 0.99 less that at 0.9999, least of all runs"
-    excess = (found["0.99"].last - found["0.9999"].last)[:, column("l_inf")].min()
+    excess = (by_rule["0.99"].last - by_rule["0.9999"].last)[:, column("l_inf")].min()
     return [at_least("atlas.memory", statement, SOURCE, excess, 0.1)]
 
 
-def growing(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> list[Claim]:
+def growing(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> list[Claim]:
     """With growing steps, the least ratio of all runs in the own norm: reached by one rule only."""
     claims = []
     for name, row in rows.items():
-        lowest = found[name].last[:, column(row.highest)].min()
+        lowest = by_rule[name].last[:, column(row.highest)].min()
         text = f"{name}, steps like t^(1/2): least ratio of all runs in {row.highest}"
         judge, bound = (at_least, REACHED) if row.reached else (at_most, REACHED - ROUNDING)
-        claims.append(_claim(judge, "growing", name, text, lowest, bound, _why(found[name])))
+        claims.append(_claim(judge, "growing", name, text, lowest, bound, _why(by_rule[name])))
     return claims
 
 
@@ -131,28 +131,28 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
     return claims
 
 
-def worlds(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> dict[str, Mapping]:
+def worlds(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> dict[str, Mapping]:
     """Ratios as wrong worlds have them: the best margins off, the rules exchanged.
 
     Exchanged: every rule that was to reach a norm is judged by the run of the next such rule.
     """
     names = [name for name, row in rows.items() if row.reached is not None]
     after = dict(zip(names, names[1:] + names[:1], strict=True))
-    scaled = lambda by: {name: replace(one, value=by * one.value) for name, one in found.items()}
+    scaled = lambda by: {name: replace(one, value=by * one.value) for name, one in by_rule.items()}
     return {
         "best margins 2 % large": scaled(0.98),
         "best margins 2 % small": scaled(1.02),
-        "rules exchanged": {name: found[after.get(name, name)] for name in found},
+        "rules exchanged": {name: by_rule[after.get(name, name)] for name in by_rule},
     }
 
 
-def verdicts(rows: Mapping[str, Row], found: Mapping[str, Ratios]) -> str:
+def verdicts(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> str:
     """A line per rule: what was predicted, and the least and the median ratio in every norm."""
     lines = []
     for name, row in rows.items():
-        ends = zip(NORMS, found[name].last.T, strict=True)
+        ends = zip(NORMS, by_rule[name].last.T, strict=True)
         cells = "  ".join(f"{norm} {np.min(x):.3f}/{np.median(x):.3f}" for norm, x in ends)
-        claims = predictions({name: row}, {name: found[name]})[1:]
+        claims = predictions({name: row}, {name: by_rule[name]})[1:]
         said = ", ".join("as predicted" if claim.holds else "NOT as predicted" for claim in claims)
         lines.append(f"{name:34} {cells}  [{said}]")
     return "\n".join(lines)

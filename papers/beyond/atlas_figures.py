@@ -111,7 +111,7 @@ def memory(
 def used(
     ends: Mapping[str, AtRest],
     own: Mapping[str, np.ndarray],
-    found: Mapping[str, Ratios],
+    by_rule: Mapping[str, Ratios],
     share: Mapping[tuple[str, int], float],
 ) -> Figure:
     """Shortfall under decay over the law's; share of other tokens; own norms beside the seven."""
@@ -130,7 +130,7 @@ def used(
     title = "samples with other tokens"
     axes[1].set(xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="%")
     for place, (name, value) in enumerate(own.items()):
-        best = found[name].last.max(1)
+        best = by_rule[name].last.max(1)
         axes[2].plot(np.full(len(best), place - 0.12), best, "o", color=plots.GREY, ms=3)
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]

@@ -41,7 +41,7 @@ ASKED = dict(slow=0.9, norm=1e-4, shortfall=0.05, own=0.98, largest=0.9, kept=1e
 
 
 @dataclass(frozen=True)
-class Decayed:
+class _Decayed:
     """A rule under decay: its steps' norm, whose theorem, the rule for a step size, how slow."""
 
     norm: str
@@ -58,19 +58,19 @@ class Decayed:
 
 
 DECAYED = {
-    "GD": Decayed("Frobenius", OURS, lambda eta: o.steepest(2, eta)),
-    "sign": Decayed("l_inf", LION_K, lambda eta: o.steepest(np.inf, eta)),
-    "Signum": Decayed("l_inf", LION_K, o.signum),
-    "Lion": Decayed("l_inf", LION_K, o.lion, 4),
-    "AdamW": Decayed("l_inf", ADAMW, lambda eta: o.adam(eta, memory=0.95), 2),
-    "Muon": Decayed("spectral", LION_K, o.muon),
+    "GD": _Decayed("Frobenius", OURS, lambda eta: o.steepest(2, eta)),
+    "sign": _Decayed("l_inf", LION_K, lambda eta: o.steepest(np.inf, eta)),
+    "Signum": _Decayed("l_inf", LION_K, o.signum),
+    "Lion": _Decayed("l_inf", LION_K, o.lion, 4),
+    "AdamW": _Decayed("l_inf", ADAMW, lambda eta: o.adam(eta, memory=0.95), 2),
+    "Muon": _Decayed("spectral", LION_K, o.muon),
 }
 
 
 def decay_rows() -> dict[str, Row]:
     """Every rule of DECAYED at every allowed margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
-    return rows | {SLOW: Decayed("l_inf", ADAMW, o.adam).row(ALLOWED[-1])}
+    return rows | {SLOW: _Decayed("l_inf", ADAMW, o.adam).row(ALLOWED[-1])}
 
 
 def other_rows() -> dict[str, Row]:
@@ -120,13 +120,13 @@ def at_rest(row: Row, path: Path, solutions: Solutions, identity: bool = False) 
     least = least_margins(tokens, selection, W[:, None])[:, 0]
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((least > 0) & (path.status == "completed")):
-        found = solutions.of(run, selection[run], norm)
+        solution = solutions.of(run, selection[run], norm)
         slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[0]
-        on = found.support[0] & (found.duals[0] > 0)
-        offsets, _ = margin_law.log_ratios(slopes[on], found.duals[0][on])
-        missing[run] = 1 - least[run] * found.norm[0] / size[run]
-        law[run] = -offsets.min() * decay * found.norm[0]
-        allowed[run] = 1 / (found.norm[0] * decay)
+        on = solution.support[0] & (solution.duals[0] > 0)
+        offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
+        missing[run] = 1 - least[run] * solution.norm[0] / size[run]
+        law[run] = -offsets.min() * decay * solution.norm[0]
+        allowed[run] = 1 / (solution.norm[0] * decay)
     return AtRest(size * decay, missing, law, selection, allowed)
 
 
@@ -155,18 +155,18 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def in_frobenius(found: Mapping[str, Ratios]) -> dict[str, Ratios]:
+def in_frobenius(by_rule: Mapping[str, Ratios]) -> dict[str, Ratios]:
     """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
     k = column("Frobenius")
     return {
         name: replace(one, value=np.repeat(one.value[..., k : k + 1], len(NORMS), -1))
-        for name, one in found.items()
+        for name, one in by_rule.items()
     }
 
 
-def selection_claims(found: Mapping[tuple, tuple]) -> list[Claim]:
+def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """Where strong decay selects other tokens, their largest margin is the larger one."""
-    runs, larger = (sum(counts[k] for counts in found.values()) for k in (2, 3))
+    runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     text = f"share of {runs} runs whose stronger decay selects other tokens that gain margin by it"
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
@@ -179,7 +179,7 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     (samples, of how many, whose token is another than under the weakest decay; runs with such, in
     how many of them the strong decay's selection has the larger gamma_N).
     """
-    found = {}
+    counts = {}
     for name in DECAYED:
         weak = ends[f"{name}, {ALLOWED[-1]}"]
         for m in ALLOWED[:-1]:
@@ -187,8 +187,13 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
             other = (strong.selection != weak.selection) & np.isfinite(strong.allowed)[:, None]
             larger = strong.allowed * (ALLOWED[-1] / m) > weak.allowed
             runs = other.any(1) & np.isfinite(weak.allowed)
-            found[name, m] = int(other.sum()), other.size, int(runs.sum()), int(larger[runs].sum())
-    return found
+            counts[name, m] = (
+                int(other.sum()),
+                other.size,
+                int(runs.sum()),
+                int(larger[runs].sum()),
+            )
+    return counts
 
 
 def turned_back(
@@ -222,17 +227,17 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
     return claims
 
 
-def own_claims(own: Mapping[str, np.ndarray], found: Mapping[str, Ratios]) -> list[Claim]:
+def own_claims(own: Mapping[str, np.ndarray], by_rule: Mapping[str, Ratios]) -> list[Claim]:
     """Adam on single samples reaches its own norm; the others' has the largest ratio of the row."""
     claims = []
     for name, value in own.items():
-        steps = found[name].iterations[-1]
+        steps = by_rule[name].iterations[-1]
         if "per sample" in name:
             text = f"{name}: margin over the largest in its fixed point's norm, least of all runs"
             measured, bound = value.min(), ASKED["own"]
             why = f"{(value >= bound).sum()} of {len(value)} runs reach it"
         else:
-            above = value > found[name].last.max(1)
+            above = value > by_rule[name].last.max(1)
             text = f"{name}: share of runs whose ratio in the rule's own norm is above all others"
             measured, bound = above.mean(), ASKED["largest"]
             why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"

@@ -63,24 +63,26 @@ def _decay(size, world: World) -> Iterator[Claim]:
 def _own_norms(size, world: World) -> Iterator[Claim]:
     """Norms that adaptive rules have of their own: the identity in place of the metric."""
     data, _, best = _problem(3, 3)
-    own, found = {}, {}
+    own, by_rule = {}, {}
     for name in own_norms.OWN:
         row = atlas_rules.rows()[name]
         path = _path((3, 3), row.rule, row.longest)
-        found[name] = atlas.ratios(path, best)
-        own[name], _ = own_norms.own_ratios(data, name, path, found[name], bool(world.of(IDENTITY)))
-    yield from _rows(atlas_used.own_claims(own, found))
+        by_rule[name] = atlas.ratios(path, best)
+        own[name], _ = own_norms.own_ratios(
+            data, name, path, by_rule[name], bool(world.of(IDENTITY))
+        )
+    yield from _rows(atlas_used.own_claims(own, by_rule))
 
 
 def _others(size, world: World) -> Iterator[Claim]:
     """Variance reduction: Frobenius for each norm, or none of it. OLion: no sign is taken."""
-    table, plain, found = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
+    table, plain, by_rule = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
     for name, row in table.items():
         rule = replace(row.rule, signed=row.rule.signed and not plain)
         rule = replace(rule, reduced=rule.reduced and not world.of(ANCHOR))
         ends = {name: atlas.ratios(_path(size, rule, row.longest), _problem(*size)[2])}
-        found |= atlas_used.in_frobenius(ends) if plain and rule.reduced else ends
-    yield from _rows(atlas_claims.predictions(table, found)[1:])
+        by_rule |= atlas_used.in_frobenius(ends) if plain and rule.reduced else ends
+    yield from _rows(atlas_claims.predictions(table, by_rule)[1:])
 
 
 def _gauge(size, world: World) -> Iterator[Claim]:

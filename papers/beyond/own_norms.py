@@ -44,7 +44,7 @@ def shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V / (least * scale), weights / (least * scale**2)
 
 
-class FixedPoint(NamedTuple):
+class _FixedPoint(NamedTuple):
     """Adam's s (d, d_z) on single samples, how far its last step moved it, and after how many."""
 
     s: np.ndarray
@@ -52,7 +52,7 @@ class FixedPoint(NamedTuple):
     steps: int
 
 
-def fixed_point(A: np.ndarray, most: int = 300) -> FixedPoint:
+def fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
     """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
 
     A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides, s kept at a mean square of
@@ -66,7 +66,7 @@ def fixed_point(A: np.ndarray, most: int = 300) -> FixedPoint:
         new = np.sqrt(s * np.maximum(new, FLOOR * new.max()))
         new /= np.sqrt((new**2).mean())
         residual, s, steps = float(np.abs(new / s - 1).max()), new, steps + 1
-    return FixedPoint(s, residual, steps)
+    return _FixedPoint(s, residual, steps)
 
 
 def _power(M, exponent):

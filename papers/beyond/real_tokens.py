@@ -27,20 +27,20 @@ RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 
 
 @dataclass(frozen=True)
-class Sentences:
+class _Sentences:
     """Sentences of equal length: `tokens` of one run, and the word pieces `words` (n, T)."""
 
     tokens: TokenSet
     words: list[list[str]]
 
 
-def sentences(data: TextSet, count: int, shortest: int = 12) -> Sentences:
+def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     """The first `count` rows of one length, half of the first label and half of the last.
 
     The length is the least of at least `shortest` word pieces of which there are enough rows. X (1,
     count, length, d) holds the packaged encoder's last hidden states between [CLS] and the closing
-    [SEP], z (1, count, d) that of [CLS]; the head is `probe`. Raises ValueError where no length has
-    enough rows of both labels, and for an odd count.
+    [SEP], z (1, count, d) that of [CLS]; the head is `_probe`. Raises ValueError where no length
+    has enough rows of both labels, and for an odd count.
     """
     from transformers import AutoModel
 
@@ -63,7 +63,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> Sentences:
         hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X, z = hidden[:, 1:-1], hidden[:, 0]
-    return Sentences(attention.token_set(X, y, z, probe(X, y)), _pieces(weights, ids[:, 1:-1]))
+    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), _pieces(weights, ids[:, 1:-1]))
 
 
 def _pieces(weights, ids):
@@ -73,7 +73,7 @@ def _pieces(weights, ids):
     return [[tokenizer.id_to_token(piece) for piece in row] for row in ids.tolist()]
 
 
-def probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
@@ -151,7 +151,7 @@ def claims(readings: list[Reading]) -> list[Claim]:
     return [above("law.real_constant", near, share), above("law.real_kappa", blind, plain)]
 
 
-def draw(readings: dict[str, list[Reading]], shown: tuple[Sentences, Reading]) -> Figure:
+def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) -> Figure:
     """Measured over predicted constant along the runs of each data set; two sentences being read.
 
     shown: sentences and a run on them, of which the first sentence of either label is drawn with

@@ -22,14 +22,14 @@ RULES = ("l1.1", "l3", "l2")  # in the order of the paper's accuracies
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 
 
-def hits(curves: Curves, rule: str) -> np.ndarray:
+def _hits(curves: Curves, rule: str) -> np.ndarray:
     """Which test rows the end of each run classifies correctly: bool (seeds, rows)."""
     return np.stack([run.hits for run in curves.runs(rule)])
 
 
 def accuracy(curves: Curves, rule: str) -> np.ndarray:
     """Test accuracy at the end, on all rows: (seeds,)."""
-    return hits(curves, rule).mean(1)
+    return _hits(curves, rule).mean(1)
 
 
 def late(run: Curve) -> float:
@@ -37,14 +37,14 @@ def late(run: Curve) -> float:
     return run.metrics["test_accuracy"][-LAST:].mean()
 
 
-def late_accuracy(curves: Curves, rule: str) -> np.ndarray:
+def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
     """`late` of every seed, (seeds,)."""
     return np.array([late(run) for run in curves.runs(rule)])
 
 
 def accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     """Test accuracy of `first` minus `second`, paired by seed and by test row."""
-    return _paired(hits(curves, first).astype(float) - hits(curves, second))
+    return _paired(_hits(curves, first).astype(float) - _hits(curves, second))
 
 
 def _paired(apart):
@@ -52,10 +52,10 @@ def _paired(apart):
     return verdicts.mean_interval(apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1])
 
 
-def late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """`late_accuracy` of `first` minus `second`; the sampling error is that of the rows sampled."""
-    apart = hits(curves, first).astype(float) - hits(curves, second)  # (seeds, rows)
-    values = late_accuracy(curves, first) - late_accuracy(curves, second)
+def _late_difference(curves: Curves, first: str, second: str) -> Interval:
+    """Late accuracy of `first` minus `second`; the sampling error is that of the rows sampled."""
+    apart = _hits(curves, first).astype(float) - _hits(curves, second)  # (seeds, rows)
+    values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     return verdicts.mean_interval(values, apart.mean(0).var(ddof=1) / SHOWN)
 
 
@@ -68,10 +68,10 @@ def ordered(curves: Curves, better: str, worse: str) -> Claim:
     if clocked(curves):  # judged by the mean of the last evaluations
         text += f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
         text += f" (difference at the end, all rows: {measured})"
-        last = late_difference(curves, better, worse)
+        last = _late_difference(curves, better, worse)
         return judge(name, text, source, curves, last, verdicts.above)
     best = max(accuracy(curves, rule).mean() for rule in RULES)
-    lead = (late_accuracy(curves, better) - late_accuracy(curves, worse)).mean()
+    lead = (_late_accuracy(curves, better) - _late_accuracy(curves, worse)).mean()
     text += (
         f": difference of last test accuracy, {len(measured.values)} seeds"
         f" (mean of the last {LAST} evaluations: {lead:.3g})"
@@ -133,7 +133,7 @@ def matched_apart(curves: Curves, metric: str) -> Interval:
     return verdicts.mean_interval(first - second)
 
 
-def sparser(curves: Curves, part: str) -> Claim:
+def _sparser(curves: Curves, part: str) -> Claim:
     """l1.1 has a higher Hoyer index than l2, at the end and at matched training accuracy.
 
     The index does not change with the scale of the entries. The share of entries above a threshold
@@ -154,7 +154,7 @@ def sparser(curves: Curves, part: str) -> Claim:
 
 def sparsity_table(curves: Curves) -> Table:
     """Sparsity of keys, queries and values."""
-    return Table([sparser(curves, part) for part in PARTS])
+    return Table([_sparser(curves, part) for part in PARTS])
 
 
 def tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
@@ -193,7 +193,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
         trained = [float(run.end["training_accuracy"]) for run in runs]
         measured |= {
             f"{name}_test_accuracy": finite(accuracy(curves, rule).mean(), 1e-9),
-            f"{name}_late_test_accuracy": finite(late_accuracy(curves, rule).mean(), 1e-9),
+            f"{name}_late_test_accuracy": finite(_late_accuracy(curves, rule).mean(), 1e-9),
             f"{name}_training_accuracy": finite(np.mean(trained), 1e-9),
             f"{name}_rate": finite(curves.rates()[rule], 1e-12),
             f"{name}_tokens_used": finite(tokens_used(curves, rule)[..., -1].mean(), 1e-7),

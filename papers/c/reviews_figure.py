@@ -23,7 +23,7 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def training_panels(axes, curves: Curves, rows: int) -> None:
+def _training_panels(axes, curves: Curves, rows: int) -> None:
     """Two panels: training loss a row, without the spike of the first steps; test accuracy."""
     kept_curves.losses(axes[0], curves, rows, shown)
     for rule in curves.rates():
@@ -39,7 +39,7 @@ def rates(curves: Curves) -> Figure:
     return kept_curves.rates_figure(curves, late, "Held-out accuracy (%)")
 
 
-def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:
+def _differences(ax, names: list[str], *series: list[Interval], scale: float = 1.0) -> None:
     """Paired differences as a forest, a dot a seed; a second series stands below the first."""
     bars = []
     for place, name in enumerate(names):
@@ -56,10 +56,10 @@ def differences(ax, names: list[str], *series: list[Interval], scale: float = 1.
 def accuracy_figure(curves: Curves) -> Figure:
     """Loss, test accuracy, and the paired differences that are judged; a star is the paper's."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    training_panels(axes, curves, curves.configuration["batch"])
+    _training_panels(axes, curves, curves.configuration["batch"])
     measured = [reviews.accuracy_difference(curves, *pair) for pair in reviews.PAIRS]
     names = [f"{shown(first)} - {shown(second)}" for first, second in reviews.PAIRS]
-    differences(axes[2], names, measured, scale=100)
+    _differences(axes[2], names, measured, scale=100)
     paper = [100 * (reviews.PAPER[a] - reviews.PAPER[b]) for a, b in reviews.PAIRS]
     axes[2].plot(paper, range(len(paper)), "*", color=plots.BLACK, markersize=7)
     axes[2].set(title="Difference (points)")
@@ -92,7 +92,7 @@ def sparsity_figure(curves: Curves) -> Figure:
         [f(curves, f"hoyer.{part}") for part in reviews.PARTS]
         for f in (reviews.apart, reviews.matched_apart)
     ]
-    differences(axes[3], list(reviews.PARTS), *pairs)
+    _differences(axes[3], list(reviews.PARTS), *pairs)
     axes[3].set(title=f"Hoyer, {shown('l1.1')} minus {shown('l2')}")
     plots.legend(figure, axes[0])
     return figure
@@ -101,7 +101,7 @@ def sparsity_figure(curves: Curves) -> Figure:
 def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
-    differences(right, ["last layer"], [reviews.attention_difference(curves)])
+    _differences(right, ["last layer"], [reviews.attention_difference(curves)])
     right.set(title=f"{shown('l2')} minus {shown('l1.1')}")
     rules = list(curves.rates())
     layers = reviews.tokens_used(curves, rules[0]).shape[-1]
@@ -138,7 +138,7 @@ def maps(curves: Curves) -> Figure:
 def vision_figure(curves: Curves) -> Figure:
     """Loss, test accuracy with the steps to equal accuracy, and Hoyer against the loss."""
     figure, axes = plots.panels(1, 3, height=2.7)
-    training_panels(axes, curves, 1)
+    _training_panels(axes, curves, 1)
     steps = vision.steps_to_accuracy(curves)
     levels = vision.matched(curves, "test_accuracy", vision.RULES, "test_accuracy")
     for k, rule in enumerate(vision.RULES):

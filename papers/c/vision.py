@@ -18,7 +18,7 @@ def steps_to_accuracy(curves: Curves) -> np.ndarray:
     return matched(curves, "steps", RULES, "test_accuracy")
 
 
-def early(curves: Curves) -> Claim:
+def _early(curves: Curves) -> Claim:
     """Adam gets to the accuracy that both reach in fewer steps."""
     adam, mirror = steps_to_accuracy(curves)
     measured = verdicts.ratio_interval(adam / mirror)
@@ -29,7 +29,7 @@ def early(curves: Curves) -> Claim:
     return judge("vit.early", text, SOURCE, curves, measured, verdicts.faster, "interval below 1")
 
 
-def sparser(curves: Curves) -> Claim:
+def _sparser(curves: Curves) -> Claim:
     """The median Hoyer index of weight matrices is larger under l1.1, at matched training loss."""
     adam, mirror = matched(curves, "hoyer", RULES, "control_loss", rising=False)
     measured = verdicts.mean_interval(mirror - adam)
@@ -45,7 +45,7 @@ def table(curves: Curves) -> Table:
     """Adam ahead early, l1.1 sparser. Equal ends after 1,000 epochs are not tested here."""
     words = {"vit.early": "Adam ahead early", "vit.sparser": "l1.1 sparser"}
     unknown = [few(name, text, SOURCE, curves) for name, text in words.items()]
-    return Table(unknown if all(unknown) else [early(curves), sparser(curves)])
+    return Table(unknown if all(unknown) else [_early(curves), _sparser(curves)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:

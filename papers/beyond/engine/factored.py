@@ -22,7 +22,7 @@ _KINDS = (o.ENTRYWISE, o.SPECTRAL, o.ADAPTIVE, o.SIGN)
 
 
 @dataclass(frozen=True, repr=False)
-class FactoredPath(Shapes):
+class _FactoredPath(Shapes):
     """What was recorded of each run at `iterations` (k,); entries after a run's early end are NaN.
 
     K (runs, k, d, m), Q (runs, k, d_z, m); log_gap (runs, k), log(L - L*); status and ended (runs,)
@@ -64,7 +64,7 @@ def train(
     Q: np.ndarray,
     record: Sequence[int],
     loss: str = "exponential",
-) -> dict[str, FactoredPath]:
+) -> dict[str, _FactoredPath]:
     """Minimise paper A's loss over (K, Q), W = K Q^T, head fixed; every rule acts on each factor.
 
     K (runs, d, m), Q (runs, d_z, m): the start; K = Q = 0 is a saddle at which both gradients
@@ -103,4 +103,4 @@ def _train_rule(problems, rule, times, K, Q):
         )
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["K"], raw["Q"]], [raw["logs"]])
     names, ended = np.array(status.NAMES)[raw["status"]], raw["ended"]
-    return FactoredPath(rule, times, raw["K"], raw["Q"], raw["logs"], names, ended)
+    return _FactoredPath(rule, times, raw["K"], raw["Q"], raw["logs"], names, ended)

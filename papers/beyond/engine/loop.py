@@ -18,7 +18,7 @@ SOURCES = stamp(__file__)
 # which costs as much as a step. What every step calls is inlined, or takes the arrays it needs.
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """A matrix (d, d_z = e) that moves as one: W, a block of it, or a factor.
 
     Its gradient as a graded sum over rows z, the sum's mantissa G, the direction D; first and
@@ -36,30 +36,30 @@ class Part(NamedTuple):
     svd: graded_svd.Space
 
 
-class State(NamedTuple):
+class _State(NamedTuple):
     """What an optimiser keeps of one run, and its work space."""
 
-    whole: Part
-    block: Part
+    whole: _Part
+    block: _Part
     momentum: Graded
     looked: Graded
     anchor: Graded
     sides: preconditioners.Sides
 
 
-def part(n: int, d: int, e: int) -> Part:
+def part(n: int, d: int, e: int) -> _Part:
     """A Part of zeros for n samples."""
     r = min(n, e)
-    return gradients.zeros(Part, n=n, d=d, e=e, r=r, s=r + 1, m=d * e, two=2)
+    return gradients.zeros(_Part, n=n, d=d, e=e, r=r, s=r + 1, m=d * e, two=2)
 
 
-def state(rule: o.Numbers, n: int, d: int, e: int) -> State:
+def state(rule: o.Numbers, n: int, d: int, e: int) -> _State:
     """A State of zeros for n samples and W (d, e)."""
     count = int(rule.blocks)
     block = part(n, d, e // count) if rule.by_columns else part(n, d // count, e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
-    return State(part(n, d, e), block, momentum, looked, anchor, sides)
+    return _State(part(n, d, e), block, momentum, looked, anchor, sides)
 
 
 @numba.njit
