@@ -14,6 +14,8 @@ from lib.networks.pretrained import weights as weights
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
+    from transformers import BertForSequenceClassification
+
     from lib.data.texts import TextSet
 
 CHUNK = 4096  # texts that are tokenised at a time
@@ -77,7 +79,7 @@ class _Classifier(nn.Module):
     be read by their mean; the pooler is untrained, and a lower layer leaves the first token blank.
     """
 
-    def __init__(self, network: nn.Module, origin: str, mean: bool = False):
+    def __init__(self, network: "BertForSequenceClassification", origin: str, mean: bool = False):
         super().__init__()
         self.network, self.origin, self.mean = network, origin, mean
         if mean:
@@ -159,7 +161,7 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
 
 
 @torch.no_grad()
-def entropies(model: nn.Module, inputs: Tensor) -> Tensor:
+def entropies(model: _Classifier, inputs: Tensor) -> Tensor:
     """Relative entropy of each layer's attention (layers,): 1 for uniform weights, 0 for one token.
 
     H = -Σ_s p_s log p_s / log T over the T tokens of a row, averaged over its T queries, heads and

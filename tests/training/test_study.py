@@ -1,6 +1,7 @@
 """A study on a network of one layer: what it tries, keeps, refuses, and takes up again."""
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -216,7 +217,7 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
 
 def test_a_field_of_the_study_is_set_by_command():
     words = ["seeds=3", "rates.SGD=0.05,0.2", "rates.Adam=1e-3", "options.rows=32", "cap=2"]
-    study = command._changed(STUDY, words)
+    study = functools.reduce(command._changed, words, STUDY)
     assert (study.seeds, study.cap, study.options) == (3, 2, {"rows": 32})
     assert study.rates == STUDY.rates | {"SGD": (0.05, 0.2), "Adam": (1e-3,)}
 
