@@ -197,7 +197,7 @@ def _finished(body: str) -> str:
         if re.match(r"\s*(https?:)?//", str(element.get("src"))):
             element.replace_with(f"[not shown: {element['src']} would be loaded from elsewhere]")
     for picture in soup.find_all("img", src=re.compile(r"^\.\./figures/")):
-        picture["src"] = f"../{Path(picture['src']).name}"  # the film lies at the site's top
+        picture["src"] = f"../{Path(str(picture['src'])).name}"  # the film lies at the site's top
     for link in soup.find_all("a", href=True):
         _lead(link)
     return str(soup)
