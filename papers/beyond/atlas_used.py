@@ -151,7 +151,9 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
         runs, source = [ends[f"{name}, {m}"] for m in ALLOWED], f"ours, measured; {rule.source}"
         off = max(np.abs(one.size - 1).max() for one in runs)
         text = f"{name} with decay: |{rule.norm} norm times decay - 1|, largest of all decays, runs"
-        claims.append(at_most(f"atlas.decay.norm.{word(name)}", text, source, off, ASKED["norm"]))
+        claim = at_most(f"atlas.decay.norm.{word(name)}", text, source, off, ASKED["norm"])
+        why = f"A step of {name} can be longer than one, so that 1/decay is no bound of its norm"
+        claims.append(remarked(claim, why))
         off = np.abs(runs[-1].missing / runs[-1].law - 1)
         text = f"{name} with decay that allows margins of 100: |shortfall / the law's - 1|, largest"
         id = f"atlas.decay.law.{word(name)}"
@@ -242,7 +244,9 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
         judge, value, bound = (
             (at_most, change.max(), "kept") if kept else (at_least, change.min(), "turned")
         )
-        claims.append(judge(id, text, f"ours, measured; predicted by {GAUGE}", value, ASKED[bound]))
+        claim = judge(id, text, f"ours, measured; predicted by {GAUGE}", value, ASKED[bound])
+        why = f"{change.min():.0e} in the best run: rounding grows along some runs"
+        claims.append(remarked(claim, why))
     return claims
 
 
