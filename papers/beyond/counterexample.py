@@ -5,7 +5,7 @@ x_{i,other} < a_i both SVMs have solutions, (u_mm, W_mm) > 0. Training moves u b
 sum_i l_i (p_i a_i + (1 - p_i) b_i) and W by the sign of u. So from zero, with short steps, u keeps
 the sign of sum_i (a_i + b_i): positive reaches (u_mm, W_mm), negative misses it for ever.
 
-`POSTCARD` is the smallest problem that is missed. `verify` checks it in rational numbers.
+`POSTCARD` is the smallest in integers that is missed. `verify` checks it in rational numbers.
 """
 
 from collections.abc import Sequence
