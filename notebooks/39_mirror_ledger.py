@@ -246,7 +246,7 @@ for eta in (0.1, 10.0, 1000.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not on these data: the share stays below one up to a thousand times the step.
+# No: the share stays below one up to a thousand times the step, for this is the triangle inequality in the dual norm.
 #
 # </details>
 

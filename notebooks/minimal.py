@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 # 1. Data. Sample i has T tokens x_it, a query z_i and a label y_i. The head u is fixed.
-# The score of a token is what the layer would answer if it read this token alone;
+# The score of a token is the label times the answer if the layer read this token alone;
 # the opt token of a sample is the one with the highest score.
 
 
@@ -51,8 +51,8 @@ def descent(W, X, y, z, u):
     return np.einsum("it,itd,ie->de", np.exp(-f) * p * above, X, z) / len(y)
 
 
-# 4. Update rules: the way down G in, the step out. All but `gd` go a fixed length, each in
-# its own norm: that norm decides which margin is maximised.
+# 4. Update rules: the way down G in, the step out. All but `gd` and Adam go a fixed length,
+# each in its own norm: that norm decides which margin is maximised.
 
 
 def gd(G):
@@ -95,8 +95,8 @@ def train(data, rule, step_size, steps):
     return W
 
 
-# 5. Where the direction of W goes under gd and ngd: to the smallest W under which each opt
-# token beats every other token of its sample by one logit,
+# 5. Where the direction of W goes under gd and ngd, if training ends at the opt tokens: to the
+# smallest W under which each opt token beats every other token of its sample by one logit,
 #     W_mm = argmin ||W||_F  subject to  <A_m, W> >= 1,  A_m = (x_opt - x_t) z_i^T.
 # Its dual is a non-negative least-squares problem, so three lines solve it.
 
@@ -126,7 +126,8 @@ def token_svm(A):
 # 6. How fast: the law of the margins. Pair m pulls with kappa_m exp(-g_m), g_m = <A_m, W>.
 # W keeps its direction only if these pulls are in the ratio of the duals. That fixes the
 # differences of the margins, so W runs beside the ray of W_mm at a distance C, and the
-# direction error tends to C / ||W||. Holds where every dual on the support is positive.
+# direction error tends to C / ||W||. Holds from W = 0 where all pairs are on the support, with
+# positive duals; a pair off it adds a part outside the span of the support.
 
 
 def law(A, beta, gaps, best):

@@ -77,7 +77,7 @@ class Bucketed(Batches):
     """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding.
 
     The rows of `POOL` consecutive batches are sorted by length and dealt out again, in random
-    order. Batch k is still a function of (seed, k) alone, and an epoch takes every row once.
+    order. Batch k is still a function of (seed, k) alone, and an epoch takes no row twice.
     """
 
     def rows(self, step: int) -> Tensor:
