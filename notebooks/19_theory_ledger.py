@@ -24,7 +24,7 @@
 # number have noticed, had the theorem been a little wrong?
 #
 # **Answer.** For every numbered statement but Lemma 15, Remark 2 and Condition 1 there is a row that can fail, and some
-# rows do fail. Each row that holds, but `assumption1.bound`, was also put into worlds that are wrong on purpose. The column *catches* says how wrong a world must be
+# rows do fail. Each row that holds was also put into worlds that are wrong on purpose. The column *catches* says how wrong a world must be
 # for the row to notice.
 #
 # ## The statement
