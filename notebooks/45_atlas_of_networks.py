@@ -79,7 +79,6 @@ from lib.attention import tokens
 from lib.companion import claims, plots, record
 from lib.data import images
 from papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
-from papers.beyond import competing_selections as competing
 from papers.beyond import network_margins as network
 from papers.beyond import networks_claims as judged
 from papers.beyond import networks_figures as drawn
@@ -172,12 +171,12 @@ figure_factors
 chosen = atlas_rules.steepest_rows()
 adam = optimisers.adam(atlas_rules.step("l_inf") / 10)
 chosen[judged.ADAM] = atlas_rules.Row(adam, None, "l_inf")
-ways = competing.settings(range(selection_seeds))
+ways = judged.settings(range(selection_seeds))
 optimal, disputes = {}, {}
 for way, (of, start) in ways.items():
-    ended = competing.ended(of, chosen, selection_steps, start)
-    optimal[way] = competing.optimal(of, ended)
-    disputes[way] = competing.disputes(chosen, ended, competing.OwnMargins(of))
+    ended = judged.ended(of, chosen, selection_steps, start)
+    optimal[way] = judged.optimal(of, ended)
+    disputes[way] = judged.disputes(chosen, ended, judged.OwnMargins(of))
 print(drawn.shares_table(optimal, disputes))
 steepest = [name for name in chosen if name != judged.ADAM]
 for way, of in disputes.items():

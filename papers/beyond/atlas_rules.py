@@ -1,8 +1,8 @@
-"""The rows of the atlas: each rule with its step and the norm that it was predicted to maximise.
+"""The rows of the atlas: each rule with its step and the norm predicted to be maximised.
 
-The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest
-descent about the same growth of margins, GROWTH a step, on unit tokens of n = 6, T = 8, d = 10,
-where the largest margin at norm 1 is about GAMMA.
+The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest descent margins
+that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the largest margin at norm
+1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,10 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm whose largest margin it was predicted to reach, and the nearest one.
+    """A rule and the norm it was predicted to `reach`, None for none; `highest` in the median.
 
-    reached: None where it was predicted to reach none; highest: the norm whose ratio was predicted
-    to be the largest in the median. longest: where the rule stops, for what its steps cost or, with
-    growing norms, for what a float holds. source: whose theorem says so, OURS where none that we
-    know does.
+    longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
+    source: whose theorem says so, OURS where none that we know does.
     """
 
     rule: Optimiser
@@ -132,11 +130,6 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
         what: {size: Row(o.on_batches(rule, size), None, name, TENTH, BATCHES) for size in sizes}
         for what, (rule, name) in rules.items()
     }
-
-
-def wrong_memory(row: Row) -> Row:
-    """The row as a wrong world has it: its beta_2 = 0.9999."""
-    return replace(row, rule=replace(row.rule, memory=0.9999), longest=TENTH)
 
 
 def trained(

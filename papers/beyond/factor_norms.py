@@ -1,14 +1,12 @@
 """The norm of W that a norm N of the factors induces, and the largest margin in it.
 
-A product W = K Q^T with m columns costs F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}. For the
-spectral norm F_N is ||W||_2, for the Frobenius norm ||W||_* (both from the singular value
-decomposition, U sqrt(S) and V sqrt(S), for m >= rank W). For the largest entry W = sum_r k_r q_r^T
-is a sum of m rank-one matrices with entries of at most F_N, so that
+F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}, m columns: ||W||_2 for the spectral norm, ||W||_* for
+the Frobenius norm where m >= rank W. For the largest entry m F_N(W) >=
 
-    m F_N(W) >= ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d},
+    ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d},
 
-the projective tensor norm of l_inf and l_inf, with equality in the limit of many columns. Its dual
-norm is ||G||_{inf -> 1} = max_{x, y} x^T G y over signs; every x is tried.
+equal in the limit of many columns: the projective tensor norm of l_inf and l_inf, dual to
+||G||_{inf -> 1} = max_{x, y} x^T G y over signs, of which every x is tried.
 """
 
 from dataclasses import replace
@@ -40,10 +38,7 @@ def _signs(d: int) -> np.ndarray:
 
 
 def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
-    """The `count` largest x^T G y over sign vectors, one a x: values (count,), x y^T (count, d, e).
-
-    The first value is ||G||_{inf -> 1}.
-    """
+    """The `count` largest x^T G y, one a sign vector x, and their x y^T (count, d, e)."""
     image = signs @ G
     value = np.abs(image).sum(1)
     place = np.argsort(-value)[:count]
@@ -54,10 +49,9 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
 def sign_norm(W: np.ndarray) -> float:
     """||W||_sgn of one matrix (d, e), within ACCURACY of itself, by cutting planes.
 
-    The dual of the minimum is max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}. Each linear program
-    has the bounds of some products only, so that its value is the least cost among those products;
-    its Y proves it, since ||Y||_{inf -> 1} is at most 1 + ACCURACY at the end. Raises ValueError
-    for entries that are not finite or too many rows, RuntimeError where the programs do not end.
+    The dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}, with some products' bounds; Y proves
+    it once ||Y||_{inf -> 1} <= 1 + ACCURACY. ValueError for entries that are not finite or too many
+    rows, RuntimeError where the programs do not end.
     """
     if not np.isfinite(W).all():
         raise ValueError("W holds NaN or infinite values")
@@ -93,11 +87,7 @@ def _first_products(W, signs):
 
 
 def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
-    """max {min_m <A_m, W> : ||W||_sgn <= 1} of features A (pairs, d, e), and its relative gap.
-
-    The gap is that to ||sum_m q_m A_m||_{inf -> 1}, q the dual weights: an upper bound, whatever
-    the linear programs found.
-    """
+    """max {min_m <A_m, W> : ||W||_sgn <= 1} of A (pairs, d, e); its gap to the dual."""
     pairs, d, e = A.shape
     signs = _signs(d)
     _, columns = _largest_products(A.mean(0), signs, PRODUCTS)
@@ -137,10 +127,7 @@ class SignMargins:
 
 
 def last_ratios(path: Any, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
-    """The ratios of a path of W or of factors at its last record, in NORMS for `atlas.NORMS`.
-
-    NaN in every norm for a run that selects nothing, as in `atlas.ratios`.
-    """
+    """The ratios of a path of W or of factors at its last record, in NORMS, as `atlas.ratios`."""
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):

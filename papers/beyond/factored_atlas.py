@@ -1,8 +1,7 @@
 """The atlas with (K, Q) trained: rules, the norms that they were predicted to maximise, claims.
 
-Predictions and words are those of notebooks/networks_protocol.md, written before the runs that
-judge them. Steps make the margins of K Q^T grow by about GROWTH a step: factors whose norms are
-2 eta sqrt(t) have a product of norm 4 eta^2 t.
+Predictions and words are those of notebooks/networks_protocol.md. Steps make the margins of K Q^T
+grow by about GROWTH a step: factors of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.companion.claims import Claim, at_least, at_most
 from papers.beyond import atlas, atlas_rules, factor_norms
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_claims import ranked, word
@@ -26,6 +25,7 @@ GROWTH = 0.02
 GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}  # typical largest margins
 SOURCE = "ours, beyond 2308.16898, Section 3"
 ROUNDING = 1e-6
+PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FactorRow:
     """A rule on K and on Q, its prediction, and the same rule on W alone.
 
     norm: whose ratio was predicted to be the largest, in every run where `always`, else in half of
-    them; least: the predicted bound on that ratio; alone_norm: the norm predicted for `alone`.
+    them, and at `least` this; alone_norm: the norm predicted for `alone`.
     """
 
     rule: Optimiser
@@ -95,34 +95,21 @@ def predictions(
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     largest = "(K, Q) and W: largest ratio of all rules, norms and runs"
     claims = [at_most("factors.bounded", largest, SOURCE, np.nanmax(ratios), 1 + ROUNDING)]
+
+    def judge(what, text, value, bound, why):
+        id = f"factors.{what}.{word(name)}"
+        claims.append(at_least(id, text, SOURCE, value, bound, why=why))
+
+    largest = "share of runs whose largest ratio is in"
     for name, row in table.items():
         share, nearest = ranked(both[name].last, NORMS, row.norm)
-        share_alone, nearest_alone = ranked(alone[name].last, NORMS, row.alone_norm)
-        least = both[name].last[:, NORMS.index(row.norm)].min()
-        asked, largest = 1.0 if row.always else 0.5, "share of runs whose largest ratio is in"
-        for what, text, value, bound, why in (
-            (
-                "norm",
-                f"(K, Q) by {name}: {largest} the norm {row.norm}",
-                share,
-                asked,
-                f"The prediction is refuted: nearest to {nearest}",
-            ),
-            (
-                "above",
-                f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}",
-                least,
-                row.least,
-                "The bound was read off two pilots of up to 4e5 steps",
-            ),
-            (
-                "alone",
-                f"W alone by {name}: {largest} {row.alone_norm}",
-                share_alone,
-                0.5,
-                f"W alone ends nearest to {nearest_alone}",
-            ),
-        ):
-            claim = at_least(f"factors.{what}.{word(name)}", text, SOURCE, value, bound)
-            claims.append(remarked(claim, why))
+        text = f"(K, Q) by {name}: {largest} the norm {row.norm}"
+        why = f"The prediction is refuted: nearest to {nearest}"
+        judge("norm", text, share, 1.0 if row.always else 0.5, why)
+        ratio = both[name].last[:, NORMS.index(row.norm)].min()
+        text = f"(K, Q) by {name}: least ratio of all runs in the norm {row.norm}"
+        judge("above", text, ratio, row.least, PILOTS)
+        share, nearest = ranked(alone[name].last, NORMS, row.alone_norm)
+        text = f"W alone by {name}: {largest} {row.alone_norm}"
+        judge("alone", text, share, 0.5, f"W alone ends nearest to {nearest}")
     return claims

@@ -1,9 +1,8 @@
-"""The law of the margins where the head is trained with W: predicted from both SVMs' duals.
+"""The law of the margins where the head is trained with W, both from zero, from both SVMs' duals.
 
-Head and W start at zero. The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so
-|l'_i| becomes proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
-What the predictions know of a run is its steps; `train` measures it beside them. `joint_claims`
-judges such runs in WORLDS, `start_claims` runs whose head starts elsewhere (`from_start`).
+The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes proportional
+to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a run the predictions
+know its steps. `from_start`: a head that starts elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,10 +37,10 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,): kappa moves with it.
+        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), of order 1/a_u off.
 
-        It tends to `W_law` like 1/a_u. Raises PremiseFails "score gaps" where such a head scores
-        another token as high as the opt one.
+        Raises PremiseFails "score gaps" where such a head scores another token as high as the opt
+        one.
         """
         gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
         run, smallest = _lowest(gaps.min((1, 2)))
@@ -82,9 +81,8 @@ def _off_span(rows, u):
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do: "independent head" where opt tokens
-    are dependent, "whole head" where one carries nothing (a dual at zero), "score gaps" where u_mm
-    scores another token at least as high; Infeasible where an SVM has no solution.
+    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt tokens
+    are dependent, "score gaps" for u_mm; Infeasible where an SVM has no solution.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -142,10 +140,9 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W together from zero, each normalised by itself (paper A, Eq. 13).
+    """Train head and W together from zero by named NGD rules, each normalised by itself (Eq. 13).
 
-    rules: named NGD rules. Raises PremiseFails "selection made" where a run has not chosen the opt
-    tokens, "long enough" where wrong offsets have not died: how far, and how many more steps.
+    Raises PremiseFails "selection made", or "long enough" with how many more steps.
     """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
@@ -228,53 +225,34 @@ def exponents(runs: JointRuns) -> np.ndarray:
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
     """Every claim on the runs of every rule, worst run."""
-    return [row for name, runs in trained.items() for row in _claims(name, runs)]
+    return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
 def _claims(name, runs):
+    def judge(relation, id, text, *values):
+        return relation(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
+
     law = runs.law
+    yield judge(near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs))
+    text = "‖W‖ x error over C at the head's level, less 1"
+    yield judge(near, "level", text, level_errors(runs))
+    text = "exponent of W's direction error in t"
+    yield judge(each_near, "exponent", text, exponents(runs), runs.rule.decay - 1)
+    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+        off = runs.residual / law.head_law.constant - 1
+    yield judge(near, "head", "u's residual in the opt tokens' span over C_u, less 1", off)
     predicted = runs.rule.step_size * law.frozen
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
-    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
-        head = runs.residual / law.head_law.constant - 1
-    rows = (  # judge, id, statement, values, expected value
-        (near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs)),
-        (near, "level", "‖W‖ x error over C at the head's level, less 1", level_errors(runs)),
-        (
-            each_near,
-            "exponent",
-            "exponent of W's direction error in t",
-            exponents(runs),
-            runs.rule.decay - 1,
-        ),
-        (near, "head", "u's residual in the opt tokens' span over C_u, less 1", head),
-        (
-            below,
-            "frozen",
-            "part of u_1 off that span, relative error of its prediction",
-            np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1),
-        ),
-        (
-            below,
-            "rest",
-            "change of that part over the last decade",
-            np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1),
-        ),
-        (
-            near,
-            "curvature",
-            "‖Hessian‖/L over its limit, less 1",
-            runs.curvature[:, -1] / law.curvature - 1,
-        ),
-        (
-            near,
-            "curvature_power",
-            "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3",
-            log_slope(runs.iterations, runs.curvature),
-        ),
-    )
-    for judge, id, text, *values in rows:
-        yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
+    off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
+    text = "part of u_1 off that span, relative error of its prediction"
+    yield judge(below, "frozen", text, off)
+    off = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
+    yield judge(below, "rest", "change of that part over the last decade", off)
+    off = runs.curvature[:, -1] / law.curvature - 1
+    yield judge(near, "curvature", "‖Hessian‖/L over its limit, less 1", off)
+    text = "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3"
+    power = log_slope(runs.iterations, runs.curvature)
+    yield judge(near, "curvature_power", text, power)
 
 
 def _with_duals(runs, duals):
@@ -328,7 +306,7 @@ class _StartedHead:
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W together from u_0 = `tokens.u`; records: ascending iterations, two or more.
+    """Train head and W from u_0 = `tokens.u`; records: ascending iterations, two or more.
 
     Raises PremiseFails as `margin_law` and `joint_slopes` do.
     """

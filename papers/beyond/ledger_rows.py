@@ -1,7 +1,7 @@
 """Rows of the atlas as optimisers are used, in the true or a wrong world, at small size.
 
-The protocol asks that each fails with the identity in place of its metric, and where that is the
-metric with another decay, another size of R, or without variance reduction.
+Each fails with the identity in place of its metric; where that is the metric, with another decay,
+another size of R, or without variance reduction.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,13 +1,13 @@
 """The law of the margins: what a token SVM's duals say about the run that ends in its solution.
 
-Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m = delta_m z_i^T,
-margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
-W_mm = sum_m beta_m A_m, that is kappa_m e^{-g_m} proportional to beta_m. So on the support
+Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, pairs m = (i, t), A_m = delta_m z_i^T, margins
+g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along W_mm =
+sum_m beta_m A_m. So on the support, whatever rule and start,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-mean the beta-weighted one of these logarithms, whatever rule and start. For the exponential loss on
-separable data this is Soudry et al. (2018); the proofs stand in `notebooks/law_of_margins.md`.
+the mean beta-weighted. For the exponential loss on separable data this is Soudry et al. (2018);
+proofs: `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -58,19 +58,17 @@ class MarginLaw(Shapes):
     excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-        """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
+        """A settled run's ||W/||W|| - W_mm/||W_mm|||| at ||W|| = `norm` (runs, ...).
 
-        2 sin(arcsin(C/||W||)/2), about C/||W||. `outside` (runs,), the norm of W's part off the
-        span of the support, adds to C in quadrature.
+        2 sin(arcsin(C/||W||)/2); `outside` (runs,), W's part off the span, adds to C in quadrature.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
         return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Order e^{-rate a_t} of what is left of wrong offsets at margin level a_t (runs, ...).
-
-        rate = min(slowest, excess, 1), the 1 for weights that are not yet small; steps are short.
+        """Order e^{-rate a_t}, rate = min(slowest, excess, 1), left of wrong offsets at a_t (runs,
+        ...).
         """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
@@ -78,9 +76,8 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """2 (1 + momentum) ||W_mm|| / fastest: longer steps of NGD make the offsets cycle, (runs,).
 
-        Below it *small* disturbances die; large cycles can live there, without momentum where tight
-        A_m are dependent. Polyak's step tends to ||W_mm||/2: its offsets settle where fastest < 4.
-        ValueError for a momentum not in [0, 1).
+        Of *small* disturbances. Polyak's step tends to ||W_mm||/2. ValueError for a momentum not in
+        [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -229,9 +226,8 @@ def joint_slopes(
 ) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
 
-    Up to a constant, (runs, n, T-1); v solves the head SVM `head`, and |l'_i| becomes proportional
-    to its duals nu. NaN and `selected` as in `saturated_slopes`. Raises PremiseFails "whole head"
-    where a sample is no support vector of the head SVM.
+    Up to a constant, (runs, n, T-1); v solves the SVM `head`, nu its duals. NaN and `selected` as
+    in `saturated_slopes`. PremiseFails "whole head" where a sample is no support vector.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)
@@ -276,11 +272,10 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
-    Where duals are not unique a run ends in those that minimise sum_m pi_m log(pi_m / kappa_m) over
-    pi >= 0 with sum_m pi_m A_m = V / ||V||^2. The dual problem, on which the offsets descend, is
-    min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method. An
-    entry is 0 where no dual of all positive entries exists: G has no minimiser, and that share of
-    the pull goes to zero, by a factor e a step. RuntimeError where `steps` are not enough.
+    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2: the
+    dual of min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method.
+    An entry is 0 where no dual of all positive entries exists. RuntimeError where `steps` are not
+    enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -1,9 +1,7 @@
 """Theorems on the margins: their constants, their hypotheses, and which runs they prove.
 
-`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols and the
-numbers in brackets its equations. The local theorem, without and with momentum, proves a run from a
-point W on, by constants of tokens, head, loss, rule and the margins of W. All in float64, no
-interval arithmetic.
+`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols, the numbers
+in brackets its equations. All in float64, no interval arithmetic.
 """
 
 from dataclasses import dataclass
@@ -29,10 +27,8 @@ def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
 
 
 class Local:
-    """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
-
-    Of a run (a runs axis of length 1) with tokens `selected` (1, n); `margin_law` has refused
-    whatever breaks the hypotheses on the selection S.
+    """One run's selection `selected` (1, n) as the theorem sees it, m pairs, k coordinates of their
+    span.
     """
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
@@ -96,10 +92,7 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) of (1) for the W of margins g (n, T-1).
-
-        Of omega the part in the span of all A_m, which alone can move.
-        """
+        """a, x in `basis` (u,), omega (k,) in the span of all A_m, of (1) for margins g (n, T-1)."""
         w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
@@ -148,10 +141,7 @@ class Proof:
 def _step_bound(
     problem: Local, rule: GradientRule, R: float, L: float
 ) -> tuple[float, float, float]:
-    """sigma-bar < 2/L, the xi that it needs, and GD's lowest level, -inf else; (7).
-
-    sigma-bar is 0 where the rule's steps are too long for L at any level.
-    """
+    """sigma-bar < 2/L, 0 for none, the xi that it needs, GD's lowest level, -inf else; (7)."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
@@ -170,10 +160,7 @@ def _step_bound(
 def _constants(
     problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
 ) -> tuple[float, float, float]:
-    """A, K, q of (8) and (9) for a start with |x_0| = x and omega_0, and room tau.
-
-    A is infinite where the steps are too long. everywhere: L = D^2/4, whatever R.
-    """
+    """A, K, q of (8) and (9) for |x_0| = x, omega_0 and room tau; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
     L = problem.D**2 / 4 if everywhere else L
@@ -193,7 +180,7 @@ def _constants(
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
-    everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
+    everywhere: by sigma-bar < 8/D^2 alone.
     """
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
@@ -220,9 +207,8 @@ def _silent(problem, rule, foreign):
 def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
 
-    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P.
-    Of two such norms the one with the larger (1 - varrho^2)/d: along the map's eigenvectors, or of
-    Lyapunov's equation, where those nearly meet. varrho >= 1 where the mode does not settle.
+    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The
+    larger (1 - varrho^2)/d of two: along the map's eigenvectors, or of Lyapunov's equation.
     """
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
@@ -239,10 +225,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 def prove_with_momentum(
     problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
-    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`.
-
-    Near rho_perp only: far from it large cycles live below the linear threshold.
-    """
+    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
     if why := _silent(problem, rule, foreign):

@@ -1,10 +1,9 @@
 """Margins of the attention layers of a trained vision transformer, in the norms of the atlas.
 
-Head h of a layer gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / tau,
-W_K and W_Q (d_h, d), tau = sqrt(d_h), tokens x and query z as they enter the layer, behind its
-LayerNorm. A query selects its token of largest logit; its margin is the lead over the second one.
-The smallest margin of many queries is near 0, so a low quantile stands in its place, and no SVM is
-solved: what is compared is the quantile over N(W) and the mean of ||x||^2, between rules.
+Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h), W_K and
+W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is the lead of its
+token of largest logit; of all a low quantile over N(W) and the mean of ||x||^2 is compared between
+rules, and no SVM is solved.
 """
 
 import math
@@ -52,11 +51,10 @@ DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gra
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """One rule on the matrices of the blocks, Adam at REST_RATE on all else.
+    """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
 
-    M <- M - rate D(m), m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, which
-    stand in one parameter (3d, d), are three matrices. Raises ValueError for an unknown rule or a
-    rate that is not positive.
+    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter (3d, d),
+    are three matrices. ValueError for an unknown rule or a rate that is not positive.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
@@ -134,10 +132,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
-    """Every rule's losses by rate, {rule: {rate: mean of the last `last` losses}}; inf for NaN.
-
-    With the tuning seed, that no judged run has; the rate of least loss is the chosen one.
-    """
+    """Every rule's mean of the `last` losses, {rule: {rate: loss}}; inf for NaN; with TUNING_SEED."""
 
     def end(rule, rate):
         loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
@@ -191,8 +186,7 @@ def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
 def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
-    Of the sign norm the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at
-    d = 48 the sign vectors are too many to find the least.
+    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: at d = 48 the sign vectors are too many.
     """
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]

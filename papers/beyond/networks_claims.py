@@ -1,20 +1,29 @@
-"""What the protocol says of competing selections and of the vision transformer, judged.
+"""Competing selections and the vision transformer: runs, and what the protocol says, judged.
 
-Words and bounds are those of notebooks/networks_protocol.md, parts 2 and 3.
+Words and bounds are those of notebooks/networks_protocol.md, parts 2 and 3. A sample may end in any
+token whose rivals of small margin score lower; the norm of a rule decides in which. Two rules'
+selections are compared by their largest margins in each rule's own norm.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most, judged, remarked
+from lib import attention, svm
+from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import unit_tokens
+from lib.companion.claims import Claim, at_least, at_most, judged
 from lib.seeds import stream
 from papers import verdicts
+from papers.beyond import atlas
 from papers.beyond.atlas_claims import word as plain
+from papers.beyond.atlas_rules import Row
+from papers.beyond.engine import training
 from papers.beyond.factor_norms import NORMS, SIGN
+from papers.beyond.global_map import RESAMPLES
 from papers.beyond.network_margins import MarginReading
-from papers.beyond.thresholds import RESAMPLES
 from papers.verdicts import Interval
 
 SOURCE = "ours, beyond paper A's Theorem 1"
@@ -35,9 +44,8 @@ def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarra
 
 
 def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds; NaN where none is.
-
-    A seed's disputes depend on each other, so that seeds are drawn and not disputes.
+    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds, as a seed's disputes
+    depend.
     """
     if not asked.any():
         return np.nan, np.nan, np.nan
@@ -49,10 +57,10 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Of the pairs of rules whose norms prefer different selections: (each its own, all of them).
+    """Pairs of rules whose norms prefer different selections: (each its own, all of them).
 
-    In the others each norm prefers the other rule's selection. Where both norms prefer the same
-    selection one dispute of two is won, whatever the norms are.
+    In the others each norm prefers the other rule's selection. Where both norms prefer the same one
+    of two disputes is won, whatever the norms are.
     """
     pairs = [np.array([disputes[a, b], disputes[b, a]]) for a, b in combinations(rules, 2)]
     own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
@@ -62,32 +70,27 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 def selection_claims(
     optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
 ) -> list[Claim]:
-    """Part 2; both by the names of `competing_selections.settings`, then as its functions give."""
+    """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
-    zero, ties = (
-        {name: shares.mean() for name, shares in optimal[way].items()}
-        for way in ("from zero", "near ties")
-    )
-    lowest, adam = (
-        min(steepest, key=lambda name: zero[name]),
-        ties[ADAM] - min(ties[n] for n in steepest),
-    )
+    ways = optimal["from zero"], optimal["near ties"]
+    zero, ties = ({name: shares.mean() for name, shares in way.items()} for way in ways)
+    lowest = min(steepest, key=lambda name: zero[name])
     change = max(ties[n] - zero[n] for n in zero)
     text = "from zero: least share of samples, over steepest descents, that select the opt token"
-    most = at_least("select.most", text, SOURCE, zero[lowest], MOST)
-    claims = [remarked(most, f"The prediction is refuted by {lowest}")]
+    why = f"The prediction is refuted by {lowest}"
+    claims = [at_least("select.most", text, SOURCE, zero[lowest], MOST, why=why)]
     text = "near ties less from zero: largest change of that share, over all rules"
     claims.append(at_most("select.fewer", text, SOURCE, change, -STRICT))
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = (
-            f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
-        )
+        text = f"{way}: share of {asked.sum()} disputes won, "
+        text += "own selection of larger own-norm margin"
         word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
         word = verdicts.REPRODUCED if low > HALF else word
         name = f"select.own.{plain(way)}"
         claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+    adam = ties[ADAM] - min(ties[name] for name in steepest)
     text = "near ties: Adam's share of opt tokens less the least of a steepest descent"
     return [*claims, at_most("select.adam", text, SOURCE, adam, -STRICT)]
 
@@ -109,7 +112,7 @@ def leads(
 def _first(readings, rule, norm) -> tuple[str, str, Interval]:
     """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
 
-    The rival is the one whose interval ends lowest: it decides between reproduced and undecided.
+    The rival is the one whose interval ends lowest.
     """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
@@ -141,3 +144,112 @@ def counted(readings: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
     largest = ratios.argmax(0)  # (seeds, layers, heads, norms)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
+
+
+LEAD = 0.01  # score by which the best token leads where tokens nearly tie
+HOLD = 5.0  # margin of the wrong tokens at a wrong start
+SHAPE = dict(n=6, T=8, d=10)
+
+
+def _near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
+    """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
+    if not lead > 0:
+        raise ValueError(f"lead = {lead}; it must be positive")
+    scores = attention.scores(tokens, tokens.u)  # y_i u^T x_{i,t}, (runs, n, T)
+    order = np.argsort(-scores, -1)
+    first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
+    lift = tokens.y[..., None] * (first - lead - second)  # (runs, n, 1)
+    toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)  # (runs, d)
+    X = tokens.X.copy()
+    moved = np.take_along_axis(X, order[..., 1, None, None], 2)  # (runs, n, 1, d)
+    moved = moved + lift[..., None] * toward[:, None, None]
+    np.put_along_axis(X, order[..., 1, None, None], moved, 2)
+    return replace(tokens, X=X)
+
+
+def _wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> np.ndarray:
+    """W_0 (runs, d, d_z): `hold` times the token SVM of random tokens other than opt."""
+    _, n, T, _ = tokens.shape
+    starts = []
+    for opt, seed in zip(tokens.opt, seeds, strict=True):
+        draws, run = stream(seed, "selection"), len(starts)
+        while len(starts) == run:
+            wrong = (opt + draws.integers(1, T, n)) % T
+            try:
+                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
+            except svm.Infeasible:
+                continue
+    return np.array(starts)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Where a rule's runs ended."""
+
+    selection: np.ndarray  # (runs, n)
+    kept: np.ndarray  # (runs,) the same since half time, and ahead of all other tokens
+
+
+def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
+    """The three ways in which selections compete: (tokens, W_0) by name, None for zero."""
+    data = unit_tokens(seeds, **SHAPE)
+    return {
+        "from zero": (data, None),
+        "near ties": (_near_ties(data), None),
+        "wrong start": (data, _wrong_start(data, seeds)),
+    }
+
+
+def ended(
+    tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
+) -> dict[str, _Ended]:
+    """Every rule's runs, trained for `steps` steps."""
+    rules = {name: row.rule for name, row in rows.items()}
+    paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
+    ends = {}
+    for name, path in paths.items():
+        first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
+        ahead = atlas.least_margins(tokens, last, path.W)[:, -1] > 0
+        ends[name] = _Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
+    return ends
+
+
+def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
+    """The share of samples in which each rule's runs selected the opt token, (runs,)."""
+    return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
+
+
+class OwnMargins:
+    """gamma_N of selections in single norms, each solved once; NaN where no W makes one."""
+
+    def __init__(self, tokens: TokenSet):
+        self.tokens, self.known = tokens, {}
+
+    def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
+        """gamma_N of one run's selection (n,), N by its name in `atlas.NORMS`."""
+        key = run, norm, *map(int, selection)
+        if key not in self.known:
+            try:
+                solved = svm.token_svm(self.tokens.run(run), selection[None], atlas.NORMS[norm])
+                self.known[key] = 1 / solved.norm[0]
+            except svm.Infeasible:
+                self.known[key] = np.nan
+        return self.known[key]
+
+
+def disputes(
+    rows: Mapping[str, Row], runs: Mapping[str, _Ended], margins: OwnMargins
+) -> dict[tuple[str, str], np.ndarray]:
+    """Log of the margin, in rule a's norm, of a's selection over that of b's, by (a, b).
+
+    (runs,) each: NaN unless both have kept a selection and the two differ.
+    """
+    logs = {}
+    for a, b in permutations(rows, 2):
+        apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
+        logs[a, b] = np.full(len(apart), np.nan)
+        for run in np.flatnonzero(apart):
+            ends = (runs[name].selection[run] for name in (a, b))
+            gammas = [margins.gamma(run, selected, rows[a].highest) for selected in ends]
+            logs[a, b][run] = np.log(gammas[0] / gammas[1])
+    return logs

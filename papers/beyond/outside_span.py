@@ -1,13 +1,12 @@
 """What transients leave outside the support's span, from tokens and head, without a run.
 
-Off the span lies sqrt(w^T Q w), w_m what pair m off the support has pulled in all and Q the Gram
-matrix of these A_m less the span. Steepest descent with short steps, whatever the rule, has
+sqrt(w^T Q w), w_m what pair m off the support has pulled in all and Q the Gram matrix of these A_m
+less the span. Steepest descent with short steps has, c the pull, K the Gram matrix,
 
-    dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm),    a = <W, W_mm>/||W_mm||^2,
+    dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm),    a = <W, W_mm>/||W_mm||^2.
 
-c_m the exact pull, K the Gram matrix of all pairs: integrated from a = 0 on. To first order in the
-pulls w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess of pair m. The bound that
-`_bound` has is proved in `notebooks/where_the_law_bends.md`, section 5.
+To first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess of pair m;
+`notebooks/where_the_law_bends.md`, section 5, proves the bound.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from scipy.optimize import brentq
 
 from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
-from lib.companion.claims import Claim, remarked
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.svm.max_margin import token_svm
@@ -37,7 +36,6 @@ EARLY = (
 class _Pulls:
     """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
 
-    Gram matrix K (m, m), support on, beta, margins of W_mm, slopes log kappa (m,); square: Q.
     Raises PremiseFails as `margin_law` does; "partial support" where all constraints carry W_mm;
     "score gaps" where another token scores at least the opt one.
     """
@@ -102,10 +100,9 @@ class _Pulls:
 
 
 def _lowest(direction, beta, slopes, total):
-    """min <direction, o> with <beta, o> = 0 and sum e^{slopes - o} <= e^total, all (k,).
+    """min <direction, o>, <beta, o> = 0, sum e^{slopes - o} <= e^total, all (k,); -inf for none.
 
-    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0; nu is where
-    <beta, o> = 0. Minus infinity where no multiplier within FARTHEST does it.
+    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0.
     """
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
@@ -157,10 +154,7 @@ class Left(NamedTuple):
 
 
 def _left(problem, steps):
-    """Train by NGD from zero with STEPS of the longest step, all to one margin level.
-
-    `steps` of the shortest; PremiseFails "selection made" where a run ends elsewhere.
-    """
+    """NGD from zero with STEPS of the longest step, all to one level; `steps` of the shortest."""
     measured, predicted, data = [], [], problem.tokens
     for share in STEPS:
         count = round(steps * min(STEPS) / share)
@@ -188,10 +182,7 @@ def study(name: str, seeds: Sequence[int], steps: int):
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Size from the flow, its order in the step, and the first-order sum as a bound from above.
-
-    Without a run none holds.
-    """
+    """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(none, none, np.nan, np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])  # (runs, STEPS)
@@ -201,12 +192,11 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
     first = np.array([run.first / run.measured[-1] for run in runs])
     bound = np.array([run.bound / run.measured[-1] for run in runs])
     text = "outside the span: {}".format
-    claim = above("outside.first", text("first-order sum over the norm, least run"), first)
     proved = text("the saturated flow's bound over the norm, least run")
     return [
         near("outside.flow", text(f"{flow}, worst of {len(runs)} runs"), off[:, -1]),
         near("outside.order", text(growth), order, 1.0),
-        remarked(claim, EARLY),
+        above("outside.first", text("first-order sum over the norm, least run"), first, why=EARLY),
         above("outside.bound", proved, bound),
     ]
 

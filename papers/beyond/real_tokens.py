@@ -1,7 +1,7 @@
 """The law of the margins on real tokens: sentences as a frozen encoder hands them to attention.
 
 A sentence is its word pieces in the encoder's last layer, the query its first token, the head a
-linear probe. W alone is trained, from zero. Nothing of it is drawn at random but the sentences.
+linear probe; W alone is trained, from zero.
 """
 
 from dataclasses import dataclass, replace
@@ -35,12 +35,12 @@ class _Sentences:
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """The first `count` rows of one length, half of the first label and half of the last.
+    """The first `count` rows of one length >= `shortest`, half of the first label, half of the
+    last.
 
-    The length is the least of at least `shortest` word pieces of which there are enough rows. X (1,
-    count, length, d) holds the packaged encoder's last hidden states between [CLS] and the closing
-    [SEP], z (1, count, d) that of [CLS]; the head is `_probe`. Raises ValueError where no length
-    has enough rows of both labels, and for an odd count.
+    X (1, count, length, d) holds the packaged encoder's last hidden states between [CLS] and [SEP],
+    z (1, count, d) that of [CLS]. Raises ValueError where no length has enough rows of both labels,
+    and for an odd count.
     """
     from transformers import AutoModel
 
@@ -102,8 +102,8 @@ class Reading:
 def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> Reading:
     """Train W by `rule` for `steps` iterations and hold what lies across W_mm against C.
 
-    A run that diverges, whose least margin is not SATURATED, that selects tokens whose SVM breaks
-    the law's hypotheses, or whose steps are too long for its offsets to settle is refused, by name.
+    Refused by name: divergence, a least margin below SATURATED, a hypothesis of the law, long
+    steps.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -154,8 +154,8 @@ def claims(readings: list[Reading]) -> list[Claim]:
 def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) -> Figure:
     """Measured over predicted constant along the runs of each data set; two sentences being read.
 
-    shown: sentences and a run on them, of which the first sentence of either label is drawn with
-    its softmax weights after the first step, in the middle of the run's logarithm, and at its end.
+    shown: sentences and a run on them, the first of either label drawn with its softmax weights
+    after the first step, in the middle of the run's logarithm, and at its end.
     """
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))

@@ -1,14 +1,13 @@
 """Tight pairs whose duals are zero: a second SVM says how each of them slows the run.
 
 W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on the
-support and <A_k, D> >= 1 on the idle tight pairs k; y >= 0 its duals there. Where y_k > 0
+support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where y_k > 0
 
     g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1),
 
-as if beta_k were y_k/a_t: proved for all y_k > 0 and steps below 8/D^2 ("Duals at zero" in
-`notebooks/law_of_margins.md`). Where y_k = 0 the slope in log a_t is <A_k, D> > 1, an ansatz. Wrong
-offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q
-the Gram matrix of the idle A_k less the support's span. NGD's error is of order log t / t.
+proved for all y_k > 0 and steps below 8/D^2 (`notebooks/law_of_margins.md`); where y_k = 0 the
+slope in log a_t is <A_k, D> > 1, an ansatz. Wrong offsets of idle pairs die like a_t^-rate, rate
+the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
 """
 
 from collections.abc import Sequence
@@ -38,9 +37,8 @@ def _second(Q):
 class ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
-    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
-    a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
-    D and is only just further out.
+    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
+    "second margin" where an idle pair carries nothing of D and is only just further out.
     """
 
     def __init__(self, data: TokenSet, count: int = 1):
@@ -89,10 +87,9 @@ class ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """One run's data with its `count` least slack constraints made tight; their duals stay zero.
+    """One run's data with its `count` least slack constraints made tight, so that W_mm stays.
 
-    Their tokens move along W_mm z until the margin at W_mm is 1, so that W_mm is still the
-    solution. Raises PremiseFails "slack constraints" where there are fewer.
+    Their tokens move along W_mm z. PremiseFails "slack constraints" where there are fewer.
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -119,10 +116,8 @@ class ZeroDualsRun:
 
 
 def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
-    """Train by NGD from zero; records of the last decades, steps of length law.step by default.
-
-    PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
-    left of their wrong offsets is above SETTLED_IDLE.
+    """Train by NGD from zero, steps law.step by default; PremiseFails "idle pairs settled" if
+    short.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data, V, tight = law.tokens, law.solution.W, law.tight.reshape(law.solution.duals.shape)
@@ -164,10 +159,7 @@ def _last_offsets(r):
 
 
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair at the end, and its slope in log a_t over the last decade.
-
-    Without a run neither holds.
-    """
+    """The offset of a single idle pair at the end, and its slope in log a_t over the last decade."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
     power = "dual at zero: slope of that offset in log a_t, worst run"

@@ -15,7 +15,6 @@ from lib.mirror import descent as mirror_descent
 from papers import wrong_worlds
 from papers.beyond import (
     constant_map,
-    counterexample,
     global_map,
     head_law,
     joint_law,
@@ -23,7 +22,6 @@ from papers.beyond import (
     margin_law,
     margin_law_runs,
     outside_span,
-    thresholds,
     zero_duals,
 )
 from papers.beyond import margin_law_figures as figures
@@ -67,7 +65,7 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
     did = np.arange(20) < 20 * right[..., None]
     of = global_map.GlobalMap(alphas=alphas, dimensions=dimensions, n=8, reached=did, first=did)
     path = dynamics.train(
-        counterexample.problem(counterexample.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
+        global_map.problem(global_map.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
     )
     chart = figures.reached(of, path).axes[0]
     (dotted,) = [line for line in chart.lines if line.get_linestyle() == ":"]
@@ -121,23 +119,23 @@ def test_joint_runs_that_do_not_qualify_are_refused_by_name():
 
 
 def test_counterexample_is_proved_and_every_rule_obeys_it():
-    assert all(fact.holds for fact in counterexample.verify())
-    one = counterexample.problem(counterexample.POSTCARD)
+    assert all(fact.holds for fact in global_map.verify())
+    one = global_map.problem(global_map.POSTCARD)
     solution, head = svm.token_svm(one), svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
     assert joint_law.score_gaps(one, head.W).min() > 0
     rules = dynamics.ngd(0.1), dynamics.gd(0.1), dynamics.ngd(1 / 6, decay=2 / 3)
     for rule in rules:
-        sign, lowest = counterexample.end(one, rule, 2000)
+        sign, lowest = global_map.end(one, rule, 2000)
         assert sign == -1 and lowest >= 0.5
 
 
 def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
-    smaller = [counterexample._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
-    assert smaller == [[], [counterexample.POSTCARD], []]
-    assert not counterexample._missed(((2, -1), (1, -4)))  # the other selection is as good
-    assert counterexample._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
-    below, above = counterexample._exp_below, counterexample._exp_above
+    smaller = [global_map._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
+    assert smaller == [[], [global_map.POSTCARD], []]
+    assert not global_map._missed(((2, -1), (1, -4)))  # the other selection is as good
+    assert global_map._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
+    below, above = global_map._exp_below, global_map._exp_above
     low, high = Fraction(2718, 1000), Fraction(2719, 1000)  # about e
     assert below(Fraction(1), high) and not below(Fraction(1), low)
     assert not below(Fraction(1), Fraction(27, 10), terms=3)  # 2.5 and the rest
@@ -145,10 +143,10 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
 
 
 def test_one_dimension_is_decided_by_the_sum():
-    problems = counterexample.random_problems(40, seed=100)
-    assert counterexample.agreement(problems, dynamics.ngd(0.01), 5000).holds
+    problems = global_map.random_problems(40, seed=100)
+    assert global_map.agreement(problems, dynamics.ngd(0.01), 5000).holds
     turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]  # other roles, same sums
-    assert not counterexample.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
+    assert not global_map.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
 
 
 def test_first_step_decides_in_wide_data():
@@ -284,13 +282,13 @@ def test_solutions_are_lost_beyond_covers_count():
 
 def test_half_is_where_half_of_the_seeds_are():
     did = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
-    value, low, high = thresholds.half([1.0, 2.0, 4.0], did)
+    value, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], did)
     assert np.isclose(value, 2.0) and 1 <= low <= 2 <= high <= 4
     many = np.arange(20) < np.array([0, 10, 20])[:, None]
-    _, low, high = thresholds.half([1.0, 2.0, 4.0], many)
+    _, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], many)
     assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
     back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]  # up at 2^10 and back
-    found = thresholds.half(2.0 ** np.arange(24), back)[0]
+    found = global_map.half_of_seeds(2.0 ** np.arange(24), back)[0]
     assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
 
 

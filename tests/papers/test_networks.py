@@ -13,7 +13,6 @@ from lib.data.images import ImageSet
 from lib.networks import VisionTransformer
 from lib.training.study import TUNING_SEED
 from papers.beyond import atlas, atlas_rules, networks_figures
-from papers.beyond import competing_selections as competing
 from papers.beyond import network_margins as network
 from papers.beyond import networks_claims as judged
 from papers.beyond.engine import training
@@ -30,14 +29,14 @@ def small(seed=0):
 
 
 def test_near_ties_move_only_the_second_best_token():
-    tied = competing._near_ties(DATA, 0.01)
+    tied = judged._near_ties(DATA, 0.01)
     before, after = (np.sort(attention.scores(of, of.u), -1) for of in (DATA, tied))
     np.testing.assert_allclose(after[..., -1] - after[..., -2], 0.01, atol=1e-12)
     np.testing.assert_allclose(np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12)
     np.testing.assert_array_equal(attention.scores(tied, tied.u).argmax(-1), DATA.opt)
     assert ((tied.X != DATA.X).any(-1).sum(-1) == 1).all()
     with pytest.raises(ValueError, match="lead"):
-        competing._near_ties(DATA, 0.0)
+        judged._near_ties(DATA, 0.0)
 
 
 def assert_leads(data, W, margin):
@@ -49,7 +48,7 @@ def assert_leads(data, W, margin):
 
 
 def ended(selection, kept=True):
-    return competing._Ended(np.array(selection), np.full(len(selection), kept))
+    return judged._Ended(np.array(selection), np.full(len(selection), kept))
 
 
 def test_disputes_compare_margins_in_a_rules_own_norm():
@@ -59,17 +58,17 @@ def test_disputes_compare_margins_in_a_rules_own_norm():
     sizes = [svm.token_svm(DATA, selection, "nuclear").norm for selection in selections]
     for sign, ends in ((1, selections), (-1, selections[::-1])):
         runs = dict(zip(rows, map(ended, ends), strict=True))
-        found = competing.disputes(rows, runs, competing.OwnMargins(DATA))
+        found = judged.disputes(rows, runs, judged.OwnMargins(DATA))
         np.testing.assert_allclose(found[a, b], sign * np.log(sizes[1] / sizes[0]), rtol=1e-9)
 
 
 def test_runs_that_keep_no_selection_or_agree_have_no_dispute():
     rows = atlas_rules.steepest_rows()
-    margins = competing.OwnMargins(DATA)
+    margins = judged.OwnMargins(DATA)
     same = {name: ended(DATA.opt) for name in rows}
     lost = same | {"steepest, l_1": ended((DATA.opt + 1) % 4, kept=False)}
     for runs in (same, lost):
-        found = competing.disputes(rows, runs, margins)
+        found = judged.disputes(rows, runs, margins)
         assert len(found) == 30 and all(np.isnan(v).all() for v in found.values())
     assert not margins.known
 
@@ -78,14 +77,14 @@ def test_selections_that_no_matrix_makes_have_no_margin():
     twice = DATA.X.copy()
     twice[:, :, 1] = twice[:, :, 0]
     equal = replace(DATA, X=twice)
-    assert np.isnan(competing.OwnMargins(equal).gamma(0, np.zeros(3, int), "Frobenius"))
+    assert np.isnan(judged.OwnMargins(equal).gamma(0, np.zeros(3, int), "Frobenius"))
 
 
 def test_trained_runs_select_and_settle():
     rows = {k: v for k, v in atlas_rules.steepest_rows().items() if k.endswith("Frobenius")}
-    found = competing.ended(DATA, rows, 2000, None)["steepest, Frobenius"]
+    found = judged.ended(DATA, rows, 2000, None)["steepest, Frobenius"]
     assert found.kept.all()
-    share = competing.optimal(DATA, {"a": found})["a"]
+    share = judged.optimal(DATA, {"a": found})["a"]
     assert share.shape == (2,) and (share > 0).all()
 
 
@@ -392,13 +391,13 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
     words = dict(log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None)
     path = training.Path(optimiser=rule.rule, iterations=np.array([1, 2]), W=W, **words)
-    monkeypatch.setattr(competing.training, "train", lambda *_, **__: {"a": path})
-    assert (competing.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
+    monkeypatch.setattr(judged.training, "train", lambda *_, **__: {"a": path})
+    assert (judged.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
 
 
 def test_settings_are_those_of_the_protocol():
     """A lead of 0.01 in near ties; a margin of 5 at the wrong start."""
-    ways = competing.settings(range(2))
+    ways = judged.settings(range(2))
     assert [start is None for _, start in ways.values()] == [True, True, False]
     tied = ways["near ties"][0]
     scores = np.sort(attention.scores(tied, tied.u), -1)
