@@ -18,7 +18,7 @@ ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 
-def _claim(judge, what, name, statement, value, bound, why="", by=OURS) -> Claim:
+def _claim(judge, what, name, statement, value, bound, why="", by=OURS):
     """The claim atlas.`what`.`name`; by: whose theorem predicted it, OURS where nobody else's."""
     source = SOURCE if by == OURS else f"ours, measured; predicted by {by}"
     return judge(f"atlas.{what}.{word(name)}", statement, source, value, bound, why=why)

@@ -145,7 +145,7 @@ def trained(
     return {name: paths[name] for name in rows}
 
 
-def _moved(rule: Optimiser) -> str:
+def _moved(rule):
     """D as a formula in G, M (a mean of G), v (of G^2)."""
     if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
         return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(rule.p, "sgn(G)")
@@ -170,7 +170,7 @@ def _moved(rule: Optimiser) -> str:
     }[rule.kind]
 
 
-def _formula(rule: Optimiser) -> str:
+def _formula(rule):
     """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
     parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
     parts.append(f"D = {_moved(rule)}")

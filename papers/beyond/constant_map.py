@@ -30,25 +30,24 @@ STEP = 0.5  # of the longest step
 OVERTAKEN = 4.0  # the switch is looked for up to so many times the score crossing
 
 
-def _tilted(seed: int, amount: float) -> TokenSet:
+def _tilted(seed, amount):
     """Class means with `amount` times a random unit vector added to the head: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
-def _raw(seed: int, amount: float) -> TokenSet:
+def _raw(seed, amount):
     """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
-    """Class means whose other tokens, queries too, have correlation `amount` with each other.
+def _correlated(seed, amount, among="sample"):
+    """Class means, other tokens sqrt(1 - amount) g_{i,t} + sqrt(amount) c, g, c ~ N(0, noise^2 P).
 
-    x_{i,t} = sqrt(1 - amount) g_{i,t} + sqrt(amount) c, g, c ~ N(0, noise^2 P): one c_i a "sample",
-    or one c for "all". Scores stay 0.
+    One c_i for the tokens of each "sample", or one c for "all"; scores stay 0.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
@@ -122,7 +121,6 @@ def point(axis: str, value: float, seed: int, steps: int) -> Point:
 
 
 def _law_of(data):
-    """The law of one run that ends in its opt tokens."""
     return margin_law(data, token_svm(data))
 
 
@@ -179,13 +177,13 @@ def _has_solution(data):
     return 1.0
 
 
-def _solvable(seeds: Sequence[int], axis: str, values: Sequence[float], sizes) -> np.ndarray:
+def _solvable(seeds, axis, values, sizes):
     """`_has_solution` of class means at each value along "n", "T" or "d", (k, seeds)."""
     make = _sized(axis, **sizes)
     return np.array([[_has_solution(make(seed, value)) for seed in seeds] for value in values])
 
 
-def _crowding(n: float, T: float, d: float) -> float:
+def _crowding(n, T, d):
     """n (T - 1) constraints over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
 
@@ -263,7 +261,6 @@ def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, floa
 
 
 def _changed(world):
-    """The world of a comparison as one of a point."""
     return lambda p: p if p.refusal else replace(p, comparison=world(p.comparison))
 
 

@@ -30,14 +30,14 @@ GREEDY = 20
 ROUNDS = 500
 
 
-def _signs(d: int) -> np.ndarray:
+def _signs(d):
     """Every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
     if d > WIDEST:
         raise ValueError(f"W has {d} rows; the sign vectors of at most {WIDEST} are tried")
     return np.array(list(product((1.0,), *[(1.0, -1.0)] * (d - 1))))
 
 
-def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
+def _largest_products(G, signs, count):
     """The `count` largest x^T G y, one a sign vector x, and their x y^T (count, d, e)."""
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -86,7 +86,7 @@ def _first_products(W, signs):
     return np.concatenate(columns)
 
 
-def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
+def _best_sign_margin(A):
     """max {min_m <A_m, W> : ||W||_sgn <= 1} of A (pairs, d, e); its gap to the dual."""
     pairs, d, e = A.shape
     signs = _signs(d)

@@ -121,10 +121,6 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
         square = (c * pulled).sum(-1, keepdims=True)
         length = np.sqrt(square.sum(0, keepdims=True) if common else square)
         alpha, g = alpha + step_size * c / length, g + step_size * pulled / length
-    return _measure(law, K, alpha, g, common, steps)
-
-
-def _measure(law, K, alpha, g, common, steps):
     beta = np.stack([head.duals.reshape(len(K[0]), -1) for head in law.laws])
     square = law.norm**2
     level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2

@@ -50,7 +50,6 @@ class _JointLaw:
 
 
 def _lowest(values):
-    """The run of the lowest of `values` (runs,), and that value."""
     run = int(values.argmin())
     return run, values[run]
 
@@ -256,7 +255,6 @@ def _claims(name, runs):
 
 
 def _with_duals(runs, duals):
-    """The runs beside the laws of other duals of the head."""
     law, tokens = runs.law, runs.law.problem.tokens
     W_law = _law_of_W(tokens, law.W, duals, score_gaps(tokens, law.head.W))
     head_law = _law_of_head(_opt_tokens(tokens), duals, law.head.margins)
@@ -264,7 +262,6 @@ def _with_duals(runs, duals):
 
 
 def _share(runs, k):
-    """Iterations over that of record k."""
     return runs.iterations / runs.iterations[k]
 
 

@@ -269,7 +269,7 @@ def features(K: np.ndarray) -> np.ndarray:
     return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def _least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
+def _least_entropy(K, log_slopes, steps=200):
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
     It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2: the

@@ -93,17 +93,13 @@ class Comparison:
         return float(self.law.direction_error(last, self.measured.outside)[0])
 
 
-def _late_records(steps):
-    """Iteration 0, eleven evenly spaced in log t over the last decade, steps / 2 and steps - 1."""
-    late = np.geomspace(steps / 10, steps, 11).round().astype(int)
-    return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
-
-
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
     setting = replace(setting, tokens=problem.tokens)  # without the bases, which are large
-    start, record = setting.start or zero_start(problem), _late_records(steps)
+    start = setting.start or zero_start(problem)
+    late = np.geomspace(steps / 10, steps, 11).round().astype(int)
+    record = np.unique([0, steps // 2, steps - 1, *late])
     history = train(problem, setting.rule, steps, record, start=start, loss=setting.loss)
     selected = margins.selection(history, problem.tokens.opt)
     relative = margins.relative_margins(history, problem.tokens.opt, selected)
@@ -244,7 +240,6 @@ def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
 
 
 def _again(c, duals=None, log_slopes=None):
-    """The comparison with the law of other duals or other log kappa."""
     duals = c.law.duals if duals is None else duals
     slopes = c.log_slopes if log_slopes is None else log_slopes
     K = margin_law.gram(c.tokens, c.selected)

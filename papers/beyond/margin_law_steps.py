@@ -14,7 +14,7 @@ from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, GradientRule, custom_log, gd, ngd, polyak
+from lib.dynamics.rules import LOG_2, custom_log, gd, ngd, polyak
 from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
@@ -24,12 +24,12 @@ from papers.beyond.tolerances import LOUD, above, below, near
 LAST = 64  # records over which a move is read
 
 
-def _growing_gd(step_size: float, growth: float) -> GradientRule:
+def _growing_gd(step_size, growth):
     """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t."""
     return custom_log(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
 
 
-def _growing_polyak(max_step: float, growth: float) -> GradientRule:
+def _growing_polyak(max_step, growth):
     """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
     return custom_log(
         lambda t, log_gap, log_norm: np.minimum(

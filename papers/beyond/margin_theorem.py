@@ -19,7 +19,7 @@ from papers.beyond.tolerances import INDEPENDENT, TILT
 ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
 
 
-def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
+def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
     ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
     slope = float(np.exp(losses.log_derivative(ends, loss)).max())
@@ -92,7 +92,7 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) in the span of all A_m, of (1) for margins g (n, T-1)."""
+        """a, x in `basis` (u,), omega (k,) in the span of all A_m, for margins g (n, T-1) (1)."""
         w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
@@ -138,9 +138,7 @@ class Proof:
         return not self.why
 
 
-def _step_bound(
-    problem: Local, rule: GradientRule, R: float, L: float
-) -> tuple[float, float, float]:
+def _step_bound(problem, rule, R, L):
     """sigma-bar < 2/L, 0 for none, the xi that it needs, GD's lowest level, -inf else; (7)."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
@@ -157,9 +155,7 @@ def _step_bound(
     return exact * (1 + xi) / (1 - xi) ** 2, xi, -np.inf
 
 
-def _constants(
-    problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
-) -> tuple[float, float, float]:
+def _constants(problem, rule, x, omega, tau, everywhere=False):
     """A, K, q of (8) and (9) for |x_0| = x, omega_0 and room tau; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
@@ -204,7 +200,7 @@ def _silent(problem, rule, foreign):
     return "Polyak's step takes another loss for L*" if other else ""
 
 
-def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
+def _mode_norm(s, mu):
     """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
 
     |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The

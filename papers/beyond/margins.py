@@ -77,7 +77,7 @@ def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's (runs, r, q) part off the span of the A_m on `support` (runs, n, T-1), (runs,)."""
+    """Norm of W's (runs, r, q) part off the span of the A_m on support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 

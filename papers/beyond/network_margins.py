@@ -30,13 +30,13 @@ MEMORY, EPSILON = 0.999, 1e-8  # of Adam
 PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
-def _polar(M: Tensor) -> Tensor:
+def _polar(M):
     """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
 
-def _unit(M: Tensor) -> Tensor:
+def _unit(M):
     """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
     size = M.norm(dim=(-2, -1), keepdim=True)
     return M / torch.where(size > 0, size, 1.0)
@@ -132,7 +132,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
-    """Every rule's mean of the `last` losses, {rule: {rate: loss}}; inf for NaN; with TUNING_SEED."""
+    """Every rule's mean of the `last` losses, {rule: {rate: loss}}, inf for NaN; TUNING_SEED."""
 
     def end(rule, rate):
         loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
@@ -163,7 +163,7 @@ def _product(K, Q):
 
 
 @torch.no_grad()
-def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
+def _entrances(network, pictures):
     """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens, entered = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
@@ -173,7 +173,7 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
     return entered
 
 
-def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
+def _factors(network):
     """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
     attention: list[Any] = [block.attention for block in network.blocks]
     heads, weights = attention[0].heads, [one.project.weight.detach() for one in attention]
@@ -183,7 +183,7 @@ def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
     return K.reshape(shape), Q.reshape(shape)
 
 
-def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+def _norms(K, Q):
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
     Of the sign norm the bound sqrt(d_h) max |K| max |Q|: at d = 48 the sign vectors are too many.

@@ -24,7 +24,6 @@ from papers.beyond.engine import training
 from papers.beyond.factor_norms import NORMS, SIGN
 from papers.beyond.global_map import RESAMPLES
 from papers.beyond.network_margins import MarginReading
-from papers.verdicts import Interval
 
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided
@@ -109,7 +108,7 @@ def leads(
     return {name: levels[rule] - other for name, other in levels.items() if name != rule}
 
 
-def _first(readings, rule, norm) -> tuple[str, str, Interval]:
+def _first(readings, rule, norm):
     """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
 
     The rival is the one whose interval ends lowest.
@@ -151,7 +150,7 @@ HOLD = 5.0  # margin of the wrong tokens at a wrong start
 SHAPE = dict(n=6, T=8, d=10)
 
 
-def _near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
+def _near_ties(tokens, lead=LEAD):
     """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
     if not lead > 0:
         raise ValueError(f"lead = {lead}; it must be positive")
@@ -167,7 +166,7 @@ def _near_ties(tokens: TokenSet, lead: float = LEAD) -> TokenSet:
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens: TokenSet, seeds: Sequence[int], hold: float = HOLD) -> np.ndarray:
+def _wrong_start(tokens, seeds, hold=HOLD):
     """W_0 (runs, d, d_z): `hold` times the token SVM of random tokens other than opt."""
     _, n, T, _ = tokens.shape
     starts = []

@@ -94,10 +94,6 @@ class _Pulls:
         w[~self.on] = np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
         return self.size(w)
 
-    def bound(self) -> float:
-        """The bound on that size for the saturated flow."""
-        return _bound(self.K, self.on, self.beta, self.margins, self.slopes)
-
 
 def _lowest(direction, beta, slopes, total):
     """min <direction, o>, <beta, o> = 0, sum e^{slopes - o} <= e^total, all (k,); -inf for none.
@@ -165,8 +161,8 @@ def _left(problem, steps):
         level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
         measured.append(margins.outside_support(data, data.opt, problem.law.support, W)[0])
         predicted.append(problem.flow(level))
-    measured, predicted = np.array(measured), np.array(predicted)
-    return Left(measured, predicted, problem.first_order(), problem.bound())
+    bound = _bound(problem.K, problem.on, problem.beta, problem.margins, problem.slopes)
+    return Left(np.array(measured), np.array(predicted), problem.first_order(), bound)
 
 
 PROBLEMS = {

@@ -73,7 +73,7 @@ def _pieces(weights, ids):
     return [[tokenizer.id_to_token(piece) for piece in row] for row in ids.tolist()]
 
 
-def _probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _probe(X, y):
     """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()

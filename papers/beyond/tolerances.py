@@ -116,7 +116,6 @@ SOURCES = {  # of the claims whose id begins so
 
 
 def _about(id, text, setting):
-    """Id with its setting, statement and source of a claim."""
     source = next((text for start, text in SOURCES.items() if id.startswith(start)), BEYOND_1)
     return f"{id}.{setting}" if setting else id, text, source
 

@@ -86,7 +86,7 @@ class ZeroDuals:
         return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
 
 
-def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
+def _tightened(data, count=1):
     """One run's data with its `count` least slack constraints made tight, so that W_mm stays.
 
     Their tokens move along W_mm z. PremiseFails "slack constraints" where there are fewer.
@@ -115,7 +115,7 @@ class ZeroDualsRun:
     residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
 
 
-def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
+def _run(law, steps, decades=1, step=None):
     """Train by NGD from zero, steps law.step by default; PremiseFails "idle pairs settled" if
     short.
     """
@@ -154,12 +154,11 @@ def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
 
 
 def _last_offsets(r):
-    """Offsets of the idle pairs at the end, less log a_t and their constants."""
     return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
 
 
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair at the end, and its slope in log a_t over the last decade."""
+    """The offset of a single idle pair at the end, and its slope in log a_t at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
     power = "dual at zero: slope of that offset in log a_t, worst run"

@@ -437,7 +437,7 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
     ).y.T
     risen = [np.logaddexp.reduce(slopes - of.K @ w) for w in flow] + levels
     assert risen.max() <= np.logaddexp.reduce(slopes) and np.diff(risen).max() <= 1e-6
-    assert max(map(of.size, flow)) < of.bound()
+    assert max(map(of.size, flow)) < outside_span._bound(of.K, of.on, of.beta, of.margins, of.slopes)
 
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
