@@ -6,5 +6,5 @@ wrong worlds that they catch. Open `margin_law` first, the law from the SVM's du
 `engine` trains by rules that see coordinates; `atlas` measures which norm's margin an optimiser
 maximises, `factored_atlas` with keys and queries, `network_margins` in a vision transformer. Where
 the law bends: `joint_law` (a trained head), `global_map` (joint training that
-misses), `head_law`, `constant_map`, `zero_duals`, `outside_span`, `lp_law`.
+misses), `head_law`, `constant_map`, `zero_duals`, `lp_law`.
 """

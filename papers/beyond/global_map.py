@@ -27,6 +27,7 @@ from papers.beyond.margin_law import score_gaps
 from papers.beyond.tolerances import SATURATED, near
 
 OURS = "ours, beside paper A's Theorem 3"
+RESAMPLES = 2000
 AGREE, FORMULA = 0.9, 0.05  # of the forms that came later
 
 
@@ -263,9 +264,6 @@ def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> C
     ]
     text = f"d = 1: share of {len(problems)} random problems that end where the sum's sign says"
     return near("global.line", text, np.mean(right), 1.0)
-
-
-RESAMPLES = 2000
 
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:

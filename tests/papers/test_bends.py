@@ -21,7 +21,6 @@ from papers.beyond import (
     lp_law,
     margin_law,
     margin_law_runs,
-    outside_span,
     zero_duals,
 )
 from papers.beyond import margin_law_figures as figures
@@ -295,7 +294,7 @@ def test_half_is_where_half_of_the_seeds_are():
 def test_claims_without_a_run_do_not_hold(heads):
     none = [replace(runs, refusals=dict.fromkeys(range(2), "")) for runs in heads]
     claims = [*head_law.head_claims(*none), *zero_duals.zero_claims([])]
-    claims += [*outside_span.left_claims([]), constant_map._noise_power([])]
+    claims += [*zero_duals.left_claims([]), constant_map._noise_power([])]
     claims += lp_law.onset_claims(1.5, np.array([]))
     assert not any(claim.holds for claim in claims)
 
@@ -357,21 +356,21 @@ def test_zero_duals_claims_hold_and_notice_wrong_worlds():
 
 def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
     kept = []
-    for name in outside_span.PROBLEMS:
-        runs, refusals = outside_span.study(name, [100, 118], 20_000)
+    for name in zero_duals.PROBLEMS:
+        runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
         assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
         kept += runs
-    assert len(kept) == 3 and amiss(kept, outside_span.left_claims, outside_span.WORLDS) == [
+    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, zero_duals.LEFT_WORLDS) == [
         "outside.first"  # no world that the notebook tries: there it fails without one
     ]
-    noticed = wrong_worlds.caught_after(kept, outside_span.left_claims, outside_span.BOUND_WORLDS)
+    noticed = wrong_worlds.caught_after(kept, zero_duals.left_claims, zero_duals.BOUND_WORLDS)
     assert list(noticed.values()) == [["outside.first"]]
 
 
-@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+@pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(name):
     """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
-    of = outside_span._Pulls(outside_span.PROBLEMS[name](100))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS[name](100))
     data = of.tokens
     rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
     W = np.random.default_rng(0).standard_normal((data.shape[-1], data.z.shape[-1]))
@@ -397,17 +396,17 @@ def test_bound_by_hand():
     """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 + 1."""
     K, on = np.eye(2), np.array([True, False])
     margins, slopes = np.array([1.0, 1.5]), np.array([0.3, -0.5])
-    found = outside_span._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
+    found = zero_duals._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
     assert np.isclose(found, np.sqrt(2 * np.exp(-0.5 - 0.3 - 1) / 0.5))
     K, on = np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]), np.array([True, True, False])
     beta, margins = np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 3.0])
     Y = 10 * np.arccosh(1.5) - np.log(3)  # 2 cosh x = 3
-    found = outside_span._bound(K, on, beta, margins, np.zeros(3))
+    found = zero_duals._bound(K, on, beta, margins, np.zeros(3))
     assert np.isclose(found, np.sqrt(3 * (Y**2 + 1) / 2))
 
 
 def test_bound_is_that_of_its_convex_problem():
-    of = outside_span._Pulls(outside_span.PROBLEMS["class means"](100))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS["class means"](100))
     on, slopes, beta = of.on, of.slopes, of.beta[of.on]
     total = np.logaddexp.reduce(slopes)
     row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
@@ -416,13 +415,13 @@ def test_bound_is_that_of_its_convex_problem():
         {"type": "ineq", "fun": lambda o: np.exp(total) - np.exp(slopes[on] - o).sum()},
     ]
     direct = minimize(lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP")
-    assert np.isclose(outside_span._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
-    assert outside_span._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
+    assert np.isclose(zero_duals._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
+    assert zero_duals._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
 
 
-@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+@pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
-    of = outside_span._Pulls(outside_span.PROBLEMS[name](101))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS[name](101))
     slopes, margins = of.slopes, of.margins
 
     def pull(w):
@@ -437,7 +436,7 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
     ).y.T
     risen = [np.logaddexp.reduce(slopes - of.K @ w) for w in flow] + levels
     assert risen.max() <= np.logaddexp.reduce(slopes) and np.diff(risen).max() <= 1e-6
-    assert max(map(of.size, flow)) < outside_span._bound(of.K, of.on, of.beta, of.margins, of.slopes)
+    assert max(map(of.size, flow)) < zero_duals._bound(of.K, of.on, of.beta, of.margins, of.slopes)
 
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
