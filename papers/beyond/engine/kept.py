@@ -68,7 +68,7 @@ def _run(tokens, optimiser, steps, record, seed, folder):
 
 
 @cache
-def _code():
+def _code() -> str:
     sources = closure("from papers.beyond.engine import loop")
     return files.sha256(b"".join(path.read_bytes() for path in sources))
 
