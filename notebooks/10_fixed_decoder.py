@@ -306,7 +306,7 @@ tables["antipodal"]
 # * **Norm.** Look at NGD: it grows by one step length an iteration, as fast as it can.
 # * **Weight of the opt token.** Look at the order: Polyak selects first, then GD, then NGD with momentum,
 #   then NGD, up to a weight of 0.85. There NGD with momentum overtakes GD, and on the last per cent or so NGD too.
-# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dotted bound $t^{-1/2}$:
+# * **Alignment** (Figure 2) and **direction error.** Look at the slope of NGD against the dashed bound $t^{-1/2}$:
 #   it is steeper, by the exponent that stands in the panel.
 # * **Least** $p_{opt}(t)/p_{opt}(0)$ (Figure 5). One grey line is one draw, that of its sample with the
 #   smallest ratio. Look at the blue line, the draw that breaks Lemma 5: a sample loses nearly a fifth of its weight

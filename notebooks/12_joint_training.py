@@ -217,7 +217,7 @@ reference
 #
 # Lines are medians over seeds; the caption says what the bands hold.
 #
-# * **Norms.** Look at "NGD, decay": it stays below the dotted $3\eta t^{1/3}$ and comes nearer to it. Look at
+# * **Norms.** Look at "NGD, decay": it stays below the dashed $3\eta t^{1/3}$ and comes nearer to it. Look at
 #   $\|W_t\|$ of NGD-joint and Polyak without a cap: it grows like $\log t$, not like $t$. One normalisation for both
 #   leaves $W$ short steps once $\|\nabla_W L\| \ll \|\nabla_u L\|$.
 # * **Loss.** Look at NGD and NGD-joint: nearly one line, since the head alone drives the loss.

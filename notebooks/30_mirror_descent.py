@@ -200,7 +200,7 @@ print("locally optimal tokens:", *(f"p = {p:g}: {settled[p]} of {seeds};" for p 
 # A few runs settle late and are still turning, and raise the means above the medians. At the desk scale of 100 seeds our
 # mean for $p = 2$ is twice that of the other code, and this row fails.
 #
-# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. The circles are the
+# * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. The marks are the
 #   means of the table.
 # * **Lower row.** Here the SVM of another exponent has the tokens that training *with that exponent* selected, as in the
 #   paper. Where they differ from those of the panel's run, the divergence contains that difference. The bands reach
@@ -250,7 +250,7 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# * **Upper panels.** Look at where each path ends: at or near the circle of its own SVM. The path of $p = 3$ misses it, and
+# * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
 #   more so for $v$. Its divergence is small all the same, since $D$ is quadratic in the miss. It has selected another
 #   token of the first sample than the two others, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn

@@ -299,7 +299,7 @@ figure_diagonal
 # %% [markdown]
 # Left: look at the diagonal: $C$ from the duals, and what the run has across $W_{mm}$ in the span of the support. In filled marks
 # that is all of $\|W_t\|$ times the error. In open ones $\omega_\infty$ comes on top; `law.constant` reads it off the run at $t/10$ and
-# judges the sum. Right: look at the distance between the marks and the dotted line, the error that was asked for.
+# judges the sum. Right: look at the distance between the marks and the dashed line, the error that was asked for.
 #
 # ## One line for all rules
 #

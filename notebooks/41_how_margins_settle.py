@@ -23,7 +23,7 @@
 # **Question.** How fast do offsets converge, with which steps do they never converge, and what can one read off a run that has?
 #
 # **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at margin level $a_t$, with eigenvalues $\lambda$ from the [duals](words.md). Steps of normalised
-# gradient descent (NGD) beyond a length $\eta^*$, from the largest eigenvalue, make it cycle for ever, and far from rest some shorter ones do. Where offsets have
+# gradient descent (NGD) beyond a length $\eta^*$, from the largest eigenvalue, keep it from resting, and far from rest some shorter ones do. Where offsets have
 # converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to rounding. All this is no matter of drawn
 # tokens: on sentences as a frozen encoder hands them on, the duals give the constant too.
 #
@@ -106,7 +106,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ converges for steps below $2/\lambda$.
 #
 # **What is proved.** Rate and difference are bounds; that they are reached is measured. Beyond $\eta^*$ the offsets of the law
-# repel; that runs cycle with period two is measured. *Large* cycles can live below $\eta^*$ as well: with momentum (measured),
+# repel; that runs cycle with period two for steps just above $\eta^*$ is measured, and that longer ones cycle otherwise or in no period that shows. *Large* cycles can live below $\eta^*$ as well: with momentum (measured),
 # and without, in an example below (proved). With two pairs on $S$ and no momentum there are none, and with independent features none of period two (both proved). That gradient descent on a loss with a
 # finite minimiser may cycle below the linear threshold is known for logistic regression (Meng et al., arXiv 2406.05033). The note [law_of_margins.md](law_of_margins.md) has the proofs.
 #

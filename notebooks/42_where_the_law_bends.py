@@ -49,7 +49,7 @@
 # |---|---|---|
 # | head and $W$ trained | $\lVert W_t\rVert\times$ error $\to C$ with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$; error $\sim t^{-(1-p)}$ | sketched in [law_of_margins.md](law_of_margins.md); measured |
 # | its curvature | $\lVert\nabla^2L\rVert/L\to\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$ | follows from the head's law; measured |
-# | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | proved, short steps |
+# | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | missed: proved, short steps; reached: proved for normalised steps whose sum is infinite |
 # | $H$ heads | one normalisation: $\lVert W_h\rVert\propto\lVert W_{mm,h}\rVert$; one per head: equal | the law on blocks; measured |
 #
 # Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them
@@ -176,7 +176,7 @@ figure_joint
 # * At $u=0$, $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$: down. It points up only where $e^{3.5\lvert u\rvert}>2$, so below $-\frac16$.
 # * So with steps of $u$ up to $\frac16$, $u\le0$ for ever. Sample 1 then has $f_1=p_1u\le0$, and the loss stays at $\frac12$ or more.
 #
-# The page in rational numbers; `global_map.verify` has every line, and that no smaller one exists.
+# The page in rational numbers; `global_map.verify` has every line, and that no integers below 3 in size do it.
 
 # %%
 pairs, half = ((1, 0), (1, -3)), Fraction(1, 2)
@@ -261,7 +261,7 @@ figure_heads
 
 # %% [markdown]
 # Left: look at the diagonal. The common normalisation spreads the norms as the SVMs say, and the other holds them at 1. Right:
-# look at the crosses in the circles: $C_h$ does not depend on the normalisation.
+# look at the squares around the circles: $C_h$ does not depend on the normalisation.
 #
 # Tests hold these claims against versions of the law that are a little wrong; each is noticed (`tests/papers/test_bends.py`).
 

@@ -191,7 +191,7 @@ figure_map
 # grow like $\sigma^2$ while the offsets rest. Dotted are the switches, beyond the values on the map. Middle: look at $T$ and $n$, which cost a factor each doubling, and at $d$, which
 # pays it back. Solutions are lost at one to two times Cover's count along $n$ and $d$, and along $T$ later, as all constraints
 # of a sample share its query. Third row: with $T/d$ held, $C$ falls along $T$; correlation raises it, since duals grow as
-# differences of tokens shrink. Bottom: look at how far left of the dotted line, what was asked for, every run is.
+# differences of tokens shrink. Bottom: look at how far left of the dashed line, what was asked for, every run is.
 #
 # ## 2. A dual at zero
 #
@@ -311,7 +311,7 @@ figure_bent
 # %% [markdown]
 # Top left: look at the dashed lines for $p<2$, which fall with the power $p-1$, and at the solid ones, all of slope $-1$. Top right:
 # look at the dotted predictions, of slope 1 in $\log a_t$, through the marks. Bottom left: look at the circles on the diagonal,
-# and at how far right of them most crosses lie. Bottom right: look at the jump between the two lengths on either side of 1, and
+# and at how far right of them most squares lie. Bottom right: look at the jump between the two lengths on either side of 1, and
 # at constant steps, which reach the same $\|W\|$ in a cycle.
 #
 # Tests hold these claims against versions of the law that are a little wrong; each is noticed (`tests/papers/test_bends.py`).

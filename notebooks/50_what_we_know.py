@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** One sentence: *attention turns to the [selection](words.md) of tokens with the largest margin, and the update rule
-# says in which norm.* The table has it question by question. Its numbers are read from the committed records.
+# **Answer.** One sentence: *attention [selects](words.md) a token in each sample and turns to the matrix of largest margin for these tokens; the
+# update rule says in which norm.* The table has it question by question. Its numbers are read from the committed records.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

@@ -4,6 +4,7 @@ The index says what one sees in each figure. Sentences there quote a record as {
 without a colon belong to a formula.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -126,16 +127,19 @@ def quantities(record: Mapping) -> dict:
 
 
 def filled(sentence: str, record: Mapping) -> str:
-    """The sentence with the record's numbers: "{gap:.1%}" becomes "3.4 %".
+    """The sentence with the record's numbers: "{gap:.1%}" as "3.4 %", a lack as "no value of gap".
 
-    A quantity that the record lacks is named in its place, as "no value of gap".
+    "{error:.1f°}" is the angle in degrees of two directions whose unit vectors are so far apart.
     """
     known = quantities(record)
 
     def value(field: re.Match) -> str:
-        if known.get(field[1]) is None:
+        number, form = known.get(field[1]), field[2]
+        if number is None:
             return f"no value of {field[1]}"
-        return format(known[field[1]], field[2]).replace("%", " %")
+        if form.endswith("°"):
+            return format(math.degrees(2 * math.asin(number / 2)), form[:-1]) + "°"
+        return format(number, form).replace("%", " %")
 
     # Doubled braces, around a field that is an exponent, are one pair of a formula.
     return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))

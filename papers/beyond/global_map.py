@@ -191,7 +191,7 @@ def _smallest(largest, n=2):
 
 
 def verify() -> list[_Fact]:
-    """The proof that POSTCARD, the smallest problem that is missed, is, in rational numbers.
+    """The proof that POSTCARD, the smallest in integers, is missed, in rational numbers.
 
     Logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; the bracket s_i = p_i a_i + (1 -
     p_i) b_i is linear in p_i, its ends are at p_i = 0 and 1/2.

@@ -70,7 +70,7 @@ def joint(
         ):
             for curve, dash in zip(curves, ("-", ":"), strict=True):
                 axis.plot(history.iterations[when], curve, dash, color=_look(p).colour)
-    title = "{} over its last norm; o: $\\ell_p$-SVM"
+    title = "{} over its last norm; marks: $\\ell_p$-SVM"
     axes[0].set(title=title.format("$W$"), xlabel="$W_{11}$", ylabel="$W_{12}$")
     axes[1].set(title=title.format("$v$"), xlabel="$v_1$", ylabel="$v_2$")
     for axis in axes[:2]:

@@ -1,14 +1,16 @@
 """The atlas as optimisers are used: own norms, weight decay, variance reduction, turned factors."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
 from lib import svm
 from lib.attention import tokens
 from papers import falsify
-from papers.beyond import atlas, atlas_rules, atlas_used, own_norms
+from papers.beyond import atlas, atlas_rules, atlas_used, margin_law, own_norms
 from papers.beyond.engine import optimisers as o
 from papers.beyond.engine import training
 from tests.papers.engine import exact
@@ -113,6 +115,31 @@ def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
     power = falsify.power(falsify.sections("beyond")[name])
     assert [id for id, row in power.items() if not (row["holds"] and row["catches"])] == []
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        ("GD", lambda W: cp.norm(W, "fro")),
+        ("Muon", cp.sigma_max),
+        ("sign", lambda W: cp.max(cp.abs(W))),
+    ],
+)
+def test_the_least_loss_in_a_ball_lacks_what_the_law_says_to_first_order(name, size):
+    """Solved for by cvxpy: nothing is trained. Margins of 3 and of 3,000 allowed."""
+    kappa = margin_law.saturated_slopes(ONE)[0].ravel()
+    off = []
+    for allowed in (3, 3_000):
+        row = atlas_used.DECAYED[name].row(allowed)
+        W = cp.Variable((6, 6))
+        loss = cp.log_sum_exp(kappa - A.reshape(-1, 36) @ cp.vec(W, "C") / row.rule.weight_decay)
+        cp.Problem(cp.Minimize(loss), [size(W) <= 1]).solve(cp.CLARABEL)
+        W = W.value[None, None] / row.rule.weight_decay
+        path = SimpleNamespace(W=W, status=np.array(["completed"]))
+        end = atlas_used.at_rest(row, path, atlas_used.Solutions(ONE))
+        assert end.size == pytest.approx(1, abs=1e-6)
+        off.append(abs(end.missing[0] / end.law[0] - 1))
+    assert off[0] > 0.005 and off[1] < 0.002
 
 
 def test_a_decay_that_forbids_the_margin_is_said():

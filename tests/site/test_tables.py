@@ -25,7 +25,9 @@ def record(claims=(), parameters=(), **numbers):
 
 
 CLAIM = {"id": "rate of $a$", "measured": 2.5, "holds": False}
-RECORD = record([CLAIM], {"steps": 5000, "n": 1}, gap=0.0344, low=-7.126, n=2, gone=None)
+RECORD = record(
+    [CLAIM], {"steps": 5000, "n": 1}, gap=0.0344, low=-7.126, low_angle=1.0, n=2, gone=None
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,7 @@ RECORD = record([CLAIM], {"steps": 5000, "n": 1}, gap=0.0344, low=-7.126, n=2, g
         ("after {steps:,}, at {rate of $a$:.0f}", "after 5,000, at 2"),
         ("{claims_that_hold:d} of {claims:d}", "0 of 1"),
         ("ends at {gone:.1f} and {other:.1f}", "ends at no value of gone and no value of other"),
+        ("at {low_angle:.1f°}", "at 60.0°"),  # unit vectors of distance 1
         ("{n:d}", "2"),  # a number before a parameter of the same name
         ("like $t^{{{low:.2f}}}$ or $t^{{1/2}}$", "like $t^{-7.13}$ or $t^{1/2}$"),
     ],
