@@ -23,7 +23,8 @@ NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
     "l_3": 3.0,
     "spectral": "spectral",
     "l_inf": np.inf,
-    "head-wise": svm.Blocks("spectral", 2),  # the larger spectral norm of W's halves of rows
+    # the larger spectral norm of W's halves of rows
+    "head-wise": svm.Blocks("spectral", 2),
 }
 
 

@@ -32,7 +32,7 @@ def word(name: str) -> str:
 def own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """The least ratio of all runs in the rule's `norm`, at the last record."""
     text = f"{name}: margin over the largest in its own norm, {norm}; least of all runs"
-    ratios = reached.value[..., column(norm)]  # (runs, records)
+    ratios = reached.value[..., column(norm)]
     why = "The ratio no longer rises in every run"
     if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
         why = f"The ratio still rises at the last step, {reached.iterations[-1]:,}"

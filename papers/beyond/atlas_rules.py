@@ -72,7 +72,8 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
 def rows() -> dict[str, Row]:
     """Every row of the map; "head-wise" acts on two halves of W's rows."""
     sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
-    few, slow = sign / 10, sign / 50  # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    few, slow = sign / 10, sign / 50
     heads = "head-wise"
     by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)

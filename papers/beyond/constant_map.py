@@ -54,7 +54,7 @@ def _correlated(seed, amount, among="sample"):
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
     rows = np.arange(n)
     opt = data.X[0, rows, data.opt[0]]
-    means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]  # (d, 2)
+    means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]
     shared = BASE["noise"] * (shared - shared @ means @ means.T)
     X = np.sqrt(1 - amount) * data.X + np.sqrt(amount) * shared[None, :, None]
     X[0, rows, data.opt[0]] = opt
@@ -237,7 +237,7 @@ SHARED_QUERY = "all constraints of a sample share its query, which Cover's count
 
 def _capacity(axis, values, has, sizes):
     """Where half of the seeds lose W_mm, its interval and claims; has (values, seeds)."""
-    did = has == 1.0 if axis == "d" else has != 1.0  # more often true at larger values
+    did = has == 1.0 if axis == "d" else has != 1.0
     half = half_of_seeds(values, did)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
@@ -303,7 +303,7 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     for k, value in enumerate(values):
         for j, seed in enumerate(seeds):
             law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
-            level = 2 * STEP * steps / law.fastest[0]  # a step is STEP times the longest
+            level = 2 * STEP * steps / law.fastest[0]
             # what pairs off the support leave outside its span is read off at a tenth of the run
             left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
             predicted[k, j] = max(left) > SETTLED
@@ -331,7 +331,8 @@ def repeated(seed: int, steps: int) -> _Repeated:
     """
     data = AXES[AXIS](seed, 1.0)
     rows = np.arange(data.shape[1])
-    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # (n, 2, d): the query is a copy
+    # (n, 2, d): the query is a copy
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)
     two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
     law = _law_of(two)
     problem = coordinates.minimal(data)

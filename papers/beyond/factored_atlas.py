@@ -36,7 +36,7 @@ ROUNDS = 500
 
 COLUMNS = 10  # of K and Q
 GROWTH = 0.02
-GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}  # typical largest margins
+GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}
 SOURCE = "ours, beyond 2308.16898, Section 3"
 ROUNDING = 1e-6
 PILOTS = "The bound was read off two pilots of up to 4e5 steps"

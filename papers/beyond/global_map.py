@@ -227,7 +227,7 @@ def verify() -> list[_Fact]:
 def problem(pairs: Pairs, labels: Sequence[int] | None = None) -> TokenSet:
     """The problem as tokens, the opt token first; x = y a, y b, labels default +1."""
     y = np.ones(len(pairs)) if labels is None else np.asarray(labels, float)
-    X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]  # (n, 2, 1)
+    X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
 
 
@@ -249,7 +249,8 @@ def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
     """Sign of u at the end, 0 unless W has it too; and the least loss on the way."""
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
-    last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]  # a stuck sample's gradient underflows
+    # a stuck sample's gradient underflows
+    last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
     # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other) x_opt.
     both = np.append(history.score_gaps[0, last], history.margins[0, last])
     sign = int((both > 0).all()) - int((both < 0).all())
@@ -279,5 +280,5 @@ def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float,
 
 
 def _crossing(log, did):
-    share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))  # strictly ascending
+    share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
     return float(np.exp(np.interp(0.5, share, log)))

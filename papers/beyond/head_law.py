@@ -62,10 +62,12 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
         if not all(np.array_equal(getattr(head, k), getattr(heads[0], k)) for k in ("X", "y", "z")):
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
     small = [coordinates.minimal(head).tokens for head in heads]
-    opt = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
+    # -log |l'| of one head alone, (runs, n, 1)
+    opt = [_opt_scores(head) for head in small]
     laws, sums = [], np.zeros((2, len(heads), len(small[0].y)))
     for h, head in enumerate(small):
-        slope = saturated_slopes(head) + opt[h] - sum(opt)  # log |l'| of all heads, + log gap
+        # log |l'| of all heads, + log gap
+        slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
         ratio = np.where(law.support, slope - np.log(np.where(law.support, law.duals, 1.0)), 0.0)
         beta = np.where(law.support, law.duals, 0.0)
@@ -77,7 +79,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
 
 
 def _opt_scores(head):
-    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)  # (runs, n, 1)
+    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +109,14 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
-    alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))  # (H, runs, m)
+    alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)
     for _ in range(steps):
         log_odds = -g.reshape(gaps.shape)
         log_p = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-        lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)  # gamma_opt - f, (H, runs, n, 1)
+        # gamma_opt - f, (H, runs, n, 1)
+        lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)
         scale = log_p + (lag - opt).sum(0, keepdims=True)  # log of p |l'|
         c = np.exp(scale - scale.max(axes, keepdims=True)) * (gaps - lag)
         c = c.reshape(alpha.shape)

@@ -73,7 +73,7 @@ def _opt_tokens(tokens):
 
 def _off_span(rows, u):
     """The part of u (runs, r) off the span of `rows` (runs, n, r)."""
-    basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]  # (runs, r, n)
+    basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
 
@@ -90,9 +90,9 @@ def predict(tokens: TokenSet) -> _JointLaw:
     rows = _opt_tokens(data)
     _check_independent(rows @ np.swapaxes(rows, 1, 2))
     head_law = _law_of_head(rows, head.duals, head.margins)
-    even = (data.y[..., None, None] * data.X).mean((1, 2))  # -grad_u at zero, up to a factor
+    even = (data.y[..., None, None] * data.X).mean((1, 2))
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
-    bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)  # sum nu_i x_i x_i^T
+    bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)
     return _JointLaw(
         problem=problem,
         W=W,
@@ -318,7 +318,7 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     relative = margins.relative_margins(history, data.opt, selected)
     W = [history.weights(k) for k in range(len(records))]
     along = [margins.along_and_off(w, solution.W)[0] for w in W]
-    level = np.stack(along, 1) / laws[0].norm[:, None]  # (runs, records)
+    level = np.stack(along, 1) / laws[0].norm[:, None]
     off = relative - level[..., None, None]
     errors, wrong = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
     return _StartedHead(

@@ -63,12 +63,14 @@ class LpLaw:
         h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
         across = r - w * (h @ r) / size
         squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
-        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
+        # duals up to scale: <w~, w> = sum beta
+        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()
         root = np.sqrt(beta * scale)
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
+        # (d d_z,) residual over W_mm, entry by entry
+        self.relative = np.abs(across / w)
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
@@ -78,7 +80,7 @@ class LpLaw:
 
         ||W||_p = (eta t)^{1/(p-1)}: there a step's rise of the margins a_t/((p-1) t) is 2/fastest.
         """
-        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p at that t
+        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
     def offsets(self, W: np.ndarray) -> np.ndarray:
@@ -214,7 +216,7 @@ def _train(laws, steps, count, record):
     One run per law, with T = 2 and one p, and step rule eta_t.
     """
     A, p = np.stack([law.rows for law in laws]), laws[0].p
-    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])  # (runs, n, 2)
+    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])
     best, q = scores.max(-1), p / (p - 1)
     gap = 2 * best - scores.sum(-1)
     U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)

@@ -154,7 +154,8 @@ def _of_run(K, beta, margins, log_slopes):
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
     modes, vectors = np.linalg.eigh(symmetric)
-    none = len(K_on) - rank + 1  # sqrt(beta), along which a_t moves, and what moves no margin
+    # sqrt(beta), along which a_t moves, and what moves no margin
+    none = len(K_on) - rank + 1
     modes, vectors = modes[none:], vectors[:, none:]
     full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
     full["offsets"][~on] = np.nan
@@ -217,7 +218,7 @@ def saturated_slopes(
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)
-    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
     return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
 
 
@@ -230,7 +231,7 @@ def joint_slopes(
     in `saturated_slopes`. PremiseFails "whole head" where a sample is no support vector.
     """
     selected = tokens.opt if selected is None else selected
-    smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)
+    smallest = head.duals.min(1) / head.duals.max(1)
     run, share = int(smallest.argmin()), smallest.min()
     idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
     reason = (
@@ -250,7 +251,7 @@ def score_gaps(tokens: TokenSet, u: np.ndarray, selected: np.ndarray | None = No
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
     """The selected token's score less each other's, (runs, n, T-1), of scores (runs, n, T)."""
-    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
     return chosen - np.take_along_axis(scores, rest, -1)
 

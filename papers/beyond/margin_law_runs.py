@@ -96,7 +96,8 @@ class Comparison:
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
-    setting = replace(setting, tokens=problem.tokens)  # without the bases, which are large
+    # without the bases, which are large
+    setting = replace(setting, tokens=problem.tokens)
     start = setting.start or zero_start(problem)
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
     record = np.unique([0, steps // 2, steps - 1, *late])
@@ -111,7 +112,8 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
         except PremiseFails as why:  # raised for one run by itself, as run 0
             reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
             at = replace(at, refusal=reason, premise=why.premise, amount=why.amount)
-        except (Infeasible, RuntimeError) as why:  # no W_mm, or none within accuracy
+        # no W_mm, or none within accuracy
+        except (Infeasible, RuntimeError) as why:
             at = replace(at, refusal=f"run {run}: {why}", premise="solution")
         compared.append(at)
     return compared
@@ -137,9 +139,11 @@ def _measure(c, history, off_span):
     run, last = c.run, c.margins[-1]
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
-    late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
+    # without steps - 1, which would weigh in the fits
+    late = np.r_[1 : len(W) - 2, len(W) - 1]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
-    early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
+    # W_0 tells it all where nothing else moves it
+    early = W[0] if support.all() else W[1]
     left = margins.outside_support(c.tokens, c.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
@@ -207,7 +211,8 @@ STATEMENTS = {
     "difference": "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
     "certificate": "duality gap of W_T - W_{T/2} and the duals read off, worst run",
 }
-EXPECTED = {"exponent": -1.0, "lower_bound": 1.0}  # else 0; of the last two bounds alone
+# else 0; of the last two bounds alone
+EXPECTED = {"exponent": -1.0, "lower_bound": 1.0}
 
 
 def _values(c):

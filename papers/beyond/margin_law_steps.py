@@ -143,7 +143,7 @@ def cycles(
         for column, multiple in enumerate(multiples):
             rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
-            offsets = history.margins[0][:, law.support[0]]  # (records, support)
+            offsets = history.margins[0][:, law.support[0]]
             moved[run, column] = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
     return Cycles(np.asarray(multiples), momentum, moved)
 

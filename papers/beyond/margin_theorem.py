@@ -16,14 +16,17 @@ from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT
 
-ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
+# tau: how far the residual may still move; the best is taken
+ROOMS = np.geomspace(1e-8, 10, 37)
 
 
 def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
+    # |l'| is monotone or largest next to zero
+    ends = np.array([lo, hi, min(max(0.0, lo), hi)])
     slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
+    # |l''| <= 2 |l'|, else |l'|
+    return slope, 2 * slope if loss == "reciprocal" else slope
 
 
 class Local:
@@ -41,7 +44,8 @@ class Local:
         self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
         tight = A[self.on]
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
+        # of span(A_m: m in S)
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
         self.slowest = float(law.slowest[0])  # lambda_1
@@ -49,7 +53,8 @@ class Local:
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
         self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
+        # the largest ||A_m - A_k|| on S
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0]
@@ -59,7 +64,8 @@ class Local:
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
         slope, lipschitz = np.transpose(ends)
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
+        # of each pair
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
@@ -67,7 +73,8 @@ class Local:
             kappa = at_chosen[sample] * gaps.ravel()
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
+            # of (3), -inf on S
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
     @property
     def r(self) -> float:

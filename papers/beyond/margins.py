@@ -138,7 +138,8 @@ def check_settled(run, law, measured, momentum):
     level = measured.level[-1:]
     # What transients leave outside the span is read at the first late record: over by then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
-    if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+    # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+    if momentum == 0:
         overshot = max(step / law.norm[0] * law.fastest[0] - 1, 0.0)
         left = max(left, overshot ** measured.iterations[-1])
     more = np.log(SETTLED) / np.log(left) if 0 < left < 1 else np.inf

@@ -37,13 +37,14 @@ from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
 from papers.beyond.global_map import RESAMPLES
 
 QUANTILE = 0.1  # of the margins of all queries
-REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
+# of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
+REST_RATE = 1e-3
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # seeds, below which a ranking is undecided
 MOST, HALF = 0.9, 0.5
 STRICT = 1e-9  # by which "more" exceeds "as much"
 ADAM = "Adam, 0.999"
-FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}  # predicted
+FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
 LEAD = 0.01  # score by which the best token leads where tokens nearly tie
 HOLD = 5.0  # margin of the wrong tokens at a wrong start
@@ -64,7 +65,8 @@ def _unit(M):
     return M / torch.where(size > 0, size, 1.0)
 
 
-DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gradients
+# of a mean of gradients
+DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "NGD": _unit,
     "Signum": torch.sign,
     "Muon": _polar,
@@ -199,7 +201,7 @@ def _factors(network):
     """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
     attention: list[Any] = [block.attention for block in network.blocks]
     heads, weights = attention[0].heads, [one.project.weight.detach() for one in attention]
-    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)  # (layers, d, d) each
+    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
     layers, d, _ = Q.shape
     shape = layers, heads, d // heads, d
     return K.reshape(shape), Q.reshape(shape)
@@ -224,7 +226,7 @@ def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTIL
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
         for head in range(K.shape[1]):
-            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)  # (b, query, token)
+            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
             leads = logits[..., -1] - logits[..., -2]
             low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
     ratio = (low / scale)[..., None] / _norms(K, Q)
@@ -346,7 +348,7 @@ def ranking_claims(readings: Mapping[str, Sequence[MarginReading]]) -> list[Clai
 def counted(readings: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
     """Share of layers, heads and seeds in which a rule has the largest ratio, (rules, norms)."""
     ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
-    largest = ratios.argmax(0)  # (seeds, layers, heads, norms)
+    largest = ratios.argmax(0)
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
@@ -357,10 +359,10 @@ def _near_ties(tokens, lead=LEAD):
     scores = attention.scores(tokens, tokens.u)  # y_i u^T x_{i,t}, (runs, n, T)
     order = np.argsort(-scores, -1)
     first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
-    lift = tokens.y[..., None] * (first - lead - second)  # (runs, n, 1)
-    toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)  # (runs, d)
+    lift = tokens.y[..., None] * (first - lead - second)
+    toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)
     X = tokens.X.copy()
-    moved = np.take_along_axis(X, order[..., 1, None, None], 2)  # (runs, n, 1, d)
+    moved = np.take_along_axis(X, order[..., 1, None, None], 2)
     moved = moved + lift[..., None] * toward[:, None, None]
     np.put_along_axis(X, order[..., 1, None, None], moved, 2)
     return replace(tokens, X=X)

@@ -18,8 +18,10 @@ from lib.attention.token_sets import TokenSet
 from papers.beyond.atlas import Ratios, features, least_margins
 from papers.beyond.engine.training import Path
 
-OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"  # rows of the atlas
-FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+# rows of the atlas
+OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"
+# of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+FLOOR = 1e-12
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 

@@ -113,7 +113,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
         why = f"the run {history.status[0]} at iteration {history.ended[0]}"
         return Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
     W = [history.weights(k) for k in range(len(history.iterations))]
-    logits = np.concatenate([attention.logits(tokens, w) for w in W])  # (k, n, T)
+    logits = np.concatenate([attention.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
     reading = Reading(iterations=history.iterations, weights=weights, selected=selected[0])
@@ -170,7 +170,8 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) 
     pieces.plain_ticks(upper.yaxis)
     upper.legend(fontsize="x-small", loc="upper left")
     sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
+    # x: characters
+    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)

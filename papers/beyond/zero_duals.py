@@ -71,7 +71,7 @@ class ZeroDuals:
         Q = beyond_span(K, on, idle)
         self.duals = y = _second(Q)
         self.lengths = np.diag(Q)
-        self.slopes = Q @ y  # <A_k, D>
+        self.slopes = Q @ y
         active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
         reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
@@ -244,8 +244,10 @@ class _Pulls:
         self.square = beyond_span(self.K, self.on, ~self.on)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
-        self.scores = np.take_along_axis(scores, rest, -1)  # (n, T-1) of the other tokens
-        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]  # and the opt ones
+        # (n, T-1) of the other tokens
+        self.scores = np.take_along_axis(scores, rest, -1)
+        # and the opt ones
+        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
@@ -314,7 +316,7 @@ def _bound(K, on, beta, margins, slopes):
     """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
-    inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T  # (off, on)
+    inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T
     farthest = np.array([-_lowest(row, beta[on], slopes[on], total) for row in inside])
     Y = slopes[~on] + farthest - total
     terms = np.where(Y > 1, Y**2 + 1, 2 * np.exp(np.minimum(Y, 1) - 1))
@@ -368,7 +370,7 @@ def left_claims(runs: Sequence[Left]) -> list[Claim]:
     """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(none, none, np.nan, np.nan)]
-    off = np.array([run.measured / run.predicted - 1 for run in runs])  # (runs, STEPS)
+    off = np.array([run.measured / run.predicted - 1 for run in runs])
     flow = f"norm over the flow's, less 1, at {STEPS[-1]:g} of the longest step"
     order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
     growth = "how that grows from the shorter to the longer step, over the ratio, median"
