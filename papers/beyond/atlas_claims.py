@@ -14,7 +14,8 @@ from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.atlas_rules import BATCHES, OURS, TENTH, Row
 
 REACHED = 0.99
-ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
+# of a ratio: the certified gap of a token SVM is at most 1e-7
+ROUNDING = 1e-6
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 

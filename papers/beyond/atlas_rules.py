@@ -26,7 +26,8 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
+# the first record of a run of 10^6 steps beyond a tenth of them
+TENTH = 119_378
 GAMMA = {
     "l_1": 0.067,
     "nuclear": 0.19,

@@ -27,7 +27,8 @@ from papers.beyond.tolerances import SETTLED, above, below, but, each_near, near
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
-OVERTAKEN = 4.0  # the switch is looked for up to so many times the score crossing
+# the switch is looked for up to so many times the score crossing
+OVERTAKEN = 4.0
 
 
 def _tilted(seed, amount):
@@ -70,7 +71,8 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "noise": _sized("noise"),
     "imbalance": _tilted,
     "raw noise": _raw,
-    "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
+    # more constraints than d leave some nearly tight
+    "T": _sized("T", d=960),
     "n": _sized("n"),
     "d": _sized("d"),
     # two samples in 15 T dimensions: constraints stay as far from tight at every T
@@ -133,10 +135,7 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount at which the first other token's score overtakes its opt token's, or inf.
-
-    On the axes "imbalance" and "raw noise", where scores are linear in it.
-    """
+    """The amount, inf for none, at which another token's score first overtakes opt's."""
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
@@ -227,7 +226,8 @@ def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Clai
     return each_near("map.switch", text, off, setting=axis)
 
 
-SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+# axis: the values at which W_mm may be lost, and the other two sizes
+SEARCHED = {
     "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
     "T": (list(range(3, 13)), {"n": 12, "d": 6}),
     "d": (list(range(4, 10)), {"n": 18, "T": 5}),

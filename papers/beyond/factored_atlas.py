@@ -26,7 +26,8 @@ from papers.beyond.engine.optimisers import Optimiser
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
-NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
+# the protocol's seven: none that divides W into blocks
+NORMS = (*WHOLE, SIGN)
 WIDEST = 14  # of W: 2^13 sign vectors are tried each time
 ACCURACY = 1e-9
 PRODUCTS = 300  # products that are added at once
@@ -175,7 +176,7 @@ def sign_norm(W: np.ndarray) -> float:
 
 
 def _first_products(W, signs):
-    """Products that span all matrices, and GREEDY ones each nearest to what those before left."""
+    """Products that span all matrices, and GREEDY ones nearest to what is left."""
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
     for _ in range(GREEDY):

@@ -172,7 +172,7 @@ def _at_level(runs):
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Norms in the SVMs' ratio with one normalisation, equal with one per head; C_h with both."""
+    """Norms in the SVMs' ratio if normalised together, equal if each; C_h with both."""
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]

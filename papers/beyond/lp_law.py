@@ -76,9 +76,9 @@ class LpLaw:
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
+        """The constant step eta that makes the offsets cycle from iteration `at` on, p < 2.
 
-        ||W||_p = (eta t)^{1/(p-1)}: there a step's rise of the margins a_t/((p-1) t) is 2/fastest.
+        There, ||W||_p = (eta t)^{1/(p-1)}, it raises the margins by a_t/((p-1) t) = 2/fastest.
         """
         size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
@@ -93,7 +93,8 @@ class LpLaw:
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
+        # for p = 2 nothing is expanded
+        holds = self.p == 2 or share <= UNRESOLVED
         require(holds, "entries resolved", share, reason)
 
 

@@ -183,10 +183,7 @@ def kept(runs: Iterable) -> list:
 
 
 def _growth(c):
-    """Slope of 1/error in t over the last decade, times C over the speed of ||W_t||.
-
-    The speed is eta/(1 - momentum) for NGD, ||W_mm||/2 for Polyak's step.
-    """
+    """Slope of 1/error in t over the last decade, times C over the speed of ||W_t||."""
     slope, rule = np.polyfit(c.measured.iterations, 1 / c.measured.error, 1)[0], c.setting.rule
     polyak = rule.kind == POLYAK
     speed = float(c.law.norm[0]) / 2 if polyak else rule.step_size / (1 - rule.momentum)

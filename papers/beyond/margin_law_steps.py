@@ -41,10 +41,7 @@ def _growing_polyak(max_step, growth):
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Every rule on the problem of Figure 2: those that go far enough for the law, and the others,
-
-    with constant steps or a constant cap, so that ||W_t|| ~ log t.
-    """
+    """Every rule on the problem of Figure 2: those that go far enough, and constant steps."""
 
     def in_time(rule, steps, loss="exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
@@ -97,10 +94,7 @@ def long_run(history: History, target: str, law: MarginLaw) -> Claim:
 def settling_rate(
     history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
 ) -> np.ndarray:
-    """Decay of the offsets' slowest mode per unit of margin, over its eigenvalue, (runs,).
-
-    Fitted where its size lies between `low` and `high`; runs end in the opt tokens.
-    """
+    """Decay of the offsets' slowest mode per margin, over its eigenvalue, between the sizes."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
@@ -162,10 +156,7 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
-    """Offsets settle at `multiple` of the longest step, with every momentum and in every run.
-
-    Of small disturbances: with momentum one that is not small may end in a large cycle.
-    """
+    """Offsets settle at `multiple` of the longest step, with every momentum and in every run."""
     statement = f"step {multiple:g} x the longest: largest move of an offset"
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""

@@ -38,10 +38,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """beta_m / sum beta from margins alone: proportional to kappa_m e^{-g_m}, (..., n, T-1).
-
-    Of margins and log kappa_m of that shape; a pair whose slope is NaN gets none.
-    """
+    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1); NaN slopes get none."""
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)

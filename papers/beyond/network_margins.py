@@ -167,8 +167,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class MarginReading:
-    """Of every layer and head: ratio (..., NORMS), quantile and least margin, factors K and Q
-    (..., d_h, d); ... (layers, heads)."""
+    """Of (layers, heads): ratio (..., NORMS), quantile and least margin, factors (..., d_h, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
@@ -197,16 +196,6 @@ def _entrances(network, pictures):
     return entered
 
 
-def _factors(network):
-    """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
-    attention: list[Any] = [block.attention for block in network.blocks]
-    heads, weights = attention[0].heads, [one.project.weight.detach() for one in attention]
-    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
-    layers, d, _ = Q.shape
-    shape = layers, heads, d // heads, d
-    return K.reshape(shape), Q.reshape(shape)
-
-
 def _norms(K, Q):
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
@@ -219,7 +208,11 @@ def _norms(K, Q):
 
 def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
     """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
-    K, Q = _factors(network)
+    blocks: list[Any] = [block.attention for block in network.blocks]
+    heads, weights = blocks[0].heads, [block.project.weight.detach() for block in blocks]
+    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
+    layers, d, _ = Q.shape
+    K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
     W = _product(K, Q)
     low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
     for layer, entered in enumerate(_entrances(network, pictures)):
@@ -243,8 +236,7 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """By seed: disputes in which a rule's own selection has the larger margin in its own norm, and
-    all of them, (seeds,) each."""
+    """By seed: disputes with a larger own-norm margin of the own selection, and all; (seeds,)."""
     values = np.array([v for (a, b), v in disputes.items() if a in rules and b in rules])
     return (values > 0).sum(0), np.isfinite(values).sum(0)
 
@@ -356,7 +348,8 @@ def _near_ties(tokens, lead=LEAD):
     """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
     if not lead > 0:
         raise ValueError(f"lead = {lead}; it must be positive")
-    scores = attention.scores(tokens, tokens.u)  # y_i u^T x_{i,t}, (runs, n, T)
+    # y_i u^T x_{i,t}, (runs, n, T)
+    scores = attention.scores(tokens, tokens.u)
     order = np.argsort(-scores, -1)
     first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
     lift = tokens.y[..., None] * (first - lead - second)

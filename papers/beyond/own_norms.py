@@ -22,7 +22,8 @@ from papers.beyond.engine.training import Path
 OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"
 # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
 FLOOR = 1e-12
-SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
+# largest relative change of the fixed point's s in its last step
+SETTLED = 1e-9
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 

@@ -42,6 +42,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     z (1, count, d) that of [CLS]. Raises ValueError where no length has enough rows of both labels,
     and for an odd count.
     """
+    from tokenizers import Tokenizer
     from transformers import AutoModel
 
     if count < 2 or count % 2:
@@ -63,14 +64,9 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
         hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X, z = hidden[:, 1:-1], hidden[:, 0]
-    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), _pieces(weights, ids[:, 1:-1]))
-
-
-def _pieces(weights, ids):
-    from tokenizers import Tokenizer
-
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
-    return [[tokenizer.id_to_token(piece) for piece in row] for row in ids.tolist()]
+    words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
+    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), words)
 
 
 def _probe(X, y):
@@ -154,8 +150,7 @@ def claims(readings: list[Reading]) -> list[Claim]:
 def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) -> Figure:
     """Measured over predicted constant along the runs of each data set; two sentences being read.
 
-    shown: sentences and a run on them, the first of either label drawn with its softmax weights
-    after the first step, in the middle of the run's logarithm, and at its end.
+    shown: sentences and a run on them, drawn after a step, midway in log t, and at its end.
     """
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))

@@ -34,7 +34,8 @@ from papers.beyond.margin_law import (
 from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, above, but, near
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
-FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
+# log of the largest and the smallest multiplier that is tried
+FARTHEST = 1e6
 EARLY = (
     "the sum knows small weights only: where little is left, first steps with even weights count"
 )
@@ -80,7 +81,8 @@ class ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
+        # offsets less log a_t, NaN where y_k = 0
+        self.constants = rest[idle]
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
