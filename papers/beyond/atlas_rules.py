@@ -41,7 +41,8 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule and the norm it was predicted to `reach`, None for none; `highest` in the median.
+    """A rule, the norm `reached` by prediction, None for none, and `highest`, largest in the
+    median.
 
     longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
     source: whose theorem says so, OURS where none that we know does.

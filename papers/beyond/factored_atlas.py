@@ -227,7 +227,7 @@ class SignMargins:
 
 
 def last_ratios(path: Any, best: atlas.BestMargins, sign_best: SignMargins) -> atlas.Ratios:
-    """The ratios of a path of W or of factors at its last record, in NORMS, as `atlas.ratios`."""
+    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS)."""
     ratios = atlas.ratios(path, best)
     sign = np.full((len(path.W), 1), np.nan)
     for run in np.flatnonzero(np.isfinite(ratios.last).all(1)):

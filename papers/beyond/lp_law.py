@@ -37,7 +37,7 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 class LpLaw:
-    """The law of one run that ends in its opt tokens, in the tokens' own coordinates; W_0 = 0.
+    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
     constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
     fastest: the largest rate of a wrong offset per margin. Raises PremiseFails "whole support"
