@@ -73,7 +73,7 @@ from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
 from papers.a.statements import STATEMENTS
-from papers.beyond import counterexample, global_map, head_law, joint_law
+from papers.beyond import global_map, head_law, joint_law
 from papers.beyond import margin_law_figures as figures
 
 run = record.start("42_where_the_law_bends", "A", globals())
@@ -176,7 +176,7 @@ figure_joint
 # * At $u=0$, $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$: down. It points up only where $e^{3.5\lvert u\rvert}>2$, so below $-\frac16$.
 # * So with steps of $u$ up to $\frac16$, $u\le0$ for ever. Sample 1 then has $f_1=p_1u\le0$, and the loss stays at $\frac12$ or more.
 #
-# The page in rational numbers; `counterexample.verify` has every line, and that no integers below 3 in size do it.
+# The page in rational numbers; `global_map.verify` has every line, and that no integers below 3 in size do it.
 
 # %%
 pairs, half = ((1, 0), (1, -3)), Fraction(1, 2)
@@ -189,13 +189,13 @@ power, series, term = Fraction(7, 2) / 6, Fraction(0), Fraction(1)
 for k in range(1, 20):  # e^(7/12) by its series; what is left out is below the last term
     series, term = series + term, term * power / k
 assert series + 2 * term < 2
-facts = counterexample.verify()
+facts = global_map.verify()
 for fact in facts:
     print("yes" if fact.holds else "NO ", fact.statement)
 assert all(fact.holds for fact in facts)
 
 # %%
-postcard = counterexample.problem(counterexample.POSTCARD)
+postcard = global_map.problem(global_map.POSTCARD)
 tried = {
     "NGD": dynamics.ngd(0.1),
     "Eq. 13": dynamics.ngd(1 / 6, decay=2 / 3),
@@ -203,10 +203,10 @@ tried = {
     "Eq. 2": dynamics.ngd(0.1, joint=True),
 }
 for name, rule in tried.items():
-    sign, lowest = counterexample.end(postcard, rule, 3000)
+    sign, lowest = global_map.end(postcard, rule, 3000)
     side = "below" if sign < 0 else "above"
     print(f"{name:7} ends with u and W {side} 0, least loss {lowest:.4f}")
-line = counterexample.agreement(counterexample.random_problems(400), dynamics.ngd(0.01), 5000)
+line = global_map.agreement(global_map.random_problems(400), dynamics.ngd(0.01), 5000)
 
 # %% [markdown]
 # **The data model beyond its conditions.** In (DM) with $d$ small or $\alpha$ near 1 the first step scores some other token higher
@@ -281,7 +281,7 @@ figure_heads
 
 # %%
 for third in (-1, -2, -3, -4):
-    sign, _ = counterexample.end(counterexample.problem(((1, 0), (1, third))), tried["NGD"], 3000)
+    sign, _ = global_map.end(global_map.problem(((1, 0), (1, third))), tried["NGD"], 3000)
     print(f"{{1, {third}}}: sign {sign} of u and W")
 
 # %% [markdown]

@@ -53,15 +53,7 @@ import numpy as np
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.companion import claims, plots, record, statements
-from papers.beyond import (
-    constant_map,
-    lp_law,
-    margin_law,
-    margin_law_runs,
-    outside_span,
-    tolerances,
-    zero_duals,
-)
+from papers.beyond import constant_map, lp_law, margin_law, margin_law_runs, tolerances, zero_duals
 from papers.beyond import margin_law_figures as figures
 
 run = record.start("43_map_of_the_constant", "A", globals())
@@ -262,7 +254,9 @@ print(f"starts: {len(whole)} of {seeds} runs settled with all constraints on the
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
 said = "Gaussian W_0: error over its prediction, less 1, worst run"
 starts = tolerances.near("start.outside", said, start_off)
-left = [one for name in outside_span.PROBLEMS for one in outside_span.study(name, every, 50_000)[0]]
+left = [
+    one for name in zero_duals.PROBLEMS for one in zero_duals.left_study(name, every, 50_000)[0]
+]
 print(f"outside the span: {len(left)} of {2 * seeds} problems")
 ratio = np.array([one.first / one.measured[-1] for one in left])
 bounds = np.array([one.bound / one.measured[-1] for one in left])
@@ -305,7 +299,7 @@ for p in (1.5, 1.75):
 
 # %%
 bent_claims = [*zero_duals.zero_claims(idle), *zero_duals.zeros_claims(several), starts]
-bent_claims += [*outside_span.left_claims(left), *lp_law.lp_claims(powers), *onset]
+bent_claims += [*zero_duals.left_claims(left), *lp_law.lp_claims(powers), *onset]
 bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 claims.Table(sorted(bent_table, key=lambda claim: claim.holds))
 

@@ -78,10 +78,8 @@ from lib import attention
 from lib.attention import tokens
 from lib.companion import claims, plots, record
 from lib.data import images
-from papers.beyond import atlas, atlas_rules, factor_norms, factored_atlas
-from papers.beyond import competing_selections as competing
+from papers.beyond import atlas, atlas_rules, factored_atlas
 from papers.beyond import network_margins as network
-from papers.beyond import networks_claims as judged
 from papers.beyond import networks_figures as drawn
 from papers.beyond.engine import factored, optimisers
 
@@ -129,11 +127,11 @@ for norm, direction in by_hand.items():
 
 # %%
 x, y = np.array([1.0, -3.0, 2.0]), np.array([0.5, -0.25])
-by_lib = factor_norms.sign_norm(np.outer(x, y))
+by_lib = factored_atlas.sign_norm(np.outer(x, y))
 assert np.isclose(by_lib, 3 * 0.5)
 K, Q = K_0[0], Q_0[0]
 bound = K.shape[1] * np.abs(K).max() * np.abs(Q).max()
-print(f"xy^T: {by_lib:.3f}; K Q^T: {factor_norms.sign_norm(K @ Q.T):.5f}, at most {bound:.5f}")
+print(f"xy^T: {by_lib:.3f}; K Q^T: {factored_atlas.sign_norm(K @ Q.T):.5f}, at most {bound:.5f}")
 
 # %% [markdown]
 # ## 1. The map with keys and queries
@@ -171,23 +169,23 @@ figure_factors
 # %%
 chosen = atlas_rules.steepest_rows()
 adam = optimisers.adam(atlas_rules.step("l_inf") / 10)
-chosen[judged.ADAM] = atlas_rules.Row(adam, None, "l_inf")
-ways = competing.settings(range(selection_seeds))
+chosen[network.ADAM] = atlas_rules.Row(adam, None, "l_inf")
+ways = network.settings(range(selection_seeds))
 optimal, disputes = {}, {}
 for way, (of, start) in ways.items():
-    ended = competing.ended(of, chosen, selection_steps, start)
-    optimal[way] = competing.optimal(of, ended)
-    disputes[way] = competing.disputes(chosen, ended, competing.OwnMargins(of))
+    ended = network.ended(of, chosen, selection_steps, start)
+    optimal[way] = network.optimal(of, ended)
+    disputes[way] = network.disputes(chosen, ended, network.OwnMargins(of))
 print(drawn.shares_table(optimal, disputes))
-steepest = [name for name in chosen if name != judged.ADAM]
+steepest = [name for name in chosen if name != network.ADAM]
 for way, of in disputes.items():
-    each_own, pairs = judged.apart(of, steepest)
+    each_own, pairs = network.apart(of, steepest)
     print(
         f"{way}: {pairs} pairs whose norms prefer different selections; each its own in {each_own}"
     )
 
 # %%
-selection_claims = judged.selection_claims(optimal, disputes)
+selection_claims = network.selection_claims(optimal, disputes)
 selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.holds))
 selection_table
 
@@ -208,7 +206,7 @@ figure_selections
 #
 # A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval ends lowest.
 #
-# Rates first: the least training loss at the end, on a seed that is not judged.
+# Rates first: the least training loss at the end, on a seed that is not network.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -239,7 +237,7 @@ for rule, own in found.items():
     )
 
 # %%
-vit_table = claims.Table(judged.ranking_claims(found))
+vit_table = claims.Table(network.ranking_claims(found))
 vit_table
 
 # %%
@@ -305,26 +303,26 @@ for quantile in (0.02, 0.1, 0.5):
     other = {
         r: [network.read(one, pictures, quantile) for one in own] for r, own in networks.items()
     }
-    mean = {rule: judged.level(own)[:, 4].mean() for rule, own in other.items()}
+    mean = {rule: network.level(own)[:, 4].mean() for rule, own in other.items()}
     print(f"{quantile:4}: {' > '.join(sorted(mean, key=mean.get, reverse=True))}")
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
 numbers = {
-    f"{kind}_{judged.plain(name)}": np.median(ran[name].last[:, factored_atlas.NORMS.index(norm)])
+    f"{kind}_{network.plain(name)}": np.median(ran[name].last[:, factored_atlas.NORMS.index(norm)])
     for name, row in rows.items()
     for kind, ran, norm in (("both", both, row.norm), ("alone", alone, row.alone_norm))
 } | {"steady": steady, "runs": total}
 run.keep(figure_factors, "networks_factors", about_factors, factor_table, numbers)
 numbers = {
-    f"{judged.plain(way)}_{judged.plain(name)}": share.mean()
+    f"{network.plain(way)}_{network.plain(name)}": share.mean()
     for way, of in optimal.items()
     for name, share in of.items()
 }
 for way, of in disputes.items():
-    (won, all_of), counted = judged.won(of, steepest), judged.apart(of, steepest)
+    (won, all_of), counted = network.won(of, steepest), network.apart(of, steepest)
     counts = dict(zip(("won", "disputes", "own", "apart"), (won.sum(), all_of.sum(), *counted)))
-    numbers |= {f"{name}_{judged.plain(way)}": int(count) for name, count in counts.items()}
+    numbers |= {f"{name}_{network.plain(way)}": int(count) for name, count in counts.items()}
 source = dict(
     name="unit_tokens", source="synthetic", revision=f"seeds 0-{selection_seeds - 1}", rows=6
 )
@@ -332,8 +330,8 @@ of = (figure_selections, "networks_selections", about_selections, selection_tabl
 run.keep(*of, [source], setting={"seeds": selection_seeds})
 numbers = {f"rate_{rule}": rate for rule, rate in best_rate.items()}
 numbers |= {f"loss_{rule}": loss.mean() for rule, loss in ends.items()}
-leads = zip(judged.FIRST, vit_table, strict=True)
-numbers |= {f"lead_{judged.plain(norm)}": claim.measured for norm, claim in leads}
+leads = zip(network.FIRST, vit_table, strict=True)
+numbers |= {f"lead_{network.plain(norm)}": claim.measured for norm, claim in leads}
 source = images.identity("cifar10", demo=scale == "demo")
 of = (figure_vit, "networks_vit", about_vit, vit_table, numbers, [source])
 run.keep(*of, dtype="float32", setting={"seeds": vit_seeds})

@@ -82,7 +82,7 @@ class Claim:
 
 
 def at_most(id: str, statement: str, source: str, measured: float, bound: float, **more) -> Claim:
-    """The claim measured ≤ bound; `more` are further fields of `Claim`."""
+    """The claim measured ≤ bound; `more`: further fields, and `why`, the remark of a failure."""
     about = id, statement, source, float(measured)
     return _checked(about, "≤ {}", [bound], smaller=measured, larger=bound, more=more)
 
@@ -103,8 +103,10 @@ def close(
 
 def _checked(about, form, ends, smaller, larger, more) -> Claim:
     """The claim smaller ≤ larger, which is said of what was measured as `form` with its `ends`."""
-    smaller, larger = float(smaller), float(larger)
+    smaller, larger, why = float(smaller), float(larger), more.pop("why", "")
     holds = smaller <= larger
+    if why and not holds:
+        more["remark"] = why
     bound = _stated(form, about[-1], holds, ends)
     return Claim(*about, bound, holds, _times_over(smaller, larger), **more)
 

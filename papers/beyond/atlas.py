@@ -1,8 +1,8 @@
 """The atlas: the margin of a run in each norm, over the largest that any W of that norm has.
 
-For the selection s that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N,
-from the certified token SVM, and the ratio of a run is min_m <A_m, W_t> / (N(W_t) gamma_N), at most
-1. Where max-margin solutions are not unique the ratio still is.
+For the selection s that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N by
+the certified token SVM, also where solutions are not unique; the ratio of a run is min_m <A_m, W_t>
+/ (N(W_t) gamma_N) <= 1.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,8 @@ NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
     "l_3": 3.0,
     "spectral": "spectral",
     "l_inf": np.inf,
-    "head-wise": svm.Blocks("spectral", 2),  # the larger spectral norm of W's halves of rows
+    # the larger spectral norm of W's halves of rows
+    "head-wise": svm.Blocks("spectral", 2),
 }
 
 
@@ -51,10 +52,7 @@ def features(tokens: TokenSet, selection: np.ndarray) -> np.ndarray:
 
 
 class BestMargins:
-    """gamma_N of every run's selections in all NORMS, each solved once; `gap` the largest gap.
-
-    W has an even number of rows, for its two heads.
-    """
+    """gamma_N of every run's selections in all NORMS, each solved once; W has two heads."""
 
     def __init__(self, tokens: TokenSet):
         self.tokens, self.known, self.gap = tokens, {}, 0.0
@@ -72,10 +70,10 @@ class BestMargins:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a rule's runs reached: value (runs, k, norms in the order of NORMS), NaN for none.
+    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none.
 
-    iterations (k,); selection (runs, n) at the last record; steady (runs,): whether it was the same
-    at half of the records' iterations; status (runs,) of the path.
+    iterations (k,); selection (runs, n) at the last record; steady (runs,): the same at half of the
+    iterations; status (runs,) of the path.
     """
 
     iterations: np.ndarray

@@ -1,7 +1,7 @@
 """The atlas as claims: what each rule was predicted to maximise, beside what it reached.
 
 Criteria of notebooks/atlas_protocol.md: a norm is reached where the ratio is at least REACHED in
-every run. A run that selects nothing has no ratio, and fails what it is asked for.
+every run; a run that selects nothing fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib.companion.claims import Claim, at_least, at_most, remarked
+from lib.companion.claims import Claim, at_least, at_most
 from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.atlas_rules import BATCHES, OURS, TENTH, Row
 
 REACHED = 0.99
-ROUNDING = 1e-6  # of a ratio: the certified gap of a token SVM is at most 1e-7
+# of a ratio: the certified gap of a token SVM is at most 1e-7
+ROUNDING = 1e-6
 SOURCE = "ours, beyond paper A's Theorem 1"
 
 
-def _claim(judge, what, name, statement, value, bound, why="", by=OURS) -> Claim:
+def _claim(judge, what, name, statement, value, bound, why="", by=OURS):
     """The claim atlas.`what`.`name`; by: whose theorem predicted it, OURS where nobody else's."""
     source = SOURCE if by == OURS else f"ours, measured; predicted by {by}"
-    claim = judge(f"atlas.{what}.{word(name)}", statement, source, value, bound)
-    return remarked(claim, why) if why else claim
+    return judge(f"atlas.{what}.{word(name)}", statement, source, value, bound, why=why)
 
 
 def word(name: str) -> str:
@@ -33,7 +33,7 @@ def word(name: str) -> str:
 def own(name: str, norm: str, reached: Ratios, by: str = OURS) -> Claim:
     """The least ratio of all runs in the rule's `norm`, at the last record."""
     text = f"{name}: margin over the largest in its own norm, {norm}; least of all runs"
-    ratios = reached.value[..., column(norm)]  # (runs, records)
+    ratios = reached.value[..., column(norm)]
     why = "The ratio no longer rises in every run"
     if (ratios[:, -1] > ratios[:, -3:][:, 0]).all():
         why = f"The ratio still rises at the last step, {reached.iterations[-1]:,}"
@@ -55,10 +55,7 @@ def _none_reached(name, reached):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """The share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where all are.
-
-    A run without ratios counts against.
-    """
+    """The share of runs whose largest ratio in `last` (runs, norms) is in `norm`; where all are."""
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
@@ -132,10 +129,7 @@ def predictions(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> list[
 
 
 def worlds(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> dict[str, Mapping]:
-    """Ratios as wrong worlds have them: the best margins off, the rules exchanged.
-
-    Exchanged: every rule that was to reach a norm is judged by the run of the next such rule.
-    """
+    """Ratios in wrong worlds: best margins off, or a norm's rule judged by the next one's run."""
     names = [name for name, row in rows.items() if row.reached is not None]
     after = dict(zip(names, names[1:] + names[:1], strict=True))
     scaled = lambda by: {name: replace(one, value=by * one.value) for name, one in by_rule.items()}

@@ -1,8 +1,8 @@
-"""The rows of the atlas: each rule with its step and the norm that it was predicted to maximise.
+"""The rows of the atlas: each rule with its step and the norm predicted to be maximised.
 
-The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest
-descent about the same growth of margins, GROWTH a step, on unit tokens of n = 6, T = 8, d = 10,
-where the largest margin at norm 1 is about GAMMA.
+The predictions are those of notebooks/atlas_protocol.md. Steps give every steepest descent margins
+that grow by GROWTH a step on unit tokens of n = 6, T = 8, d = 10, where the largest margin at norm
+1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
+# the first record of a run of 10^6 steps beyond a tenth of them
+TENTH = 119_378
 GAMMA = {
     "l_1": 0.067,
     "nuclear": 0.19,
@@ -40,12 +41,11 @@ GAMMA = {
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm whose largest margin it was predicted to reach, and the nearest one.
+    """A rule, the norm `reached` by prediction, None for none, and `highest`, largest in the
+    median.
 
-    reached: None where it was predicted to reach none; highest: the norm whose ratio was predicted
-    to be the largest in the median. longest: where the rule stops, for what its steps cost or, with
-    growing norms, for what a float holds. source: whose theorem says so, OURS where none that we
-    know does.
+    longest: where it stops, for the cost of a step or, with growing norms, the range of floats;
+    source: whose theorem says so, OURS where none that we know does.
     """
 
     rule: Optimiser
@@ -74,7 +74,8 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
 def rows() -> dict[str, Row]:
     """Every row of the map; "head-wise" acts on two halves of W's rows."""
     sign, polar, frobenius, by_head = map(step, ("l_inf", "spectral", "Frobenius", "head-wise"))
-    few, slow = sign / 10, sign / 50  # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    # slow: margins grow by 0.0004 a step, v forgets e^-0.0005
+    few, slow = sign / 10, sign / 50
     heads = "head-wise"
     by_trace = o.natural(frobenius, 0.1, relative=True, normalised=True)
     grown = o.rescaled(o.steepest(2, 1.0), 10.0, 1.2, 200)
@@ -134,11 +135,6 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     }
 
 
-def wrong_memory(row: Row) -> Row:
-    """The row as a wrong world has it: its beta_2 = 0.9999."""
-    return replace(row, rule=replace(row.rule, memory=0.9999), longest=TENTH)
-
-
 def trained(
     tokens: TokenSet, rows: Mapping[str, Row], steps: int, times: np.ndarray, folder: File
 ) -> dict[str, Path]:
@@ -152,7 +148,7 @@ def trained(
     return {name: paths[name] for name in rows}
 
 
-def _moved(rule: Optimiser) -> str:
+def _moved(rule):
     """D as a formula in G, M (a mean of G), v (of G^2)."""
     if rule.kind == o.ENTRYWISE and rule.p in (1, 2, np.inf):
         return {1: "sgn of the largest entry of G, there", 2: "G / |G|"}.get(rule.p, "sgn(G)")
@@ -177,7 +173,7 @@ def _moved(rule: Optimiser) -> str:
     }[rule.kind]
 
 
-def _formula(rule: Optimiser) -> str:
+def _formula(rule):
     """One step of a rule in a line: W's move, then what G is and what is done to D and W."""
     parts = ["W += eta D" if not rule.weight_decay else "W = (1 - eta lambda) W + eta D"]
     parts.append(f"D = {_moved(rule)}")

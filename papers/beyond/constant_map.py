@@ -1,11 +1,8 @@
 """The constant C of the law along the axes on which paper A's assumptions are relaxed.
 
-Class means are the base. C is predicted from the SVM's duals and measured beside it. Where another
-token overtakes the opt one's score, no run can rest on the opt token.
-
-Correlated tokens keep scores of 0, and runs keep the opt tokens. The slowest wrong offset dies at a
-rate that tends to 0, so that a run of given length is too short from some correlation on. At
-correlation 1 within a sample the law of the merged pair holds.
+Class means are the base. Where another token overtakes the opt one's score, no run can rest on the
+opt token. Correlated tokens keep scores of 0 and runs the opt tokens, but the slowest wrong offset
+dies at a rate that tends to 0; at correlation 1 within a sample the law of the merged pair holds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,46 +14,48 @@ import numpy as np
 
 from lib.attention import coordinates, tokens
 from lib.attention.token_sets import TokenSet, token_set
-from lib.companion.claims import Claim, remarked
+from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.seeds import stream
 from lib.svm.max_margin import Infeasible, token_svm
-from papers.beyond import margin_law_runs, margins, thresholds
+from papers.beyond import margin_law_runs, margins
+from papers.beyond.global_map import half_of_seeds
 from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
+from papers.beyond.margin_law_runs import kept
 from papers.beyond.tolerances import SETTLED, above, below, but, each_near, near
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step
-OVERTAKEN = 4.0  # the switch is looked for up to so many times the score crossing
+# the switch is looked for up to so many times the score crossing
+OVERTAKEN = 4.0
 
 
-def _tilted(seed: int, amount: float) -> TokenSet:
+def _tilted(seed, amount):
     """Class means with `amount` times a random unit vector added to the head: scores differ."""
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
-def _raw(seed: int, amount: float) -> TokenSet:
+def _raw(seed, amount):
     """Class means with N(0, amount^2) noise added to every entry of every token, opt ones too."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
-    """Class means whose other tokens, queries too, have correlation `amount` with each other.
+def _correlated(seed, amount, among="sample"):
+    """Class means, other tokens sqrt(1 - amount) g_{i,t} + sqrt(amount) c, g, c ~ N(0, noise^2 P).
 
-    x_{i,t} = sqrt(1 - amount) g_{i,t} + sqrt(amount) c with g, c ~ N(0, noise^2 P): one c_i for the
-    tokens of each "sample", or one c for "all". Every law of a single token stays, scores stay 0.
+    One c_i for the tokens of each "sample", or one c for "all"; scores stay 0.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
     rows = np.arange(n)
     opt = data.X[0, rows, data.opt[0]]
-    means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]  # (d, 2)
+    means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]
     shared = BASE["noise"] * (shared - shared @ means @ means.T)
     X = np.sqrt(1 - amount) * data.X + np.sqrt(amount) * shared[None, :, None]
     X[0, rows, data.opt[0]] = opt
@@ -72,7 +71,8 @@ AXES: Mapping[str, Callable[[int, float], TokenSet]] = {
     "noise": _sized("noise"),
     "imbalance": _tilted,
     "raw noise": _raw,
-    "T": _sized("T", d=960),  # more constraints than d leave some nearly tight
+    # more constraints than d leave some nearly tight
+    "T": _sized("T", d=960),
     "n": _sized("n"),
     "d": _sized("d"),
     # two samples in 15 T dimensions: constraints stay as far from tight at every T
@@ -96,7 +96,7 @@ ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map and its run beside its law, or `refusal`: the premise that fails."""
+    """A problem of the map, its run beside its law, or `refusal`: the premise that fails."""
 
     axis: str
     value: float
@@ -123,7 +123,6 @@ def point(axis: str, value: float, seed: int, steps: int) -> Point:
 
 
 def _law_of(data):
-    """The law of one run that ends in its opt tokens."""
     return margin_law(data, token_svm(data))
 
 
@@ -136,10 +135,7 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount at which the first other token's score overtakes its opt token's, or infinity.
-
-    On the axes "imbalance" and "raw noise", where scores are linear in the amount.
-    """
+    """The amount, inf for none, at which another token's score first overtakes opt's."""
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
@@ -156,8 +152,7 @@ def _ends_in_opt(data, step_size=0.05, steps=5000):
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """The amount at which a run from zero stops selecting the opt tokens, by bisection.
 
-    Looked for between 0 and OVERTAKEN times the score crossing, to a relative `accuracy` of that;
-    NaN where no run in that range switches.
+    Up to OVERTAKEN times the score crossing, within `accuracy` times that; NaN for none.
     """
     unit = score_crossing(axis, seed)
     stays_at = lambda amount: _ends_in_opt(AXES[axis](seed, amount * unit))
@@ -181,24 +176,15 @@ def _has_solution(data):
     return 1.0
 
 
-def _solvable(seeds: Sequence[int], axis: str, values: Sequence[float], sizes) -> np.ndarray:
+def _solvable(seeds, axis, values, sizes):
     """`_has_solution` of class means at each value along "n", "T" or "d", (k, seeds)."""
     make = _sized(axis, **sizes)
     return np.array([[_has_solution(make(seed, value)) for seed in seeds] for value in values])
 
 
-def _crowding(n: float, T: float, d: float) -> float:
-    """n (T - 1) constraints over twice the d (d - 2) entries of W that they see.
-
-    Cover (1965): random constraints lose their solution where this is 1. Queries lie off both class
-    means, hence d - 2.
-    """
+def _crowding(n, T, d):
+    """n (T - 1) constraints over Cover's (1965) 2 d (d - 2), queries off both class means."""
     return n * (T - 1) / (2 * d * (d - 2))
-
-
-def kept(points: Sequence[Point]) -> list[Point]:
-    """The points whose premises hold."""
-    return [p for p in points if not p.refusal]
 
 
 def relative(p: Point) -> float:
@@ -229,8 +215,8 @@ def _noise_power(points, lowest=1.0):
         powers.append(np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0])
     powers = np.array(powers or [np.nan])
     text = f"noise: exponent of C in sigma >= {lowest:g}, worst seed"
-    claim = each_near("map.noise", text, powers, -2.0)
-    return remarked(claim, f"mean {powers.mean():.3f}; opt tokens still count")
+    why = f"mean {powers.mean():.3f}; opt tokens still count"
+    return each_near("map.noise", text, powers, -2.0, why=why)
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
@@ -240,7 +226,8 @@ def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Clai
     return each_near("map.switch", text, off, setting=axis)
 
 
-SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+# axis: the values at which W_mm may be lost, and the other two sizes
+SEARCHED = {
     "n": (list(range(10, 32, 2)), {"T": 5, "d": 6}),
     "T": (list(range(3, 13)), {"n": 12, "d": 6}),
     "d": (list(range(4, 10)), {"n": 18, "T": 5}),
@@ -249,25 +236,22 @@ SHARED_QUERY = "all constraints of a sample share its query, which Cover's count
 
 
 def _capacity(axis, values, has, sizes):
-    """Where half of the seeds have no W_mm along "n", "T" or "d": the value and its interval.
-
-    And the claims that constraints are there one to two times Cover's count. has (values, seeds)
-    of `_has_solution`, unproved ones counting as lost; sizes: the other two of n, T and d.
-    """
-    did = has == 1.0 if axis == "d" else has != 1.0  # more often true at larger values
-    half = thresholds.half(values, did)
-    low, high = sorted(_crowding(**sizes, **{axis: at}) for at in half[1:])
+    """Where half of the seeds lose W_mm, its interval and claims; has (values, seeds)."""
+    did = has == 1.0 if axis == "d" else has != 1.0
+    half = half_of_seeds(values, did)
+    low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     text = f"{axis} at which half of the seeds have no W_mm: constraints over Cover's count"
-    more = {"interval": (low, high), "remark": f"{axis} = {half[0]:.3g}"}
-    highest = below("map.most", text + ", high end", high, axis, **more)
+    at = f"{axis} = {half[0]:.3g}"
+    why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
+    more = {"interval": (low, high), "remark": at}
     return half, [
         above("map.least", text + ", low end", low, axis, **more),
-        remarked(highest, f"{highest.remark}; {SHARED_QUERY}") if axis == "T" else highest,
+        below("map.most", text + ", high end", high, axis, **more, why=why),
     ]
 
 
 def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Where W_mm is lost along every axis of SEARCHED, with its interval, and the claims."""
+    """Where W_mm is lost along every axis of SEARCHED, with its interval; the claims."""
     lost, rows = {}, []
     for axis, (values, sizes) in SEARCHED.items():
         has = _solvable(seeds, axis, values, sizes)
@@ -277,7 +261,6 @@ def capacities(seeds: Sequence[int]) -> tuple[dict[str, tuple[float, float, floa
 
 
 def _changed(world):
-    """The world of a comparison as one of a point."""
     return lambda p: p if p.refusal else replace(p, comparison=world(p.comparison))
 
 
@@ -307,7 +290,7 @@ class _Onset:
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
         """1 - correlation at which half of the seeds are refused, and its interval."""
-        return thresholds.half(1 - np.array(self.values)[::-1], ~did[::-1])
+        return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
@@ -320,7 +303,7 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     for k, value in enumerate(values):
         for j, seed in enumerate(seeds):
             law = _law_of(coordinates.minimal(AXES[AXIS](seed, value)).tokens)
-            level = 2 * STEP * steps / law.fastest[0]  # a step is STEP times the longest
+            level = 2 * STEP * steps / law.fastest[0]
             # what pairs off the support leave outside its span is read off at a tenth of the run
             left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
             predicted[k, j] = max(left) > SETTLED
@@ -342,13 +325,14 @@ class _Repeated(NamedTuple):
 
 
 def repeated(seed: int, steps: int) -> _Repeated:
-    """One run whose samples hold one other token T - 1 times, beside the law of two tokens.
+    """One run whose samples hold one token T - 1 times, beside the law of two tokens.
 
-    A copy adds its kappa to the pair's: T - 1 times the same for every sample, so that C stays.
+    A copy adds its kappa to the pair's, the same for every sample, so that C stays.
     """
     data = AXES[AXIS](seed, 1.0)
     rows = np.arange(data.shape[1])
-    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # (n, 2, d): the query is a copy
+    # (n, 2, d): the query is a copy
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)
     two = token_set(pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int))
     law = _law_of(two)
     problem = coordinates.minimal(data)
@@ -363,10 +347,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """The level that a run reaches is that of its steps; a longer run bears more correlation.
-
-    Which runs are too short is no claim: a run is refused by the same duals at its level.
-    """
+    """The level that a run reaches is that of its steps; longer runs bear more correlation."""
     rows = []
     for at in onsets:
         text = f"correlation: margin level after {at.steps:,} steps over its prediction, worst run"

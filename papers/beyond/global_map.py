@@ -1,26 +1,33 @@
-"""Where joint training from zero reaches (u_mm, W_mm): data model (DM) beyond its conditions.
+"""Where joint training from zero reaches (u_mm, W_mm): data model (DM), and one dimension.
 
-The first step moves u along the mean of all y x. It scores sample i's opt token higher by about
-alpha^2 - 1 plus what the other samples add, N(0, (alpha^2 + 1)^2 (n - 1)/d). So the first step is
-right for all n samples with probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
+DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0, (alpha^2 + 1)^2 (n
+- 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n. One
+dimension: T = 2, tokens are numbers, the query is the opt token, a_i = y_i x_{i,opt} > 0 and b_i =
+y_i x_{i,other} < a_i. u moves by the sign of sum_i l_i (p_i a_i + (1 - p_i) b_i), W by that of u:
+from zero, with short steps, u keeps the sign of sum_i (a_i + b_i), and a negative one misses (u_mm,
+W_mm) > 0 for ever.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm as normal
 
 from lib.attention import coordinates, tokens
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim, at_least, at_most, close
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import GradientRule
-from papers.beyond import thresholds
+from lib.seeds import stream
 from papers.beyond.margin_law import score_gaps
-from papers.beyond.tolerances import SATURATED
+from papers.beyond.tolerances import SATURATED, near
 
 OURS = "ours, beside paper A's Theorem 3"
+RESAMPLES = 2000
 AGREE, FORMULA = 0.9, 0.05  # of the forms that came later
 
 
@@ -34,22 +41,6 @@ def half_at_once(d: float, n: int) -> float:
     """alpha at which `right_at_once` is 1/2; infinity where no alpha is enough."""
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     return float(np.sqrt((1 + gain) / (1 - gain))) if gain < 1 else np.inf
-
-
-def _first_step_right(data: TokenSet) -> np.ndarray:
-    """Whether the first step of each run scores every opt token higher, (runs,)."""
-    even = (data.y[..., None, None] * data.X).mean((1, 2))
-    return score_gaps(data, even).min((1, 2)) > 0
-
-
-def _reached(data: TokenSet, rule: GradientRule, steps: int) -> np.ndarray:
-    """Whether each run ends in its opt tokens, attended to and scored higher, (runs,).
-
-    There (u_mm, W_mm) exists and nothing pulls the run away any more.
-    """
-    history = train(coordinates.minimal(data), rule, steps, [0, steps], head="joint")
-    attended = history.margins[:, -1].min((1, 2)) > SATURATED
-    return attended & (history.score_gaps[:, -1].min((1, 2)) > 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +60,7 @@ class GlobalMap:
 
     def threshold(self, row: int) -> tuple[float, float, float]:
         """alpha at which half of the seeds reach it at dimension `row`; ends of a bootstrap."""
-        return thresholds.half(self.alphas, self.reached[row], seed=row)
+        return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
 def measure(
@@ -80,20 +71,26 @@ def measure(
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
-    """Train every seed at every alpha and dimension, T = 2, from zero."""
+    """Train every seed at every alpha and dimension, T = 2, from zero.
+
+    A run reaches (u_mm, W_mm) where its opt tokens are attended to and scored higher at the end.
+    """
     shape = len(dimensions), len(alphas), len(seeds)
     reached, first = np.empty((2, *shape), bool)
     for row, column in np.ndindex(shape[:2]):
         sizes = dict(n=n, T=2, d=dimensions[row], signal=alphas[column])
         data = tokens.two_token_gaussian(seeds, **sizes)
-        reached[row, column] = _reached(data, rule, steps)
-        first[row, column] = _first_step_right(data)
+        history = train(coordinates.minimal(data), rule, steps, [0, steps], head="joint")
+        attended = history.margins[:, -1].min((1, 2)) > SATURATED
+        reached[row, column] = attended & (history.score_gaps[:, -1].min((1, 2)) > 0)
+        even = (data.y[..., None, None] * data.X).mean((1, 2))
+        first[row, column] = score_gaps(data, even).min((1, 2)) > 0
     axes = dict(alphas=np.asarray(alphas, float), dimensions=np.asarray(dimensions))
     return GlobalMap(**axes, n=n, reached=reached, first=first)
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """The protocol's claims: a right first step is enough; thresholds; wide data all reach it.
+    """The protocol's claims: a right first step is enough; thresholds; wide data reach it.
 
     Two forms came after they had failed: how near the first step's formula is.
     """
@@ -136,3 +133,152 @@ WORLDS = {
         grid, reached=grid.reached & (np.arange(grid.reached.shape[-1])[::-1] > 0)
     ),
 }
+
+
+Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample
+POSTCARD: Pairs = ((1, 0), (1, -3))
+LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
+
+
+class _Fact(NamedTuple):
+    """One step of the proof in words, and whether rational arithmetic confirms it."""
+
+    statement: str
+    holds: bool
+
+
+def _exp_below(x, bound, terms=20):
+    """Whether e^x < bound is proved by the series with its remainder, 0 <= x < `terms`."""
+    total, term = _series(x, terms)
+    return total + term / (1 - x / (terms + 1)) < bound
+
+
+def _exp_above(x, bound, terms=20):
+    """Whether e^x > bound is proved by the series cut off, x >= 0."""
+    return _series(x, terms)[0] > bound
+
+
+def _series(x, terms):
+    """The sum of the first `terms` terms of e^x, and the next term."""
+    total, term = Fraction(0), Fraction(1)
+    for k in range(1, terms + 1):
+        total, term = total + term, term * x / k
+    return total, term
+
+
+def _selections(pairs):
+    """|u| of the head SVM of every selection that has one; 0 in a selection is the opt token."""
+    sizes = {}
+    for chosen in product((0, 1), repeat=len(pairs)):
+        kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
+        if all(x > 0 for x in kept) or all(x < 0 for x in kept):
+            sizes[chosen] = max(1 / abs(x) for x in kept)
+    return sizes
+
+
+def _missed(pairs):
+    """Whether the opt selection has the largest margin of all, and training from zero misses it."""
+    opt, sizes = (0,) * len(pairs), _selections(pairs)
+    best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
+    return best and sum(a + b for a, b in pairs) < 0
+
+
+def _smallest(largest, n=2):
+    """Every missed problem of n samples with entries up to `largest`, samples in order."""
+    samples = [(a, b) for a in range(1, largest + 1) for b in range(-largest, a)]
+    ordered = (p for p in product(samples, repeat=n) if list(p) == sorted(p, reverse=True))
+    return [p for p in ordered if _missed(p)]
+
+
+def verify() -> list[_Fact]:
+    """The proof that POSTCARD, the smallest in integers, is missed, in rational numbers.
+
+    Logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; the bracket s_i = p_i a_i + (1 -
+    p_i) b_i is linear in p_i, its ends are at p_i = 0 and 1/2.
+    """
+    half, (first, second) = Fraction(1, 2), POSTCARD
+    s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
+    ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1
+    speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
+    u_mm = max(Fraction(1, a) for a, _ in POSTCARD)
+    W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
+    grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]  # s_i at p_i = 7/8
+    return [
+        _Fact(f"u_mm = {u_mm}, W_mm = {W_mm}", u_mm == 1 and W_mm == 1),
+        _Fact("no other selection classifies both samples", set(_selections(POSTCARD)) == {(0, 0)}),
+        _Fact("u_mm scores both opt tokens higher", all(u_mm * (a - b) > 0 for a, b in POSTCARD)),
+        _Fact(
+            "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2",
+            _exp_above(Fraction(2), Fraction(7)) and min(grown) >= half,
+        ),
+        _Fact("the first step moves u down", sum(a + b for a, b in POSTCARD) < 0),
+        _Fact("at u = 0, W <= 0 it moves down", max(s_1) + max(s_2) < 0),
+        _Fact("at u < 0 it moves W down", all((a - b) * a > 0 for a, b in POSTCARD)),
+        _Fact(
+            f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}",
+            _exp_below(speed * LONGEST, ratio),
+        ),
+        _Fact("so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more", min(s_1) >= 0),
+        _Fact("no integers below 3 do it", _smallest(2) == [] and POSTCARD in _smallest(3)),
+        _Fact("one sample does it with no integers up to 9", _smallest(9, n=1) == []),
+    ]
+
+
+def problem(pairs: Pairs, labels: Sequence[int] | None = None) -> TokenSet:
+    """The problem as tokens, the opt token first; x = y a, y b, labels default +1."""
+    y = np.ones(len(pairs)) if labels is None else np.asarray(labels, float)
+    X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]
+    return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
+
+
+def random_problems(
+    count: int, largest: int = 9, longest: int = 5, seed: int = 0
+) -> list[TokenSet]:
+    """Random problems with n = 1 ... `longest` samples, entries up to `largest`, sums not zero."""
+    draw, problems = stream(seed, "problems"), []
+    while len(problems) < count:
+        n = int(draw.integers(1, longest + 1))
+        a = draw.integers(1, largest + 1, n)
+        b = np.array([draw.integers(-largest, top) for top in a])
+        if (a + b).sum():
+            problems.append(problem(list(zip(a, b, strict=True)), draw.choice((-1, 1), n)))
+    return problems
+
+
+def end(tokens: TokenSet, rule: GradientRule, steps: int) -> tuple[int, float]:
+    """Sign of u at the end, 0 unless W has it too; and the least loss on the way."""
+    record = np.unique(np.geomspace(1, steps, 100).astype(int))
+    history = train(tokens, rule, steps, np.r_[0, record], head="joint")
+    # a stuck sample's gradient underflows
+    last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
+    # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other) x_opt.
+    both = np.append(history.score_gaps[0, last], history.margins[0, last])
+    sign = int((both > 0).all()) - int((both < 0).all())
+    return sign, float(np.exp(np.nanmin(history.log_gap[0])))
+
+
+def agreement(problems: Sequence[TokenSet], rule: GradientRule, steps: int) -> Claim:
+    """The share of problems that end where the sign of sum_i (a_i + b_i) says."""
+    right = [
+        end(data, rule, steps)[0] == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
+        for data in problems
+    ]
+    text = f"d = 1: share of {len(problems)} random problems that end where the sum's sign says"
+    return near("global.line", text, np.mean(right), 1.0)
+
+
+def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
+    """The value at which half of the seeds did it, and the ends of a 95 % bootstrap over seeds.
+
+    values (k,) > 0, ascending; did (k, seeds), more often true at larger values. Interpolated in
+    log value on shares made monotone.
+    """
+    did, log = np.asarray(did), np.log(np.asarray(values, float))
+    drawn = stream(seed, "resamples").integers(0, did.shape[1], (RESAMPLES, did.shape[1]))
+    low, high = np.quantile([_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975])
+    return _crossing(log, did), float(low), float(high)
+
+
+def _crossing(log, did):
+    share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
+    return float(np.exp(np.interp(0.5, share, log)))

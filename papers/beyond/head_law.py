@@ -1,11 +1,9 @@
-"""Several heads, a W each: the law of the margins with one normalisation for all, and one per head.
+"""Several heads, a W each: the law with one normalisation for all, and one per head.
 
-f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}. One common
-normalisation descends on (W_1, ..., W_H) as one parameter: its SVM separates into blocks, all heads
-have margin level a_t, and ||W_h|| stands in the ratio of the SVM norms. One normalisation per head
-makes the norms equal. A head's own offsets, less their mean, do not depend on which.
-
-Heads may share opt tokens: their constraints lie in blocks of their own.
+f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}. Normalised
+together, all heads have margin level a_t and ||W_h|| stands in the ratio of the SVM norms;
+normalised each, the norms are equal. A head's own offsets, less their mean, do not depend on which.
+Heads may share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -27,9 +25,8 @@ from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, but, near
 def three_heads(seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400) -> list[TokenSet]:
     """Three fixed heads on the same Gaussian tokens, each with opt tokens and scores of its own.
 
-    The third head shares the opt tokens of the first, which are twice as long. All scores differ:
-    opt tokens score 0.5 to 1.5, the others -0.5 to 0.3. One TokenSet a head: same X, y, z. Needs n
-    T <= d.
+    The third shares the first's opt tokens, which are twice as long. Opt tokens score 0.5 to 1.5,
+    the others -0.5 to 0.3; n T <= d. One TokenSet a head: same X, y, z.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     second, heads = np.empty_like(base.opt), np.empty((3, *base.u.shape))
@@ -59,16 +56,18 @@ class _HeadLaw(NamedTuple):
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """The law of heads that each end in their opt tokens; exponential loss, W_0 = 0.
 
-    Raises ValueError where heads do not see the same tokens, PremiseFails as `margin_law` does.
+    ValueError where heads see other tokens, PremiseFails as `margin_law`.
     """
     for h, head in enumerate(heads):
         if not all(np.array_equal(getattr(head, k), getattr(heads[0], k)) for k in ("X", "y", "z")):
             raise ValueError(f"head {h} has other tokens, labels or queries than head 0")
     small = [coordinates.minimal(head).tokens for head in heads]
-    opt = [_opt_scores(head) for head in small]  # -log |l'| of one head alone, (runs, n, 1)
+    # -log |l'| of one head alone, (runs, n, 1)
+    opt = [_opt_scores(head) for head in small]
     laws, sums = [], np.zeros((2, len(heads), len(small[0].y)))
     for h, head in enumerate(small):
-        slope = saturated_slopes(head) + opt[h] - sum(opt)  # log |l'| of all heads, + log gap
+        # log |l'| of all heads, + log gap
+        slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
         ratio = np.where(law.support, slope - np.log(np.where(law.support, law.duals, 1.0)), 0.0)
         beta = np.where(law.support, law.duals, 0.0)
@@ -80,7 +79,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
 
 
 def _opt_scores(head):
-    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)  # (runs, n, 1)
+    return np.take_along_axis(model.scores(head, head.u), head.opt[..., None], -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +103,20 @@ class HeadRuns:
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """NGD on all W_h from zero, normalised together (`common`) or each by itself.
 
-    On the margins, in logarithms up to one factor a normalisation, so exact at any horizon. Runs
-    that have not selected or not settled are named in `refusals`: how far, how many steps more.
+    On the margins, in logarithms up to one factor a normalisation, so exact at any horizon.
+    `refusals` names the runs that have not selected or settled.
     """
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
-    alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))  # (H, runs, m)
+    alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)
     for _ in range(steps):
         log_odds = -g.reshape(gaps.shape)
         log_p = log_odds - np.logaddexp(0.0, np.logaddexp.reduce(log_odds, -1))[..., None]
-        lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)  # gamma_opt - f, (H, runs, n, 1)
+        # gamma_opt - f, (H, runs, n, 1)
+        lag = (np.exp(log_p) * gaps).sum(-1, keepdims=True)
         scale = log_p + (lag - opt).sum(0, keepdims=True)  # log of p |l'|
         c = np.exp(scale - scale.max(axes, keepdims=True)) * (gaps - lag)
         c = c.reshape(alpha.shape)
@@ -124,10 +124,6 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
         square = (c * pulled).sum(-1, keepdims=True)
         length = np.sqrt(square.sum(0, keepdims=True) if common else square)
         alpha, g = alpha + step_size * c / length, g + step_size * pulled / length
-    return _measure(law, K, alpha, g, common, steps)
-
-
-def _measure(law, K, alpha, g, common, steps):
     beta = np.stack([head.duals.reshape(len(K[0]), -1) for head in law.laws])
     square = law.norm**2
     level = (beta * g).sum(-1) / square  # <W_h, W_mm,h> / ||W_mm,h||^2
@@ -170,19 +166,13 @@ def ratios(norm: np.ndarray) -> np.ndarray:
 
 
 def _at_level(runs):
-    """||W_h|| predicted at the run's common level: head h stands at that plus its mean, (H, runs).
-
-    Where all constraints of each head carry its solution.
-    """
+    """||W_h|| (H, runs) at the run's common level plus the head's mean, all constraints tight."""
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Norms in the SVMs' ratio with one normalisation, equal with one per head; C_h with both.
-
-    On the runs whose premises hold; without one no claim holds.
-    """
+    """Norms in the SVMs' ratio if normalised together, equal if each; C_h with both."""
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]

@@ -1,9 +1,8 @@
-"""The law of the margins where the head is trained with W: predicted from both SVMs' duals.
+"""The law of the margins where head and W are trained from zero: from both SVMs' duals.
 
-Head and W start at zero. The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so
-|l'_i| becomes proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
-What the predictions know of a run is its steps; `train` measures it beside them. `joint_claims`
-judges such runs in WORLDS, `start_claims` runs whose head starts elsewhere (`from_start`).
+The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes proportional
+to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}). Of a run the predictions
+know its steps. `from_start`: a head that starts elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,10 +37,10 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,): kappa moves with it.
+        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,), of order 1/a_u off.
 
-        It tends to `W_law` like 1/a_u. Raises PremiseFails "score gaps" where such a head scores
-        another token as high as the opt one.
+        Raises PremiseFails "score gaps" where such a head scores another token as high as the opt
+        one.
         """
         gaps = score_gaps(self.problem.tokens, level[:, None] * self.head.W + self.residual)
         run, smallest = _lowest(gaps.min((1, 2)))
@@ -51,7 +50,6 @@ class _JointLaw:
 
 
 def _lowest(values):
-    """The run of the lowest of `values` (runs,), and that value."""
     run = int(values.argmin())
     return run, values[run]
 
@@ -75,16 +73,15 @@ def _opt_tokens(tokens):
 
 def _off_span(rows, u):
     """The part of u (runs, r) off the span of `rows` (runs, n, r)."""
-    basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]  # (runs, r, n)
+    basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
 
 def predict(tokens: TokenSet) -> _JointLaw:
     """The law of joint training from zero, for data whose runs end in (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do: "independent head" where opt tokens
-    are dependent, "whole head" where one carries nothing (a dual at zero), "score gaps" where u_mm
-    scores another token at least as high; Infeasible where an SVM has no solution.
+    Raises PremiseFails as `margin_law` and `joint_slopes` do, "independent head" where opt tokens
+    are dependent, "score gaps" for u_mm; Infeasible where an SVM has no solution.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -93,9 +90,9 @@ def predict(tokens: TokenSet) -> _JointLaw:
     rows = _opt_tokens(data)
     _check_independent(rows @ np.swapaxes(rows, 1, 2))
     head_law = _law_of_head(rows, head.duals, head.margins)
-    even = (data.y[..., None, None] * data.X).mean((1, 2))  # -grad_u at zero, up to a factor
+    even = (data.y[..., None, None] * data.X).mean((1, 2))
     unit = even / np.linalg.norm(even, axis=1, keepdims=True)
-    bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)  # sum nu_i x_i x_i^T
+    bent = np.swapaxes(rows, 1, 2) @ (head.duals[..., None] * rows)
     return _JointLaw(
         problem=problem,
         W=W,
@@ -142,10 +139,9 @@ class JointRuns:
 
 
 def train(law: _JointLaw, rules: Mapping[str, GradientRule], steps: int) -> dict[str, JointRuns]:
-    """Train head and W together from zero, each normalised by itself (paper A, Eq. 13).
+    """Train head and W together from zero by named NGD rules, each normalised by itself (Eq. 13).
 
-    rules: named NGD rules. Raises PremiseFails "selection made" where a run has not chosen the opt
-    tokens, "long enough" where wrong offsets have not died: how far, and how many more steps.
+    Raises PremiseFails "selection made", or "long enough" with how many more steps.
     """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = gradient_descent.train(
@@ -228,57 +224,37 @@ def exponents(runs: JointRuns) -> np.ndarray:
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
     """Every claim on the runs of every rule, worst run."""
-    return [row for name, runs in trained.items() for row in _claims(name, runs)]
+    return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
 def _claims(name, runs):
+    def judge(relation, id, text, *values):
+        return relation(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
+
     law = runs.law
+    yield judge(near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs))
+    text = "‖W‖ x error over C at the head's level, less 1"
+    yield judge(near, "level", text, level_errors(runs))
+    text = "exponent of W's direction error in t"
+    yield judge(each_near, "exponent", text, exponents(runs), runs.rule.decay - 1)
+    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+        off = runs.residual / law.head_law.constant - 1
+    yield judge(near, "head", "u's residual in the opt tokens' span over C_u, less 1", off)
     predicted = runs.rule.step_size * law.frozen
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
-    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
-        head = runs.residual / law.head_law.constant - 1
-    rows = (  # judge, id, statement, values, expected value
-        (near, "limit", "‖W‖ x error over C, less 1", limit_errors(runs)),
-        (near, "level", "‖W‖ x error over C at the head's level, less 1", level_errors(runs)),
-        (
-            each_near,
-            "exponent",
-            "exponent of W's direction error in t",
-            exponents(runs),
-            runs.rule.decay - 1,
-        ),
-        (near, "head", "u's residual in the opt tokens' span over C_u, less 1", head),
-        (
-            below,
-            "frozen",
-            "part of u_1 off that span, relative error of its prediction",
-            np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1),
-        ),
-        (
-            below,
-            "rest",
-            "change of that part over the last decade",
-            np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1),
-        ),
-        (
-            near,
-            "curvature",
-            "‖Hessian‖/L over its limit, less 1",
-            runs.curvature[:, -1] / law.curvature - 1,
-        ),
-        (
-            near,
-            "curvature_power",
-            "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3",
-            log_slope(runs.iterations, runs.curvature),
-        ),
-    )
-    for judge, id, text, *values in rows:
-        yield judge(f"joint.{id}", f"{name}: {text}, worst run", *values, setting=name)
+    off = np.linalg.norm(first, axis=1) / np.linalg.norm(predicted, axis=1)
+    text = "part of u_1 off that span, relative error of its prediction"
+    yield judge(below, "frozen", text, off)
+    off = np.abs(runs.outside[:, 1] / runs.outside[:, 0] - 1)
+    yield judge(below, "rest", "change of that part over the last decade", off)
+    off = runs.curvature[:, -1] / law.curvature - 1
+    yield judge(near, "curvature", "‖Hessian‖/L over its limit, less 1", off)
+    text = "exponent of ‖Hessian‖/L in t, where Lemma 3 (iii) allows 2/3"
+    power = log_slope(runs.iterations, runs.curvature)
+    yield judge(near, "curvature_power", text, power)
 
 
 def _with_duals(runs, duals):
-    """The runs beside the laws of other duals of the head."""
     law, tokens = runs.law, runs.law.problem.tokens
     W_law = _law_of_W(tokens, law.W, duals, score_gaps(tokens, law.head.W))
     head_law = _law_of_head(_opt_tokens(tokens), duals, law.head.margins)
@@ -286,7 +262,6 @@ def _with_duals(runs, duals):
 
 
 def _share(runs, k):
-    """Iterations over that of record k."""
     return runs.iterations / runs.iterations[k]
 
 
@@ -328,7 +303,7 @@ class _StartedHead:
 
 
 def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W together from u_0 = `tokens.u`; records: ascending iterations, two or more.
+    """Train head and W from u_0 = `tokens.u`; records: ascending iterations, two or more.
 
     Raises PremiseFails as `margin_law` and `joint_slopes` do.
     """
@@ -343,7 +318,7 @@ def from_start(tokens: TokenSet, rule: GradientRule, records: Sequence[int]) -> 
     relative = margins.relative_margins(history, data.opt, selected)
     W = [history.weights(k) for k in range(len(records))]
     along = [margins.along_and_off(w, solution.W)[0] for w in W]
-    level = np.stack(along, 1) / laws[0].norm[:, None]  # (runs, records)
+    level = np.stack(along, 1) / laws[0].norm[:, None]
     off = relative - level[..., None, None]
     errors, wrong = (np.nanmax(np.abs(off - law.offsets[:, None]), (2, 3)) for law in laws)
     return _StartedHead(

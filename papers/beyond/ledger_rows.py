@@ -1,19 +1,16 @@
 """Rows of the atlas as optimisers are used, in the true or a wrong world, at small size.
 
-The protocol asks that each fails with the identity in place of its metric, and where that is the
-metric with another decay, another size of R, or without variance reduction.
+Each fails with the identity in place of its metric; where that is the metric, with another decay,
+another size of R, or without variance reduction.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
 from lib.attention import tokens
 from lib.companion import ledger
-from lib.companion.claims import Claim
 from papers.beyond import atlas, atlas_claims, atlas_rules, atlas_used, own_norms
 from papers.beyond.engine import training
-from papers.wrong_worlds import World
 
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
 SEEDS = 100, 101
@@ -32,7 +29,7 @@ FAILS_IF = {  # of claims whose metric is the identity
 
 
 @cache
-def _problem(n: int, T: int):
+def _problem(n, T):
     """Tokens, and their token SVMs, which all worlds share: by norm, and best margins."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
     return data, atlas_used.Solutions(data), atlas.BestMargins(data)
@@ -44,13 +41,13 @@ def _path(size, rule, steps):
     return training.train(_problem(*size)[0], rule, steps, record=[0, steps // 2, steps])
 
 
-def _rows(claims: Iterable[Claim]) -> Iterator[Claim]:
+def _rows(claims):
     for claim in claims:
         fails_if = (FAILS_IF.get(claim.id, IDENTITY),)
         yield from ledger.rows("as used", "small", len(SEEDS), claim, fails_if=fails_if)
 
 
-def _decay(size, world: World) -> Iterator[Claim]:
+def _decay(size, world):
     """Weight decay: Frobenius in place of the norm, or a decay that is another."""
     ends, factor = {}, 1 + world.of(OFF)
     for name, row in atlas_used.decay_rows().items():
@@ -60,8 +57,7 @@ def _decay(size, world: World) -> Iterator[Claim]:
     yield from _rows(atlas_used.decay_claims(ends))
 
 
-def _own_norms(size, world: World) -> Iterator[Claim]:
-    """Norms that adaptive rules have of their own: the identity in place of the metric."""
+def _own_norms(size, world):
     data, _, best = _problem(3, 3)
     own, by_rule = {}, {}
     for name in own_norms.OWN:
@@ -74,7 +70,7 @@ def _own_norms(size, world: World) -> Iterator[Claim]:
     yield from _rows(atlas_used.own_claims(own, by_rule))
 
 
-def _others(size, world: World) -> Iterator[Claim]:
+def _others(size, world):
     """Variance reduction: Frobenius for each norm, or none of it. OLion: no sign is taken."""
     table, plain, by_rule = atlas_used.other_rows(), bool(world.of(IDENTITY)), {}
     for name, row in table.items():
@@ -85,7 +81,7 @@ def _others(size, world: World) -> Iterator[Claim]:
     yield from _rows(atlas_claims.predictions(table, by_rule)[1:])
 
 
-def _gauge(size, world: World) -> Iterator[Claim]:
+def _gauge(size, world):
     """(K R, Q R) in place of (K, Q): R = 1, or R orthogonal times a number off 1."""
     wrong = bool(world.of(IDENTITY)), 1 + world.of(OFF)
     moved = atlas_used.turned_back(_problem(*size)[0], SEEDS, 200, *wrong)

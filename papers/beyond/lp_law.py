@@ -1,12 +1,10 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
 With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1) entrywise,
-<A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||, the divergence by ||W||^-2,
-Lemma 29's exponent met twice over. What the start leaves off the span of the A_m stays in the
-mirror image: an error of ||W||^-(p-1).
-
-A step eta at level a raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}): for p < 2 constant steps end
-in a cycle, and offsets settle as long as h < 2/fastest, for example with the steps of `_decaying`.
+<A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||, the divergence by ||W||^-2.
+What the start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at level a
+raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h < 2/fastest, so that
+for p < 2 constant steps end in a cycle.
 """
 
 from collections.abc import Sequence
@@ -39,14 +37,12 @@ SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
 
 class LpLaw:
-    """The law of one run that ends in its opt tokens, in the tokens' own coordinates.
+    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not reduced.
 
-    For the exponential loss, W_0 = 0. constant: limit of ||W||_p sqrt(2 D), D the directional
-    Bregman divergence from `solution`. fastest: the largest rate of a wrong offset per margin; a
-    step that raises the margins by more than 2/fastest makes the offsets cycle.
-
-    Raises PremiseFails "whole support" where a constraint does not carry W_mm (what it did early
-    stays in the mirror image), "score gaps" where another token scores at least the opt one's.
+    constant: limit of ||W||_p sqrt(2 D), D the directional Bregman divergence from `solution`;
+    fastest: the largest rate of a wrong offset per margin. Raises PremiseFails "whole support"
+    where a constraint does not carry W_mm, "score gaps" where another token scores at least the opt
+    one's.
     """
 
     def __init__(self, data: TokenSet, p: float):
@@ -67,22 +63,24 @@ class LpLaw:
         h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
         across = r - w * (h @ r) / size
         squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
-        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()  # duals up to scale: <w~, w> = sum beta
+        # duals up to scale: <w~, w> = sum beta
+        scale = (geometry.to_mirror(w, p) @ w) / beta.sum()
         root = np.sqrt(beta * scale)
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        self.relative = np.abs(across / w)  # (d d_z,) residual over W_mm, entry by entry
+        # (d d_z,) residual over W_mm, entry by entry
+        self.relative = np.abs(across / w)
         self.share = squares / squares.sum()  # of each in constant^2
         # without sqrt(beta), along which a_t moves
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def cycling_step(self, at: int) -> float:
-        """The constant step that makes the offsets cycle from iteration `at` on, p < 2.
+        """The constant step eta that makes the offsets cycle from iteration `at` on, p < 2.
 
-        ||W||_p = (eta t)^{1/(p-1)}: there a step's rise of the margins a_t/((p-1) t) is 2/fastest.
+        There, ||W||_p = (eta t)^{1/(p-1)}, it raises the margins by a_t/((p-1) t) = 2/fastest.
         """
-        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest  # ||W||_p at that t
+        size = 2 * (self.p - 1) * at * self.solution.norm[0] / self.fastest
         return float(size ** (self.p - 1) / at)
 
     def offsets(self, W: np.ndarray) -> np.ndarray:
@@ -95,7 +93,8 @@ class LpLaw:
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
         reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
-        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
+        # for p = 2 nothing is expanded
+        holds = self.p == 2 or share <= UNRESOLVED
         require(holds, "entries resolved", share, reason)
 
 
@@ -110,10 +109,7 @@ class LpRun:
 
 
 def _run(law, size, steps, start=None):
-    """Normalised mirror descent whose ||W||_p ends near `size`, (eta steps)^{1/(p-1)}.
-
-    Raises PremiseFails: "short steps", "offsets at rest", or "entries resolved".
-    """
+    """A run that ends near ||W||_p = (eta steps)^{1/(p-1)} = `size`; PremiseFails if unsettled."""
     p = law.p
     rule = MirrorRule(p, size ** (p - 1) / steps)
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
@@ -157,32 +153,26 @@ def lp_claims(runs: Sequence[LpRun]) -> list[Claim]:
         where = f"p = {p:g}, W_0 {'Gaussian' if started else '= 0'}"
         power = f"{where}: exponent of the error in ‖W‖"
         if started:  # a start is not in the span
-            rows.append(each_near("lp.start", power, powers, -min(1.0, p - 1), f"{p:g}"))
+            rows.append(each_near("lp.start", power, powers, -min(1.0, p - 1), setting=f"{p:g}"))
             continue
         off = [r.norm[-1] * r.error[-1] / r.law.constant - 1 for r in alike]
         text = f"{where}: ‖W‖ x error over its constant, less 1, worst run"
-        rows.append(each_near("lp.zero", power, powers, -1.0, f"{p:g}"))
+        rows.append(each_near("lp.zero", power, powers, -1.0, setting=f"{p:g}"))
         rows.append(near("lp.constant", text, off, setting=f"{p:g}"))
     return rows
 
 
-def _bound_met(run):
-    """The divergence falls with Lemma 29's exponent and not with its double."""
-    a = -1.0 if run.law.p >= 2 else 1 - run.law.p
-    return but(run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (a / 2))
-
-
 WORLDS = {
-    "Lemma 29 met once": _bound_met,
+    # the divergence falls with Lemma 29's exponent and not with its double
+    "Lemma 29 met once": lambda run: but(
+        run, error=run.error[-1] * (run.norm / run.norm[-1]) ** (max(-1.0, 1 - run.law.p) / 2)
+    ),
     "constant 5 % high": lambda run: but(run, law__constant=1.05 * run.law.constant),
 }
 
 
 def _onset(law, at, times=(0.9, 1.25)):
-    """Moves of the offsets in one step at `times` of the predicted onset `at`, p < 2.
-
-    Raises PremiseFails "offsets at rest" where the run has not settled by half of that.
-    """
+    """Moves of the offsets in one step at `times` the onset `at`, p < 2; at half they rest."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     rule = MirrorRule(law.p, law.cycling_step(at))
     W = train_mirror(law.tokens, rule, record[-1], record=record, loss="exponential").W[0]
@@ -199,10 +189,7 @@ def onsets(seeds: Sequence[int], p: float, at: int):
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2).
-
-    Without a run neither holds.
-    """
+    """Constant steps settle before the predicted onset and cycle after it; moved (runs, 2)."""
     early, late = np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
     text = f"p = {p:g}, constant steps: {{}} move of an offset at {{}} of the predicted onset"
     return [
@@ -227,10 +214,10 @@ def _constant(law, share, steps):
 def _train(laws, steps, count, record):
     """Normalised mirror descent on the exponential loss from zero, W (runs, k, d d_z).
 
-    One run per law, with T = 2 and one p, and step rule eta_t; softmax weights stay logarithms.
+    One run per law, with T = 2 and one p, and step rule eta_t.
     """
     A, p = np.stack([law.rows for law in laws]), laws[0].p
-    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])  # (runs, n, 2)
+    scores = np.stack([model.scores(law.tokens, law.tokens.u)[0] for law in laws])
     best, q = scores.max(-1), p / (p - 1)
     gap = 2 * best - scores.sum(-1)
     U, path, wanted = np.zeros(A[:, 0].shape), [], set(record)
@@ -261,11 +248,7 @@ class Settled:
 
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
-    """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal.
-
-    Refused: what `LpLaw` refuses; "offsets at rest" where one still moves by more than REST over
-    the last tenth of the shortest steps; "entries resolved" as in `study`.
-    """
+    """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
     where = f"p = {p:g}, "
     kept, refused = each_seed(seeds, lambda seed: (seed, LpLaw(problem(seed), p)), where)
     if not kept:

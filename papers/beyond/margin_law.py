@@ -1,13 +1,13 @@
 """The law of the margins: what a token SVM's duals say about the run that ends in its solution.
 
-Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, with pairs m = (i, t), A_m = delta_m z_i^T,
-margins g_m = <A_m, W> and kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along
-W_mm = sum_m beta_m A_m, that is kappa_m e^{-g_m} proportional to beta_m. So on the support
+Near saturation -grad L = sum_m kappa_m e^{-g_m} A_m, pairs m = (i, t), A_m = delta_m z_i^T, margins
+g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this is along W_mm =
+sum_m beta_m A_m. So on the support, whatever rule and start,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-mean the beta-weighted one of these logarithms, whatever rule and start. For the exponential loss on
-separable data this is Soudry et al. (2018); the proofs stand in `notebooks/law_of_margins.md`.
+the mean beta-weighted. For the exponential loss on separable data this is Soudry et al. (2018);
+proofs: `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -58,19 +58,17 @@ class MarginLaw(Shapes):
     excess: np.ndarray  # least margin off the support, less 1; infinite where there is none
 
     def direction_error(self, norm: np.ndarray, outside: np.ndarray | float = 0.0) -> np.ndarray:
-        """||W/||W|| - W_mm/||W_mm|| || of a settled run at ||W|| = `norm` (runs, ...).
+        """A settled run's ||W/||W|| - W_mm/||W_mm|||| at ||W|| = `norm` (runs, ...).
 
-        2 sin(arcsin(C/||W||)/2), about C/||W||. `outside` (runs,), the norm of W's part off the
-        span of the support, adds to C in quadrature.
+        2 sin(arcsin(C/||W||)/2); `outside` (runs,), W's part off the span, adds to C in quadrature.
         """
         total = np.hypot(self.constant, outside)
         total = total.reshape(total.shape + (1,) * (np.ndim(norm) - 1))
         return 2 * np.sin(np.arcsin(np.minimum(total / norm, 1.0)) / 2)
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Order e^{-rate a_t} of what is left of wrong offsets at margin level a_t (runs, ...).
-
-        rate = min(slowest, excess, 1), the 1 for weights that are not yet small; steps are short.
+        """Order e^{-rate a_t}, rate = min(slowest, excess, 1), left of wrong offsets at a_t (runs,
+        ...).
         """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate.reshape(rate.shape + (1,) * (np.ndim(level) - 1)) * level)
@@ -78,9 +76,8 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """2 (1 + momentum) ||W_mm|| / fastest: longer steps of NGD make the offsets cycle, (runs,).
 
-        Below it *small* disturbances die; large cycles can live there, without momentum where tight
-        A_m are dependent. Polyak's step tends to ||W_mm||/2: its offsets settle where fastest < 4.
-        ValueError for a momentum not in [0, 1).
+        Of *small* disturbances. Polyak's step tends to ||W_mm||/2. ValueError for a momentum not in
+        [0, 1).
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -157,7 +154,8 @@ def _of_run(K, beta, margins, log_slopes):
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
     modes, vectors = np.linalg.eigh(symmetric)
-    none = len(K_on) - rank + 1  # sqrt(beta), along which a_t moves, and what moves no margin
+    # sqrt(beta), along which a_t moves, and what moves no margin
+    none = len(K_on) - rank + 1
     modes, vectors = modes[none:], vectors[:, none:]
     full = {name: np.zeros(beta.shape) for name in ("offsets", "coefficients", "slowest_mode")}
     full["offsets"][~on] = np.nan
@@ -220,7 +218,7 @@ def saturated_slopes(
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
     scores = model.scores(tokens, tokens.u)
-    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
     return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
 
 
@@ -229,12 +227,11 @@ def joint_slopes(
 ) -> np.ndarray:
     """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) for a head trained with W.
 
-    Up to a constant, (runs, n, T-1); v solves the head SVM `head`, and |l'_i| becomes proportional
-    to its duals nu. NaN and `selected` as in `saturated_slopes`. Raises PremiseFails "whole head"
-    where a sample is no support vector of the head SVM.
+    Up to a constant, (runs, n, T-1); v solves the SVM `head`, nu its duals. NaN and `selected` as
+    in `saturated_slopes`. PremiseFails "whole head" where a sample is no support vector.
     """
     selected = tokens.opt if selected is None else selected
-    smallest = head.duals.min(1) / head.duals.max(1)  # (runs,)
+    smallest = head.duals.min(1) / head.duals.max(1)
     run, share = int(smallest.argmin()), smallest.min()
     idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
     reason = (
@@ -254,7 +251,7 @@ def score_gaps(tokens: TokenSet, u: np.ndarray, selected: np.ndarray | None = No
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
     """The selected token's score less each other's, (runs, n, T-1), of scores (runs, n, T)."""
-    chosen = np.take_along_axis(scores, selected[..., None], -1)  # (runs, n, 1)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
     return chosen - np.take_along_axis(scores, rest, -1)
 
@@ -273,14 +270,13 @@ def features(K: np.ndarray) -> np.ndarray:
     return length[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def _least_entropy(K: np.ndarray, log_slopes: np.ndarray, steps: int = 200) -> np.ndarray:
+def _least_entropy(K, log_slopes, steps=200):
     """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa (s,).
 
-    Where duals are not unique a run ends in those that minimise sum_m pi_m log(pi_m / kappa_m) over
-    pi >= 0 with sum_m pi_m A_m = V / ||V||^2. The dual problem, on which the offsets descend, is
-    min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method. An
-    entry is 0 where no dual of all positive entries exists: G has no minimiser, and that share of
-    the pull goes to zero, by a factor e a step. RuntimeError where `steps` are not enough.
+    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V / ||V||^2: the
+    dual of min over rho across V of G(rho) = log sum_m kappa_m e^{-<A_m, rho>}, by Newton's method.
+    An entry is 0 where no dual of all positive entries exists. RuntimeError where `steps` are not
+    enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -12,9 +12,8 @@ from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
 from papers.beyond import margin_law_runs as runs
 from papers.beyond.margin_law import MarginLaw
 from papers.beyond.margin_law_steps import Cycles, ratio_to_law
-from papers.beyond.outside_span import Left
 from papers.beyond.tolerances import BOUNDS, QUIET
-from papers.beyond.zero_duals import ZeroDualsRun
+from papers.beyond.zero_duals import Left, ZeroDualsRun
 
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
 NGD = plots.look("NGD")

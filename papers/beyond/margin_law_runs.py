@@ -1,7 +1,7 @@
 """The law of the margins met by training: a run's prediction beside what it measured, and claims.
 
-The prediction knows tokens, head and loss, and of the run which tokens it selects and what lies
-outside the support's span, early on. In WORLDS the law is a little wrong, for claims to notice.
+The prediction knows tokens, head, loss, which tokens the run selects and what lies outside the
+support's span early on. In WORLDS the law is a little wrong.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,9 +52,9 @@ class _Measured:
 class Comparison:
     """One run: its law and what it measured; both None where `refusal` says which premise fails.
 
-    premise: its name; amount: by how much it fails, NaN where there is no W_mm. The other fields
-    are of this run alone, with a runs axis of length 1. margins (3, n, T-1): at a tenth of the
-    steps, at the last but one and at the last.
+    premise: its name; amount: by how much it fails. The other fields are of this run alone, with a
+    runs axis of length 1. margins (3, n, T-1): at a tenth of the steps, at the last but one and at
+    the last.
     """
 
     setting: LawSetting
@@ -76,7 +76,7 @@ class Comparison:
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(self, early: bool = False, everywhere: bool = False) -> margin_theorem.Proof:
-        """The local theorem applied from the run's last iterate on, or (early) from a tenth on.
+        """The local theorem from the run's last iterate on, or (early) from a tenth on.
 
         everywhere: by steps shorter than 8/D^2 alone. `early` and `everywhere` know no momentum.
         """
@@ -93,17 +93,14 @@ class Comparison:
         return float(self.law.direction_error(last, self.measured.outside)[0])
 
 
-def _late_records(steps):
-    """Iteration 0, eleven evenly spaced in log t over the last decade, steps / 2 and steps - 1."""
-    late = np.geomspace(steps / 10, steps, 11).round().astype(int)
-    return np.unique(np.concatenate([[0, steps // 2, steps - 1], late]))
-
-
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     """Train every run of a setting for `steps` iterations and hold it against its law."""
     problem = coordinates.minimal(setting.tokens)
-    setting = replace(setting, tokens=problem.tokens)  # without the bases, which are large
-    start, record = setting.start or zero_start(problem), _late_records(steps)
+    # without the bases, which are large
+    setting = replace(setting, tokens=problem.tokens)
+    start = setting.start or zero_start(problem)
+    late = np.geomspace(steps / 10, steps, 11).round().astype(int)
+    record = np.unique([0, steps // 2, steps - 1, *late])
     history = train(problem, setting.rule, steps, record, start=start, loss=setting.loss)
     selected = margins.selection(history, problem.tokens.opt)
     relative = margins.relative_margins(history, problem.tokens.opt, selected)
@@ -115,7 +112,8 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
         except PremiseFails as why:  # raised for one run by itself, as run 0
             reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
             at = replace(at, refusal=reason, premise=why.premise, amount=why.amount)
-        except (Infeasible, RuntimeError) as why:  # no W_mm, or none within accuracy
+        # no W_mm, or none within accuracy
+        except (Infeasible, RuntimeError) as why:
             at = replace(at, refusal=f"run {run}: {why}", premise="solution")
         compared.append(at)
     return compared
@@ -141,9 +139,11 @@ def _measure(c, history, off_span):
     run, last = c.run, c.margins[-1]
     W = [history.weights(k)[run : run + 1] for k in range(len(history.iterations))]
     V, support = c.solution.W, c.law.support
-    late = np.r_[1 : len(W) - 2, len(W) - 1]  # without steps - 1, which would weigh in the fits
+    # without steps - 1, which would weigh in the fits
+    late = np.r_[1 : len(W) - 2, len(W) - 1]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
-    early = W[0] if support.all() else W[1]  # W_0 tells it all where nothing else moves it
+    # W_0 tells it all where nothing else moves it
+    early = W[0] if support.all() else W[1]
     left = margins.outside_support(c.tokens, c.selected, support, early)[0]
     half = int(np.flatnonzero(history.iterations == history.iterations[-1] // 2)[0])
     step = W[-1] - W[half]
@@ -166,11 +166,9 @@ def _measure(c, history, off_span):
 
 
 def _duality_gap(tokens, selected, W, duals):
-    """Distance of W from the max-margin direction, proved by duals of any origin, (runs,).
+    """Relative distance of W (runs, r, q) from the max-margin direction, by duals of any origin.
 
-    W / (least margin of W) is feasible, and 1^T beta / ||sum beta_m A_m|| a lower bound on the
-    norm of all that is: the relative distance of the two. Needs no solver. W (runs, r, q), duals
-    (runs, n, T-1) >= 0.
+    1^T beta / ||sum beta_m A_m|| bounds the norm of all W of margin 1.
     """
     delta = coordinates.differences(tokens, selected)
     smallest = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True).min((1, 2))
@@ -179,17 +177,13 @@ def _duality_gap(tokens, selected, W, duals):
     return 1 - bound * smallest / np.linalg.norm(W, axis=(1, 2))
 
 
-def kept(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The runs whose premises hold."""
-    return [c for c in comparisons if not c.refusal]
+def kept(runs: Iterable) -> list:
+    """The comparisons, or the points of a map, whose premises hold."""
+    return [run for run in runs if not run.refusal]
 
 
 def _growth(c):
-    """Slope of 1/error in t over the last decade, times C over the speed of ||W_t||.
-
-    error x t -> C / speed > 0: Theorem 1's t^{-1/2} improves to t^{-1} and to nothing better. The
-    speed is eta/(1 - momentum) for NGD, ||W_mm||/2 for Polyak's step.
-    """
+    """Slope of 1/error in t over the last decade, times C over the speed of ||W_t||."""
     slope, rule = np.polyfit(c.measured.iterations, 1 / c.measured.error, 1)[0], c.setting.rule
     polyak = rule.kind == POLYAK
     speed = float(c.law.norm[0]) / 2 if polyak else rule.step_size / (1 - rule.momentum)
@@ -203,82 +197,51 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
     return read[on], solved[on] / solved.sum()
 
 
-CLAIMS = (  # judge, id, statement, formula of a comparison and what it measured, expected value
-    (
-        near,
-        "constant",
-        "direction error over its prediction, less 1: worst of all runs",
-        lambda c, m: m.error[-1] / c.predicted - 1,
-    ),
-    (
-        near,
-        "residual",
-        "residual across W_mm in the support's span, over C, less 1: worst of all runs",
-        lambda c, m: m.residual / c.law.constant[0] - 1,
-    ),
-    (
-        near,
-        "exponent",
-        "exponent of the direction error in ||W_t||, worst run",
-        lambda c, m: np.polyfit(np.log(m.norm), np.log(m.error), 1)[0],
-        -1.0,
-    ),
-    (
-        near,
-        "lower_bound",
-        "growth of 1/error per iteration, times C / speed, worst run",
-        lambda c, m: _growth(c),
-        1.0,
-    ),
-    (
-        near,
-        "offsets",
-        "margin less a_t less log(kappa/beta): worst support pair of all runs",
-        lambda c, m: (m.margins - m.level[-1] - c.law.offsets[0])[c.law.support[0]],
-    ),
-    (
-        near,
-        "duals",
-        "dual read off the margins over the solver's, less 1: worst support pair",
-        lambda c, m: np.divide(*dual_shares(c)) - 1,
-    ),
-    (
-        near,
-        "norm",
-        "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run",
-        lambda c, m: np.ptp(m.norm) / np.ptp(m.level) / c.law.norm[0] - 1,
-    ),
-    (
-        above,
-        "difference",
-        "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
-        lambda c, m: m.error[-1] / m.difference_error,
-    ),
-    (
-        below,
-        "certificate",
-        "duality gap of W_T - W_{T/2} and the duals read off, worst run",
-        lambda c, m: abs(m.difference_gap),
-    ),
-)
+STATEMENTS = {
+    "constant": "direction error over its prediction, less 1: worst of all runs",
+    "residual": "residual across W_mm in the support's span, over C, less 1: worst of all runs",
+    "exponent": "exponent of the direction error in ||W_t||, worst run",
+    "lower_bound": "growth of 1/error per iteration, times C / speed, worst run",
+    "offsets": "margin less a_t less log(kappa/beta): worst support pair of all runs",
+    "duals": "dual read off the margins over the solver's, less 1: worst support pair",
+    "norm": "growth of ||W_t|| per margin, over ||W_mm||, less 1: worst run",
+    "difference": "direction error of W_T over that of W_T - W_{T/2}, least of all runs",
+    "certificate": "duality gap of W_T - W_{T/2} and the duals read off, worst run",
+}
+# else 0; of the last two bounds alone
+EXPECTED = {"exponent": -1.0, "lower_bound": 1.0}
+
+
+def _values(c):
+    """What STATEMENTS ask of one run: by id a number, or one for every pair on the support."""
+    m, law = c.measured, c.law
+    return {
+        "constant": m.error[-1] / c.predicted - 1,
+        "residual": m.residual / law.constant[0] - 1,
+        "exponent": np.polyfit(np.log(m.norm), np.log(m.error), 1)[0],
+        "lower_bound": _growth(c),
+        "offsets": (m.margins - m.level[-1] - law.offsets[0])[law.support[0]],
+        "duals": np.divide(*dual_shares(c)) - 1,
+        "norm": np.ptp(m.norm) / np.ptp(m.level) / law.norm[0] - 1,
+        "difference": m.error[-1] / m.difference_error,
+        "certificate": abs(m.difference_gap),
+    }
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Every claim on the runs whose premises hold; there must be at least one.
-
-    The last applies the local theorem of `notebooks/law_of_margins.md` to the last iterate.
-    """
-    rows = []
-    for judge, id, text, formula, *expected in CLAIMS:
-        values = [np.atleast_1d(formula(c, c.measured)) for c in comparisons]
-        rows.append(judge(f"law.{id}", text, np.concatenate(values), *expected))
+    """Every claim on the kept runs, of which there is one; the last applies the local theorem."""
+    rows, runs = [], [_values(c) for c in comparisons]
+    for id, text in STATEMENTS.items():
+        judge = {"difference": above, "certificate": below}.get(id, near)
+        values = np.concatenate([np.atleast_1d(run[id]) for run in runs])
+        expected = () if judge is not near else (EXPECTED.get(id, 0.0),)
+        rows.append(judge(f"law.{id}", text, values, *expected))
     proved = np.mean([c.proof().holds for c in comparisons])
     text = "share of runs whose limit the theorem proves, from their last iterate on"
     return [*rows, above("law.proved", text, proved)]
 
 
 def _again(c, duals=None, log_slopes=None):
-    """The comparison with the law of other duals or other log kappa."""
     duals = c.law.duals if duals is None else duals
     slopes = c.log_slopes if log_slopes is None else log_slopes
     K = margin_law.gram(c.tokens, c.selected)

@@ -14,7 +14,7 @@ from lib.attention.token_sets import TokenSet, token_set
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import Start, train
 from lib.dynamics.history import History
-from lib.dynamics.rules import LOG_2, GradientRule, custom_log, gd, ngd, polyak
+from lib.dynamics.rules import LOG_2, custom_log, gd, ngd, polyak
 from lib.seeds import stream
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
@@ -24,15 +24,12 @@ from papers.beyond.tolerances import LOUD, above, below, near
 LAST = 64  # records over which a move is read
 
 
-def _growing_gd(step_size: float, growth: float) -> GradientRule:
-    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t.
-
-    The path of gradient flow and the law know no clock; with constant steps ||W_t|| ~ log t.
-    """
+def _growing_gd(step_size, growth):
+    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step, not by growth/t."""
     return custom_log(lambda t, log_gap, log_norm: np.log(step_size) + growth * t + 0.0 * log_norm)
 
 
-def _growing_polyak(max_step: float, growth: float) -> GradientRule:
+def _growing_polyak(max_step, growth):
     """Polyak's step, its cap growing: min((L - L*)/(2 ||grad L||^2), max_step e^{growth t})."""
     return custom_log(
         lambda t, log_gap, log_norm: np.minimum(
@@ -44,10 +41,7 @@ def _growing_polyak(max_step: float, growth: float) -> GradientRule:
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Every rule on the problem of Figure 2: those that go far enough for the law, and the others.
-
-    The others have constant steps or a constant cap, so that ||W_t|| ~ log t.
-    """
+    """Every rule on the problem of Figure 2: those that go far enough, and constant steps."""
 
     def in_time(rule, steps, loss="exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
@@ -100,10 +94,7 @@ def long_run(history: History, target: str, law: MarginLaw) -> Claim:
 def settling_rate(
     history: History, law: MarginLaw, low: float = 1e-8, high: float = 1e-3
 ) -> np.ndarray:
-    """Decay of the slowest mode of the offsets per unit of margin, over its eigenvalue, (runs,).
-
-    Fitted where that mode's size lies between `low` and `high`; runs end in the opt tokens.
-    """
+    """Decay of the offsets' slowest mode per margin, over its eigenvalue, between the sizes."""
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     left = np.abs(((history.margins - offsets) * law.slowest_mode[:, None]).sum((2, 3)))
@@ -133,8 +124,8 @@ def cycles(
 ) -> Cycles:
     """Train every run with NGD at steps around the longest that lets the offsets settle.
 
-    From the settled state with its residual 1 % too long, so that a disturbance either dies or
-    grows. `moved` is the largest change of an offset over the last LAST iterations.
+    From the settled state with its residual 1 % too long, so that a disturbance dies or grows.
+    `moved` is the largest change of an offset over the last LAST iterations.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
@@ -146,7 +137,7 @@ def cycles(
         for column, multiple in enumerate(multiples):
             rule = ngd(multiple * law.longest_step(momentum)[0], momentum=momentum)
             history = train(problem, rule, steps, record, start=start)
-            offsets = history.margins[0][:, law.support[0]]  # (records, support)
+            offsets = history.margins[0][:, law.support[0]]
             moved[run, column] = np.ptp(offsets - offsets.mean(1, keepdims=True), axis=0).max()
     return Cycles(np.asarray(multiples), momentum, moved)
 
@@ -165,11 +156,7 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 
 
 def short_step(runs: Sequence[Cycles], multiple: float, setting: str | None = None) -> Claim:
-    """Offsets settle at `multiple` of the longest step, with every momentum and in every run.
-
-    The threshold is that of small disturbances; with momentum one that is not small may end in a
-    large cycle, and the claim fails.
-    """
+    """Offsets settle at `multiple` of the longest step, with every momentum and in every run."""
     statement = f"step {multiple:g} x the longest: largest move of an offset"
     moved = _moved(runs, multiple)
     why = "a large cycle: the threshold is that of small disturbances" if moved.max() > LOUD else ""
@@ -185,9 +172,8 @@ def _moved(runs, multiple):
 def three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
     """Three samples whose offsets cycle below the longest step, without momentum; and the start.
 
-    The best tokens are (h + 1, 1), (1, 0) and (h + 1, -1), the others (h, 0), (0, 0) and (h, 0),
-    scored by the first coordinate; W_mm = (1, 0), kappa is 1/e times (e^-h, 1, e^-h). At 0.9 of
-    the longest step the second coordinate of W_t jumps between 6.96 and -6.96.
+    Best tokens (h + 1, 1), (1, 0), (h + 1, -1), others (h, 0), (0, 0), (h, 0), scored by the first
+    coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
     """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
@@ -209,7 +195,7 @@ def random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Tight pairs at random: pi* (count, m) and u (count, m, m - 1), m = `pairs`.
 
     A_m = (V/||V|| + u_m)/||V|| with sum_m pi*_m u_m = 0, as every support is. Shares are
-    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3, towards collinear pairs.
+    log-normal; column j of u shrinks like e^{-cj}, c from 0 to 3.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
@@ -229,8 +215,8 @@ def which_cycle(
     """Which saturated runs of NGD still go to and fro in the end, (count, starts).
 
     y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, pi_m proportional
-    to pi*_m e^{-<u_m, y>}; `multiple` of the longest s, from s times `starts` (count, starts, k).
-    Such a run moves by LOUD s a step in the mean of the last LAST, and in all by an eighth of that.
+    to pi*_m e^{-<u_m, y>}, from s times `starts` (count, starts, k). Such a run moves by LOUD s a
+    step in the mean of the last LAST, and in all by an eighth of that.
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
     step = 2 * multiple * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
@@ -276,9 +262,8 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1, 1).
 
-    Proved: at most t^-q for every q < min(lambda_1, 1, excess). The factor log t comes where
-    lambda_1 is near 1, in resonance with the saturation of the softmax weights: measured, over the
-    last four doublings, and not to be asked of other lambda_1 or of an excess below 1.
+    Proved: at most t^-q for every q < min(lambda_1, 1, excess). Measured over the last four
+    doublings: the factor log t, in resonance with the softmax weights where lambda_1 is near 1.
     """
     t, y = history.iterations[1:][-5:], errors[:, -5:]
     fitted = [np.polyfit(np.log(t), np.log(e / np.log(t)), 1)[0] for e in y]

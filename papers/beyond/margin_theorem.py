@@ -1,9 +1,7 @@
 """Theorems on the margins: their constants, their hypotheses, and which runs they prove.
 
-`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols and the
-numbers in brackets its equations. The local theorem, without and with momentum, proves a run from a
-point W on, by constants of tokens, head, loss, rule and the margins of W. All in float64, no
-interval arithmetic.
+`notebooks/law_of_margins.md` has statements and proofs; the names here are its symbols, the numbers
+in brackets its equations. All in float64, no interval arithmetic.
 """
 
 from dataclasses import dataclass
@@ -18,21 +16,22 @@ from lib.dynamics.rules import CUSTOM, GD, NGD, POLYAK, GradientRule
 from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
 from papers.beyond.tolerances import INDEPENDENT, TILT
 
-ROOMS = np.geomspace(1e-8, 10, 37)  # tau: how far the residual may still move; the best is taken
+# tau: how far the residual may still move; the best is taken
+ROOMS = np.geomspace(1e-8, 10, 37)
 
 
-def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
+def _slope_bounds(lo, hi, loss):
     """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    ends = np.array([lo, hi, min(max(0.0, lo), hi)])  # |l'| is monotone or largest next to zero
+    # |l'| is monotone or largest next to zero
+    ends = np.array([lo, hi, min(max(0.0, lo), hi)])
     slope = float(np.exp(losses.log_derivative(ends, loss)).max())
-    return slope, 2 * slope if loss == "reciprocal" else slope  # |l''| <= 2 |l'|, else |l'|
+    # |l''| <= 2 |l'|, else |l'|
+    return slope, 2 * slope if loss == "reciprocal" else slope
 
 
 class Local:
-    """One run's selection as the theorem sees it, m pairs, in k coordinates of their span.
-
-    Of a run (a runs axis of length 1) with tokens `selected` (1, n); `margin_law` has refused
-    whatever breaks the hypotheses on the selection S.
+    """One run's selection `selected` (1, n) as the theorem sees it, m pairs, k coordinates of their
+    span.
     """
 
     def __init__(self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str):
@@ -45,7 +44,8 @@ class Local:
         self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
         tight = A[self.on]
         left, size, _ = np.linalg.svd((tight / np.linalg.norm(tight, axis=1)[:, None]).T)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
+        # of span(A_m: m in S)
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
         self.slowest = float(law.slowest[0])  # lambda_1
@@ -53,7 +53,8 @@ class Local:
         square = (tight**2).sum(1)
         apart = np.add.outer(square, square) - 2 * tight @ tight.T
         self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
+        # the largest ||A_m - A_k|| on S
+        self.D = float(np.sqrt(max(apart.max(), 0.0)))
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0]
@@ -63,7 +64,8 @@ class Local:
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         ends = [_slope_bounds(a, b, loss) for a, b in zip(lo, hi, strict=True)]
         slope, lipschitz = np.transpose(ends)
-        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])  # of each pair
+        # of each pair
+        self.sample = sample = np.repeat(np.arange(len(scores)), gaps.shape[1])
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps.ravel()
@@ -71,7 +73,8 @@ class Local:
             kappa = at_chosen[sample] * gaps.ravel()
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
+            # of (3), -inf on S
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
     @property
     def r(self) -> float:
@@ -96,10 +99,7 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) of (1) for the W of margins g (n, T-1).
-
-        Of omega the part in the span of all A_m, which alone can move.
-        """
+        """a, x in `basis` (u,), omega (k,) in the span of all A_m, for margins g (n, T-1) (1)."""
         w = np.linalg.lstsq(self.A, np.ravel(g), rcond=None)[0]
         a = w @ self.V / self.norm**2
         off = w - a * self.V
@@ -145,13 +145,8 @@ class Proof:
         return not self.why
 
 
-def _step_bound(
-    problem: Local, rule: GradientRule, R: float, L: float
-) -> tuple[float, float, float]:
-    """sigma-bar < 2/L, the xi that it needs, and GD's lowest level, -inf else; (7).
-
-    sigma-bar is 0 where the rule's steps are too long for L at any level.
-    """
+def _step_bound(problem, rule, R, L):
+    """sigma-bar < 2/L, 0 for none, the xi that it needs, GD's lowest level, -inf else; (7)."""
     if rule.kind == GD:
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
@@ -167,13 +162,8 @@ def _step_bound(
     return exact * (1 + xi) / (1 - xi) ** 2, xi, -np.inf
 
 
-def _constants(
-    problem: Local, rule: GradientRule, x: float, omega: np.ndarray, tau: float, everywhere=False
-) -> tuple[float, float, float]:
-    """A, K, q of (8) and (9) for a start with |x_0| = x and omega_0, and room tau.
-
-    A is infinite where the steps are too long. everywhere: L = D^2/4, whatever R.
-    """
+def _constants(problem, rule, x, omega, tau, everywhere=False):
+    """A, K, q of (8) and (9) for |x_0| = x, omega_0 and room tau; A infinite for steps too long."""
     R = x + tau
     low, L = problem.curvature(R)
     L = problem.D**2 / 4 if everywhere else L
@@ -193,7 +183,7 @@ def _constants(
 def prove(problem: Local, rule: GradientRule, g: np.ndarray, everywhere: bool = False) -> Proof:
     """The theorem for `rule` without momentum, from the W of margins g (n, T-1) on.
 
-    everywhere: by sigma-bar < 8/D^2 alone, not by the curvature near rho_perp.
+    everywhere: by sigma-bar < 8/D^2 alone.
     """
     level, x, omega = problem.split(g)
     foreign = rule.momentum or rule.kind == CUSTOM or rule.decay > 1
@@ -217,12 +207,11 @@ def _silent(problem, rule, foreign):
     return "Polyak's step takes another loss for L*" if other else ""
 
 
-def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
+def _mode_norm(s, mu):
     """P (2, 2), varrho and d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x.
 
-    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P.
-    Of two such norms the one with the larger (1 - varrho^2)/d: along the map's eigenvectors, or of
-    Lyapunov's equation, where those nearly meet. varrho >= 1 where the mode does not settle.
+    |(x, v)|_P^2 = (x, v) P (x, v) shrinks by varrho^2; |(1, 1)|_P = 1; |x| <= d |(x, v)|_P. The
+    larger (1 - varrho^2)/d of two: along the map's eigenvectors, or of Lyapunov's equation.
     """
     T = np.array([[1 - s, mu], [-s, mu]])
     z, S = np.linalg.eig(T)
@@ -239,10 +228,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 def prove_with_momentum(
     problem: Local, rule: GradientRule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
-    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`.
-
-    Near rho_perp only: far from it large cycles live below the linear threshold.
-    """
+    """The theorem for NGD with momentum, from the W of margins g on, after that of `before`."""
     (level, x, omega), V, mu = problem.split(g), problem.norm, rule.momentum
     foreign = rule.kind != NGD or rule.decay or np.isfinite(rule.max_step)
     if why := _silent(problem, rule, foreign):

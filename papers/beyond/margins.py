@@ -1,8 +1,7 @@
 """Margins of a run: what they say of the max-margin solution, and what a run must show first.
 
-Pairs m = (i, t) as everywhere: sample i, and the tokens t that it does not select, ascending. The
-checks look at margins and steps, never at the direction error. None proves that the direction
-converges: they refuse the runs in which it is seen not to have.
+Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The checks look at
+margins and steps, never at the direction error, and prove nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,11 +38,7 @@ def relative_margins(history: History, opt: np.ndarray, selected: np.ndarray) ->
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """beta_m / sum beta from margins alone: proportional to kappa_m e^{-g_m}, (..., n, T-1).
-
-    Of margins and log kappa_m of that shape; a pair whose slope is NaN gets none. Near the SVM's
-    duals as far as the offsets have settled, though nobody solved the SVM.
-    """
+    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1); NaN slopes get none."""
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
@@ -51,10 +46,9 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def difference(history: History, early: int, late: int) -> np.ndarray:
-    """W at record `late` minus W at record `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
+    """W at record `late` less W at record `early`, (runs, r, q): (a_late - a_early) W_mm + o(1).
 
-    The residual cancels in it. Raises ValueError for records that do not ascend or that a run did
-    not reach.
+    Raises ValueError for records that do not ascend or that a run did not reach.
     """
     count = len(history.iterations)
     early, late = range(count)[early], range(count)[late]
@@ -65,10 +59,7 @@ def difference(history: History, early: int, late: int) -> np.ndarray:
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<W, V>/||V|| and the norm of W - its part along V, (runs,) each; W, V (runs, r, q).
-
-    Their ratio is the tangent of the angle, to the last digits even where W is 10^10 times off V.
-    """
+    """<W, V>/||V|| and the norm of W less its part along V, (runs,) each; W, V (runs, r, q)."""
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
@@ -83,11 +74,7 @@ def direction_error(W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Norm of the part of W (runs, r, q) off the span of the A_m on the support, (runs,).
-
-    The start and the transients leave it there, and once those are over it no longer changes.
-    support (runs, n, T-1).
-    """
+    """Norm of W's (runs, r, q) part off the span of the A_m on support (runs, n, T-1)."""
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
@@ -96,8 +83,7 @@ def residual(
 ) -> np.ndarray:
     """Norm of W's part in the span of the A_m on the support, across V, (runs,).
 
-    It tends to C = ||rho_perp|| whatever W_0 was and whatever lies off the span. V (runs, r, q) is
-    in the span, as W_mm is; support (runs, n, T-1).
+    It tends to ||rho_perp||. V (runs, r, q) is in the span; support (runs, n, T-1).
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -142,17 +128,15 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails where steps are too long or the run too short for the law to be seen.
-
-    Or where an offset still moves, as in a cycle below the linear threshold.
-    """
+    """Raise PremiseFails where steps are too long, the run too short, or an offset still moves."""
     longest, step = law.longest_step(momentum)[0], measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
     # What transients leave outside the span is read at the first late record: over by then?
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
-    if momentum == 0:  # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+    # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+    if momentum == 0:
         overshot = max(step / law.norm[0] * law.fastest[0] - 1, 0.0)
         left = max(left, overshot ** measured.iterations[-1])
     more = np.log(SETTLED) / np.log(left) if 0 < left < 1 else np.inf

@@ -1,49 +1,72 @@
-"""Margins of the attention layers of a trained vision transformer, in the norms of the atlas.
+"""Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision transformer.
 
-Head h of a layer gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / tau,
-W_K and W_Q (d_h, d), tau = sqrt(d_h), tokens x and query z as they enter the layer, behind its
-LayerNorm. A query selects its token of largest logit; its margin is the lead over the second one.
-The smallest margin of many queries is near 0, so a low quantile stands in its place, and no SVM is
-solved: what is compared is the quantile over N(W) and the mean of ||x||^2, between rules.
+Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h), W_K and
+W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is the lead of its
+token of largest logit; of all a low quantile over N(W) and the mean of ||x||^2 is compared between
+rules, and no SVM is solved.
+
+Selections compete where a sample may end in several tokens; which, the norm of the rule decides.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lib import svm
+from lib import attention, svm
+from lib.attention.token_sets import TokenSet
+from lib.attention.tokens import unit_tokens
+from lib.companion.claims import Claim, at_least, at_most, judged
 from lib.data import images
 from lib.networks import VisionTransformer
+from lib.seeds import stream
 from lib.training import loop
 from lib.training.batches import Batches
 from lib.training.study import TUNING_SEED
-from papers.beyond.factor_norms import WHOLE
+from papers import verdicts
+from papers.beyond import atlas
+from papers.beyond.atlas_claims import word as plain
+from papers.beyond.atlas_rules import Row
+from papers.beyond.engine import training
+from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
+from papers.beyond.global_map import RESAMPLES
 
 QUANTILE = 0.1  # of the margins of all queries
-REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
+# of Adam on biases, LayerNorms, embeddings and the head, the same for every rule
+REST_RATE = 1e-3
+SOURCE = "ours, beyond paper A's Theorem 1"
+FEWEST = 3  # seeds, below which a ranking is undecided
+MOST, HALF = 0.9, 0.5
+STRICT = 1e-9  # by which "more" exceeds "as much"
+ADAM = "Adam, 0.999"
+FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
+LEAD = 0.01  # score by which the best token leads where tokens nearly tie
+HOLD = 5.0  # margin of the wrong tokens at a wrong start
+SHAPE = dict(n=6, T=8, d=10)
 MEMORY, EPSILON = 0.999, 1e-8  # of Adam
 PLAIN: dict[str, Any] = {"shift": None, "mask_diagonal": False, "learn_temperature": False}
 
 
-def _polar(M: Tensor) -> Tensor:
+def _polar(M):
     """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest, rounding, stay 0."""
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
 
-def _unit(M: Tensor) -> Tensor:
+def _unit(M):
     """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
     size = M.norm(dim=(-2, -1), keepdim=True)
     return M / torch.where(size > 0, size, 1.0)
 
 
-DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gradients
+# of a mean of gradients
+DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "NGD": _unit,
     "Signum": torch.sign,
     "Muon": _polar,
@@ -52,11 +75,10 @@ DIRECTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {  # of a mean of gra
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """One rule on the matrices of the blocks, Adam at REST_RATE on all else.
+    """M <- M - rate D(m) on the matrices of the blocks, Adam at REST_RATE on all else.
 
-    M <- M - rate D(m), m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, which
-    stand in one parameter (3d, d), are three matrices. Raises ValueError for an unknown rule or a
-    rate that is not positive.
+    m a mean of gradients of MOMENTUM, D by DIRECTIONS; W_Q, W_K and W_V, in one parameter (3d, d),
+    are three matrices. ValueError for an unknown rule or a rate that is not positive.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
@@ -134,10 +156,7 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int) -> dict:
-    """Every rule's losses by rate, {rule: {rate: mean of the last `last` losses}}; inf for NaN.
-
-    With the tuning seed, that no judged run has; the rate of least loss is the chosen one.
-    """
+    """Every rule's mean of the `last` losses, {rule: {rate: loss}}, inf for NaN; TUNING_SEED."""
 
     def end(rule, rate):
         loss = float(np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:]))
@@ -148,8 +167,7 @@ def tuned(setting: Setting, data, rates: Mapping[str, Sequence[float]], last: in
 
 @dataclass(frozen=True)
 class MarginReading:
-    """Of every layer and head: ratio (..., NORMS), quantile and least margin, factors K and Q
-    (..., d_h, d); ... (layers, heads)."""
+    """Of (layers, heads): ratio (..., NORMS), quantile and least margin, factors (..., d_h, d)."""
 
     ratio: np.ndarray
     quantile: np.ndarray
@@ -168,7 +186,7 @@ def _product(K, Q):
 
 
 @torch.no_grad()
-def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
+def _entrances(network, pictures):
     """What enters the attention of every block, behind its LayerNorm, (b, T, d) each."""
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens, entered = torch.cat([first, network.tokens(pictures)], 1) + network.positions, []
@@ -178,21 +196,10 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
     return entered
 
 
-def _factors(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
-    """K and Q of all blocks and heads, (layers, heads, d_h, d) each, float64."""
-    attention: list[Any] = [block.attention for block in network.blocks]
-    heads, weights = attention[0].heads, [one.project.weight.detach() for one in attention]
-    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)  # (layers, d, d) each
-    layers, d, _ = Q.shape
-    shape = layers, heads, d // heads, d
-    return K.reshape(shape), Q.reshape(shape)
-
-
-def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+def _norms(K, Q):
     """N(W) of W = K^T Q / sqrt(d_h) in NORMS, (..., norms); K, Q (..., d_h, d).
 
-    Of the sign norm the bound sqrt(d_h) max |K| max |Q|, the norm that this factorisation shows: at
-    d = 48 the sign vectors are too many to find the least.
+    Of the sign norm the bound sqrt(d_h) max |K| max |Q|: at d = 48 the sign vectors are too many.
     """
     W, root = _product(K, Q), math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
@@ -201,14 +208,18 @@ def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 def read(network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE) -> MarginReading:
     """The `MarginReading` of a network on standardised pictures (b, channels, s, s)."""
-    K, Q = _factors(network)
+    blocks: list[Any] = [block.attention for block in network.blocks]
+    heads, weights = blocks[0].heads, [block.project.weight.detach() for block in blocks]
+    Q, K, _ = np.split(torch.stack(weights).double().numpy(), 3, axis=1)
+    layers, d, _ = Q.shape
+    K, Q = (factor.reshape(layers, heads, d // heads, d) for factor in (K, Q))
     W = _product(K, Q)
     low, least, scale = (np.zeros(K.shape[:2]) for _ in range(3))
     for layer, entered in enumerate(_entrances(network, pictures)):
         x = entered.double().numpy()
         scale[layer] = (x**2).sum(-1).mean()
         for head in range(K.shape[1]):
-            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)  # (b, query, token)
+            logits = np.sort(x @ W[layer, head].T @ np.swapaxes(x, 1, 2), -1)
             leads = logits[..., -1] - logits[..., -2]
             low[layer, head], least[layer, head] = np.quantile(leads, quantile), leads.min()
     ratio = (low / scale)[..., None] / _norms(K, Q)
@@ -219,3 +230,220 @@ def moved(before: MarginReading, after: MarginReading) -> float:
     """Median over layers and heads of ||W - W_0||_F / ||W_0||_F."""
     size = np.linalg.norm(before.W, axis=(-2, -1))
     return float(np.median(np.linalg.norm(after.W - before.W, axis=(-2, -1)) / size))
+
+
+Disputes = Mapping[tuple[str, str], np.ndarray]
+
+
+def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """By seed: disputes with a larger own-norm margin of the own selection, and all; (seeds,)."""
+    values = np.array([v for (a, b), v in disputes.items() if a in rules and b in rules])
+    return (values > 0).sum(0), np.isfinite(values).sum(0)
+
+
+def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
+    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds, as a seed's disputes
+    depend.
+    """
+    if not asked.any():
+        return np.nan, np.nan, np.nan
+    drawn = stream(0, "resamples").integers(0, len(asked), (RESAMPLES, len(asked)))
+    with np.errstate(invalid="ignore"):
+        shares = count[drawn].sum(1) / asked[drawn].sum(1)
+    low, high = np.nanquantile(shares, [0.025, 0.975])
+    return float(count.sum() / asked.sum()), float(low), float(high)
+
+
+def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
+    """Pairs of rules whose norms prefer different selections: (each its own, all of them).
+
+    In the others each norm prefers the other rule's selection. Where both norms prefer the same one
+    of two disputes is won, whatever the norms are.
+    """
+    pairs = [np.array([disputes[a, b], disputes[b, a]]) for a, b in combinations(rules, 2)]
+    own = sum(int((pair > 0).all(0).sum()) for pair in pairs)
+    return own, own + sum(int((pair < 0).all(0).sum()) for pair in pairs)
+
+
+def selection_claims(
+    optimal: Mapping[str, Mapping[str, np.ndarray]], disputes: Mapping[str, Disputes]
+) -> list[Claim]:
+    """Part 2; both by the names of `settings`, then as its functions give."""
+    steepest = [name for name in optimal["from zero"] if name != ADAM]
+    ways = optimal["from zero"], optimal["near ties"]
+    zero, ties = ({name: shares.mean() for name, shares in way.items()} for way in ways)
+    lowest = min(steepest, key=lambda name: zero[name])
+    change = max(ties[n] - zero[n] for n in zero)
+    text = "from zero: least share of samples, over steepest descents, that select the opt token"
+    why = f"The prediction is refuted by {lowest}"
+    claims = [at_least("select.most", text, SOURCE, zero[lowest], MOST, why=why)]
+    text = "near ties less from zero: largest change of that share, over all rules"
+    claims.append(at_most("select.fewer", text, SOURCE, change, -STRICT))
+    for way, values in disputes.items():
+        count, asked = won(values, steepest)
+        _, low, high = estimate = share(count, asked)
+        text = f"{way}: share of {asked.sum()} disputes won, "
+        text += "own selection of larger own-norm margin"
+        word = verdicts.NOT_REPRODUCED if high < HALF else verdicts.UNDECIDED
+        word = verdicts.REPRODUCED if low > HALF else word
+        name = f"select.own.{plain(way)}"
+        claims.append(judged(name, text, SOURCE, estimate, "> 0.5", word, len(asked)))
+    adam = ties[ADAM] - min(ties[name] for name in steepest)
+    text = "near ties: Adam's share of opt tokens less the least of a steepest descent"
+    return [*claims, at_most("select.adam", text, SOURCE, adam, -STRICT)]
+
+
+def level(readings: Sequence[MarginReading]) -> np.ndarray:
+    """A rule's numbers: median over layers and heads of log ratio, (seeds, norms)."""
+    return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
+
+
+def leads(
+    readings: Mapping[str, Sequence[MarginReading]], rule: str, norm: str
+) -> dict[str, np.ndarray]:
+    """By how much `rule` is ahead of every other in a norm: paired differences (seeds,)."""
+    k = NORMS.index(norm)
+    levels = {name: level(seeds)[:, k] for name, seeds in readings.items()}
+    return {name: levels[rule] - other for name, other in levels.items() if name != rule}
+
+
+def _first(readings, rule, norm):
+    """(verdict, rival, its paired interval) on "`rule` has the largest ratio in `norm`".
+
+    The rival is the one whose interval ends lowest.
+    """
+    if len(readings[rule]) < 2:
+        raise ValueError("a ranking needs two seeds or more")
+    ahead = leads(readings, rule, norm)
+    intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
+    rival = min(intervals, key=lambda name: intervals[name].low)
+    word = verdicts.UNDECIDED
+    if len(readings[rule]) >= FEWEST and intervals[rival].low > 0:
+        word = verdicts.REPRODUCED
+    elif len(readings[rule]) >= FEWEST and any(of.high < 0 for of in intervals.values()):
+        word = verdicts.NOT_REPRODUCED
+    return word, rival, intervals[rival]
+
+
+def ranking_claims(readings: Mapping[str, Sequence[MarginReading]]) -> list[Claim]:
+    """Part 3: who has the largest ratio in four norms."""
+    claims = []
+    for norm, rule in FIRST.items():
+        word, rival, interval = _first(readings, rule, norm)
+        text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
+        values = interval.values.mean(), interval.low, interval.high
+        name = f"vit.{norm.replace(' ', '_')}"
+        claims.append(judged(name, text, SOURCE, values, "> 0", word, len(interval.values)))
+    return claims
+
+
+def counted(readings: Mapping[str, Sequence[MarginReading]]) -> np.ndarray:
+    """Share of layers, heads and seeds in which a rule has the largest ratio, (rules, norms)."""
+    ratios = np.array([[reading.ratio for reading in seeds] for seeds in readings.values()])
+    largest = ratios.argmax(0)
+    return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
+
+
+def _near_ties(tokens, lead=LEAD):
+    """Second-best tokens moved along the head to `lead` > 0 below the best, else ValueError."""
+    if not lead > 0:
+        raise ValueError(f"lead = {lead}; it must be positive")
+    # y_i u^T x_{i,t}, (runs, n, T)
+    scores = attention.scores(tokens, tokens.u)
+    order = np.argsort(-scores, -1)
+    first, second = (np.take_along_axis(scores, order[..., k, None], -1) for k in (0, 1))
+    lift = tokens.y[..., None] * (first - lead - second)
+    toward = tokens.u / (tokens.u**2).sum(-1, keepdims=True)
+    X = tokens.X.copy()
+    moved = np.take_along_axis(X, order[..., 1, None, None], 2)
+    moved = moved + lift[..., None] * toward[:, None, None]
+    np.put_along_axis(X, order[..., 1, None, None], moved, 2)
+    return replace(tokens, X=X)
+
+
+def _wrong_start(tokens, seeds, hold=HOLD):
+    """W_0 (runs, d, d_z): `hold` times the token SVM of random tokens other than opt."""
+    _, n, T, _ = tokens.shape
+    starts = []
+    for opt, seed in zip(tokens.opt, seeds, strict=True):
+        draws, run = stream(seed, "selection"), len(starts)
+        while len(starts) == run:
+            wrong = (opt + draws.integers(1, T, n)) % T
+            try:
+                starts.append(hold * svm.token_svm(tokens.run(run), wrong[None]).W[0])
+            except svm.Infeasible:
+                continue
+    return np.array(starts)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Where a rule's runs ended."""
+
+    selection: np.ndarray  # (runs, n)
+    kept: np.ndarray  # (runs,) the same since half time, and ahead of all other tokens
+
+
+def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
+    """The three ways in which selections compete: (tokens, W_0) by name, None for zero."""
+    data = unit_tokens(seeds, **SHAPE)
+    return {
+        "from zero": (data, None),
+        "near ties": (_near_ties(data), None),
+        "wrong start": (data, _wrong_start(data, seeds)),
+    }
+
+
+def ended(
+    tokens: TokenSet, rows: Mapping[str, Row], steps: int, start: np.ndarray | None
+) -> dict[str, _Ended]:
+    """Every rule's runs, trained for `steps` steps."""
+    rules = {name: row.rule for name, row in rows.items()}
+    paths = training.train(tokens, rules, steps, start=start, record=[steps // 2, steps])
+    ends = {}
+    for name, path in paths.items():
+        first, last = (atlas.selected(tokens, path.W[:, k]) for k in (0, 1))
+        ahead = atlas.least_margins(tokens, last, path.W)[:, -1] > 0
+        ends[name] = _Ended(last, (first == last).all(1) & ahead & (path.status == "completed"))
+    return ends
+
+
+def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
+    """The share of samples in which each rule's runs selected the opt token, (runs,)."""
+    return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
+
+
+class OwnMargins:
+    """gamma_N of selections in single norms, each solved once; NaN where no W makes one."""
+
+    def __init__(self, tokens: TokenSet):
+        self.tokens, self.known = tokens, {}
+
+    def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
+        """gamma_N of one run's selection (n,), N by its name in `atlas.NORMS`."""
+        key = run, norm, *map(int, selection)
+        if key not in self.known:
+            try:
+                solved = svm.token_svm(self.tokens.run(run), selection[None], atlas.NORMS[norm])
+                self.known[key] = 1 / solved.norm[0]
+            except svm.Infeasible:
+                self.known[key] = np.nan
+        return self.known[key]
+
+
+def disputes(
+    rows: Mapping[str, Row], runs: Mapping[str, _Ended], margins: OwnMargins
+) -> dict[tuple[str, str], np.ndarray]:
+    """Log of the margin, in rule a's norm, of a's selection over that of b's, by (a, b).
+
+    (runs,) each: NaN unless both have kept a selection and the two differ.
+    """
+    logs = {}
+    for a, b in permutations(rows, 2):
+        apart = (runs[a].selection != runs[b].selection).any(1) & runs[a].kept & runs[b].kept
+        logs[a, b] = np.full(len(apart), np.nan)
+        for run in np.flatnonzero(apart):
+            ends = (runs[name].selection[run] for name in (a, b))
+            gammas = [margins.gamma(run, selected, rows[a].highest) for selected in ends]
+            logs[a, b][run] = np.log(gammas[0] / gammas[1])
+    return logs

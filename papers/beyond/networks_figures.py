@@ -9,10 +9,17 @@ from lib.companion import plots
 from papers import pieces
 from papers.beyond.atlas import Ratios
 from papers.beyond.atlas_figures import LABELS, ratio_map
-from papers.beyond.factor_norms import NORMS
-from papers.beyond.factored_atlas import FactorRow
-from papers.beyond.network_margins import MarginReading
-from papers.beyond.networks_claims import ADAM, FIRST, Disputes, counted, leads, share, won
+from papers.beyond.factored_atlas import NORMS, FactorRow
+from papers.beyond.network_margins import (
+    ADAM,
+    FIRST,
+    Disputes,
+    MarginReading,
+    counted,
+    leads,
+    share,
+    won,
+)
 from papers.verdicts import mean_interval
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))

@@ -1,13 +1,10 @@
 """The norms that adaptive rules have of their own: quadratic ones, and l_inf in turned coordinates.
 
-A rule whose divisors settle, D = H^{-1} G with H a positive matrix on W's entries, is gradient
-descent in the norm N(W)^2 = <W, H W>. Its largest margin is 1 / ||V||_F, V the shortest with
-<H^{-1/2} A_m, V> >= 1 for all pairs m.
-
-AdaGrad: H = diag(sqrt v), v the sum of its G^2 (Qian and Qian, 1906.03559). Adam on single samples:
-H = diag(s) with s_j = sqrt(sum_i (sum_t beta_it A_it)_j^2), beta the duals of the SVM in that norm
-itself (Baek, Song and Yun, 2510.26303, for linear models). Shampoo's sums: H W = L^{1/4} W R^{1/4},
-ours. SOAP: l_inf of Q_L^T W Q_R, ours.
+A rule whose divisors settle, D = H^{-1} G, is gradient descent in N(W)^2 = <W, H W>, of largest
+margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m, V> >= 1. AdaGrad: H = diag(sqrt v), v the sum
+of G^2 (Qian and Qian, 1906.03559). Adam on single samples: H = diag(s), s_j = sqrt(sum_i (sum_t
+beta_it A_it)_j^2), beta the duals in that norm (Baek, Song and Yun, 2510.26303, for linear models).
+Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
 """
 
 from dataclasses import replace
@@ -21,17 +18,19 @@ from lib.attention.token_sets import TokenSet
 from papers.beyond.atlas import Ratios, features, least_margins
 from papers.beyond.engine.training import Path
 
-OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"  # rows of the atlas
-FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
-SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
+# rows of the atlas
+OWN = "Adam, 0.999, per sample", "AdaGrad", "Shampoo, sums", "SOAP"
+# of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+FLOOR = 1e-12
+# largest relative change of the fixed point's s in its last step
+SETTLED = 1e-9
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 
 def shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The shortest V (k,) with rows V >= 1, rows (m, k), and its duals: V = rows^T duals.
 
-    By Lawson and Hanson's non-negative least squares. RuntimeError where the relative duality gap
-    is above GAP, as where no V exists.
+    By Lawson and Hanson's method. RuntimeError where the relative duality gap is above GAP.
     """
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
@@ -55,8 +54,7 @@ class _FixedPoint(NamedTuple):
 def fixed_point(A: np.ndarray, most: int = 300) -> _FixedPoint:
     """The fixed point of s -> sqrt(sum_i (sum_t beta_it A_it)^2), beta of the SVM in sum s_j W_j^2.
 
-    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides, s kept at a mean square of
-    1; a residual above SETTLED says that it did not settle.
+    A (n, T-1, d, d_z). From s = 1, by the geometric mean of both sides; it settles at SETTLED.
     """
     n, s, residual, steps = len(A), np.ones(A.shape[2:]), np.inf, 0
     while residual > SETTLED and steps < most:
@@ -119,10 +117,9 @@ def _own(name, tokens, selection, W, second, left, right):
 
 
 def own_ratios(tokens: TokenSet, name: str, path: Path, reached: Ratios, identity: bool = False):
-    """The last ratio of every run of a row of OWN in its own norm, and the fixed point's residual.
+    """Last ratio of every run in the own norm of a row of OWN; the fixed point's residual.
 
-    (runs,) each; NaN where a run selects nothing. identity: with the identity as the metric, that
-    is in the Frobenius norm (l_inf in the given coordinates for SOAP).
+    (runs,), NaN where a run selects nothing. identity: with the identity as the metric.
     """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):

@@ -1,7 +1,7 @@
 """The law of the margins on real tokens: sentences as a frozen encoder hands them to attention.
 
 A sentence is its word pieces in the encoder's last layer, the query its first token, the head a
-linear probe. W alone is trained, from zero. Nothing of it is drawn at random but the sentences.
+linear probe; W alone is trained, from zero.
 """
 
 from dataclasses import dataclass, replace
@@ -35,13 +35,14 @@ class _Sentences:
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """The first `count` rows of one length, half of the first label and half of the last.
+    """The first `count` rows of one length >= `shortest`, half of the first label, half of the
+    last.
 
-    The length is the least of at least `shortest` word pieces of which there are enough rows. X (1,
-    count, length, d) holds the packaged encoder's last hidden states between [CLS] and the closing
-    [SEP], z (1, count, d) that of [CLS]; the head is `_probe`. Raises ValueError where no length
-    has enough rows of both labels, and for an odd count.
+    X (1, count, length, d) holds the packaged encoder's last hidden states between [CLS] and [SEP],
+    z (1, count, d) that of [CLS]. Raises ValueError where no length has enough rows of both labels,
+    and for an odd count.
     """
+    from tokenizers import Tokenizer
     from transformers import AutoModel
 
     if count < 2 or count % 2:
@@ -63,17 +64,12 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
         hidden = encoder(input_ids=ids, token_type_ids=segments).last_hidden_state.double().numpy()
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X, z = hidden[:, 1:-1], hidden[:, 0]
-    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), _pieces(weights, ids[:, 1:-1]))
-
-
-def _pieces(weights, ids):
-    from tokenizers import Tokenizer
-
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
-    return [[tokenizer.id_to_token(piece) for piece in row] for row in ids.tolist()]
+    words = [[tokenizer.id_to_token(piece) for piece in row[1:-1]] for row in ids.tolist()]
+    return _Sentences(attention.token_set(X, y, z, _probe(X, y)), words)
 
 
-def _probe(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _probe(X, y):
     """The head u (d,): ridge regression of the labels y (n,) on the mean token of X (n, T, d)."""
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
@@ -102,8 +98,8 @@ class Reading:
 def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) -> Reading:
     """Train W by `rule` for `steps` iterations and hold what lies across W_mm against C.
 
-    A run that diverges, whose least margin is not SATURATED, that selects tokens whose SVM breaks
-    the law's hypotheses, or whose steps are too long for its offsets to settle is refused, by name.
+    Refused by name: divergence, a least margin below SATURATED, a hypothesis of the law, long
+    steps.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -113,7 +109,7 @@ def read(tokens: TokenSet, rule: GradientRule, steps: int, records: int = 13) ->
         why = f"the run {history.status[0]} at iteration {history.ended[0]}"
         return Reading(iterations=history.iterations, weights=np.empty(0), refusal=why)
     W = [history.weights(k) for k in range(len(history.iterations))]
-    logits = np.concatenate([attention.logits(tokens, w) for w in W])  # (k, n, T)
+    logits = np.concatenate([attention.logits(tokens, w) for w in W])
     weights = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
     selected = measure.selection(history, tokens.opt)
     reading = Reading(iterations=history.iterations, weights=weights, selected=selected[0])
@@ -154,8 +150,7 @@ def claims(readings: list[Reading]) -> list[Claim]:
 def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) -> Figure:
     """Measured over predicted constant along the runs of each data set; two sentences being read.
 
-    shown: sentences and a run on them, of which the first sentence of either label is drawn with
-    its softmax weights after the first step, in the middle of the run's logarithm, and at its end.
+    shown: sentences and a run on them, drawn after a step, midway in log t, and at its end.
     """
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
@@ -170,7 +165,8 @@ def draw(readings: dict[str, list[Reading]], shown: tuple[_Sentences, Reading]) 
     pieces.plain_ticks(upper.yaxis)
     upper.legend(fontsize="x-small", loc="upper left")
     sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")  # x: characters
+    # x: characters
+    lower.set(xlim=(0, 104), ylim=(0, 6.6), title="Which word piece is read")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)

@@ -1,7 +1,7 @@
 """Tolerances of the laws: what a run must show before it is judged, how near a claim must come.
 
-A claim's bound stands under its id without the setting that follows; the comment says what it is
-about. `notebooks/bends_protocol.md` says which bounds stood before the runs that they judge.
+A bound stands under a claim's id without its setting; `notebooks/bends_protocol.md` says which
+stood before the runs that they judge.
 """
 
 from copy import copy
@@ -116,7 +116,6 @@ SOURCES = {  # of the claims whose id begins so
 
 
 def _about(id, text, setting):
-    """Id with its setting, statement and source of a claim."""
     source = next((text for start, text in SOURCES.items() if id.startswith(start)), BEYOND_1)
     return f"{id}.{setting}" if setting else id, text, source
 
@@ -127,9 +126,9 @@ def near(id: str, text: str, values, expected: float = 0.0, setting: str = "", *
     return claims.close(*_about(id, text, setting), worst, expected, BOUNDS[id], **more)
 
 
-def each_near(id: str, text: str, values, expected: float = 0.0, setting: str = "") -> Claim:
-    """`near` for values one a seed, with the interval of their mean."""
-    return near(id, text, values, expected, setting, interval=claims.interval(values))
+def each_near(id: str, text: str, values, expected: float = 0.0, **more) -> Claim:
+    """`near` for values one a seed, with the interval of their mean; `more` as there."""
+    return near(id, text, values, expected, interval=claims.interval(values), **more)
 
 
 def below(id: str, text: str, values, setting: str = "", **more) -> Claim:

@@ -1,32 +1,44 @@
-"""Tight pairs whose duals are zero: a second SVM says how each of them slows the run.
+"""Tight pairs whose duals are zero, and what pairs off the support leave outside its span.
 
 W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0 on the
-support and <A_k, D> >= 1 on the idle tight pairs k; y >= 0 its duals there. Where y_k > 0
-
-    g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1),
-
-as if beta_k were y_k/a_t: proved for all y_k > 0 and steps below 8/D^2 ("Duals at zero" in
-`notebooks/law_of_margins.md`). Where y_k = 0 the slope in log a_t is <A_k, D> > 1, an ansatz. Wrong
-offsets of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q
-the Gram matrix of the idle A_k less the support's span. NGD's error is of order log t / t.
+support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there. Where y_k > 0 g_k - a_t
+= log a_t + log kappa_k - log y_k - mean + o(1), proved for all y_k > 0 and steps below 8/D^2
+(`notebooks/law_of_margins.md`); else an ansatz: the slope in log a_t is <A_k, D> > 1. Wrong offsets
+of idle pairs die like a_t^-rate, rate the least eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their
+Gram matrix less the support's span. `_Pulls`: the other pairs.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq, nnls
 
-from lib.attention import coordinates, tokens
+from lib.attention import coordinates, model, tokens
 from lib.attention.token_sets import TokenSet
 from lib.companion.claims import Claim
 from lib.dynamics.gradient_descent import train
 from lib.dynamics.rules import ngd
 from lib.svm.max_margin import token_svm
 from papers.beyond import margins
-from papers.beyond.margin_law import from_duals, gram, log_ratios, require, saturated_slopes
-from papers.beyond.outside_span import beyond_span
-from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, but, near
+from papers.beyond.margin_law import (
+    from_duals,
+    gram,
+    log_ratios,
+    margin_law,
+    require,
+    saturated_slopes,
+)
+from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, above, but, near
+
+STEPS = (0.1, 0.02)  # as shares of the longest step
+# log of the largest and the smallest multiplier that is tried
+FARTHEST = 1e6
+EARLY = (
+    "the sum knows small weights only: where little is left, first steps with even weights count"
+)
 
 
 def _second(Q):
@@ -38,9 +50,8 @@ def _second(Q):
 class ZeroDuals:
     """One run's law with idle tight pairs, exponential loss, all in minimal coordinates.
 
-    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps" where
-    a tight token scores at least the opt one; "second margin" where an idle pair carries nothing of
-    D and is only just further out.
+    Raises PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
+    "second margin" where an idle pair carries nothing of D and is only just further out.
     """
 
     def __init__(self, data: TokenSet, count: int = 1):
@@ -61,7 +72,7 @@ class ZeroDuals:
         Q = beyond_span(K, on, idle)
         self.duals = y = _second(Q)
         self.lengths = np.diag(Q)
-        self.slopes = Q @ y  # <A_k, D>
+        self.slopes = Q @ y
         active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
         reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
@@ -70,7 +81,8 @@ class ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
+        # offsets less log a_t, NaN where y_k = 0
+        self.constants = rest[idle]
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
@@ -88,11 +100,10 @@ class ZeroDuals:
         return np.sqrt(np.einsum("km,mk->k", offsets, np.linalg.solve(self.K, offsets.T)))
 
 
-def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """One run's data with its `count` least slack constraints made tight; their duals stay zero.
+def _tightened(data, count=1):
+    """One run's data with its `count` least slack constraints made tight, so that W_mm stays.
 
-    Their tokens move along W_mm z until the margin at W_mm is 1, so that W_mm is still the
-    solution. Raises PremiseFails "slack constraints" where there are fewer.
+    Their tokens move along W_mm z. PremiseFails "slack constraints" where there are fewer.
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -118,11 +129,9 @@ class ZeroDualsRun:
     residual: np.ndarray  # length of W_t's part in the span of the tight pairs, across W_mm
 
 
-def _run(law: ZeroDuals, steps: int, decades: int = 1, step: float | None = None) -> ZeroDualsRun:
-    """Train by NGD from zero; records of the last decades, steps of length law.step by default.
-
-    PremiseFails "selection made" where the run ends elsewhere; "idle pairs settled" where what is
-    left of their wrong offsets is above SETTLED_IDLE.
+def _run(law, steps, decades=1, step=None):
+    """Train by NGD from zero, steps law.step by default; PremiseFails "idle pairs settled" if
+    short.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data, V, tight = law.tokens, law.solution.W, law.tight.reshape(law.solution.duals.shape)
@@ -159,15 +168,11 @@ def unit_runs(seeds: Sequence[int], step_size: float, steps: int):
 
 
 def _last_offsets(r):
-    """Offsets of the idle pairs at the end, less log a_t and their constants."""
     return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
 
 
 def zero_claims(runs: Sequence[ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair at the end, and its slope in log a_t over the last decade.
-
-    Without a run neither holds.
-    """
+    """The offset of a single idle pair at the end, and its slope in log a_t at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     text = f"dual at zero: offset of its pair less log a_t and constant, worst of {len(runs)} runs"
     power = "dual at zero: slope of that offset in log a_t, worst run"
@@ -212,3 +217,185 @@ SINGLE_WORLDS = {
     # ||d_k|| is left out of the constant
     "d_k of length 1": lambda r: _log_shift(r, r.law.duals),
 }
+
+
+class _Pulls:
+    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal coordinates.
+
+    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all. Steepest descent
+    with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), c the pull; to first
+    order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, eps_m the excess; the bound is proved in
+    `notebooks/where_the_law_bends.md`, section 5. PremiseFails as `margin_law`; "partial support"
+    where all constraints carry W_mm; "score gaps" where another token scores at least the opt one.
+    """
+
+    def __init__(self, data: TokenSet):
+        self.tokens = small = coordinates.minimal(data).tokens
+        solution = token_svm(small)
+        self.W_mm = solution.W
+        self.margins = solution.margins[0].ravel()
+        self.law = margin_law(small, solution)
+        self.slopes = saturated_slopes(small)[0].ravel()
+        self.on = self.law.support[0].ravel()
+        self.beta = self.law.duals[0].ravel()
+        reason = "every constraint carries W_mm: nothing is left outside"
+        require(not self.on.all(), "partial support", 0.0, reason)
+        reason = "another token scores at least the opt one's"
+        require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
+        self.K = gram(small)[0]
+        self.square = beyond_span(self.K, self.on, ~self.on)
+        scores = model.scores(small, small.u)[0]
+        rest = coordinates.others(small.opt, scores.shape[-1])[0]
+        # (n, T-1) of the other tokens
+        self.scores = np.take_along_axis(scores, rest, -1)
+        # and the opt ones
+        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
+
+    def pull(self, g: np.ndarray) -> np.ndarray:
+        """-n grad L = sum c_m A_m at margins g (m,): c times e^{least margin}, exponential loss."""
+        margins = g.reshape(self.scores.shape)
+        rest = np.exp(-margins).sum(1)
+        f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
+        weight = np.exp(-f) / (1 + rest)
+        relative = np.exp(margins.min() - margins)
+        return (weight[:, None] * relative * (f[:, None] - self.scores)).ravel()
+
+    def size(self, w: np.ndarray) -> float:
+        """The norm of what pulls w (m,) leave outside the support's span."""
+        rest = w[~self.on]
+        return float(np.sqrt(max(rest @ self.square @ rest, 0.0)))
+
+    def flow(self, level: float) -> float:
+        """That size once the margin level is `level`, by the flow from W = 0."""
+        square = self.law.norm[0] ** 2
+
+        def rate(_, w):
+            c = self.pull(self.K @ w)
+            return c * square / (c @ self.margins)
+
+        zero = np.zeros(len(self.on))
+        path = solve_ivp(rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10)
+        return self.size(path.y[:, -1])
+
+    def first_order(self) -> float:
+        """That size at the end of time, to first order in the pulls off the support."""
+        _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
+        rho = self.K @ self.law.coefficients[0].ravel()
+        w = np.zeros(len(self.on))
+        w[~self.on] = np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
+        return self.size(w)
+
+
+def _lowest(direction, beta, slopes, total):
+    """min <direction, o>, <beta, o> = 0, sum e^{slopes - o} <= e^total, all (k,); -inf for none.
+
+    The shares e^{slopes - o} / e^total are proportional to direction - nu beta > 0.
+    """
+    first = (direction / beta).argmin()
+    spread = direction - (direction / beta)[first] * beta
+    spread[first] = 0.0  # without its rounding
+    with np.errstate(divide="ignore"):
+        log_spread = np.log(spread.clip(0))
+
+    def offsets(depth):
+        shares = np.logaddexp(log_spread, depth + np.log(beta))
+        return slopes - total - shares + np.logaddexp.reduce(shares)
+
+    def balance(depth):
+        return beta @ offsets(depth)
+
+    if len(beta) == 1:
+        return 0.0
+    if not balance(-FARTHEST) > 0 >= balance(FARTHEST):
+        return -np.inf
+    return float(direction @ offsets(brentq(balance, -FARTHEST, FARTHEST)))
+
+
+def _bound(K, on, beta, margins, slopes):
+    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h(Y) = Y^2 + 1 where Y > 1, and 2 e^{Y-1} elsewhere.
+
+    Y_m = log kappa_m + R_m - log sum kappa, D that logarithm less mean, R_m the largest -<A_m, .>.
+    """
+    _, mean = log_ratios(slopes[on], beta[on])
+    total = np.logaddexp.reduce(slopes)
+    inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T
+    farthest = np.array([-_lowest(row, beta[on], slopes[on], total) for row in inside])
+    Y = slopes[~on] + farthest - total
+    terms = np.where(Y > 1, Y**2 + 1, 2 * np.exp(np.minimum(Y, 1) - 1))
+    return float(np.sqrt(np.exp(total - mean) * (terms / (margins[~on] - 1)).sum()))
+
+
+def beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Gram matrix of the A_m of `pairs` less the span of those in `on`, from that of all, K."""
+    cross = K[np.ix_(pairs, on)]
+    return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
+
+
+class Left(NamedTuple):
+    """One problem: the norm outside the span after runs with STEPS of the longest step, (k,)."""
+
+    measured: np.ndarray
+    predicted: np.ndarray  # of the flow, at the level where each run stood
+    first: float  # the first-order sum
+    bound: float  # the one that is proved for the saturated flow
+
+
+def _left(problem, steps):
+    """NGD from zero with STEPS of the longest step, all to one level; `steps` of the shortest."""
+    measured, predicted, data = [], [], problem.tokens
+    for share in STEPS:
+        count = round(steps * min(STEPS) / share)
+        rule = ngd(float(share * problem.law.longest_step()[0]))
+        history = train(data, rule, count, [0, count])
+        margins.check_selection(0, history.margins[0, -1])
+        W = history.weights(1)
+        level = margins.along_and_off(W, problem.W_mm)[0][0] / problem.law.norm[0]
+        measured.append(margins.outside_support(data, data.opt, problem.law.support, W)[0])
+        predicted.append(problem.flow(level))
+    bound = _bound(problem.K, problem.on, problem.beta, problem.margins, problem.slopes)
+    return Left(np.array(measured), np.array(predicted), problem.first_order(), bound)
+
+
+PROBLEMS = {
+    "class means": lambda seed: tokens.class_mean_tokens(seed, n=6, T=5, d=15, noise=0.3),
+    "Gaussian": lambda seed: tokens.gaussian_tokens(seed, n=6, T=6, d=36),
+}
+
+
+def left_study(name: str, seeds: Sequence[int], steps: int):
+    """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
+    study_seed = lambda seed: _left(_Pulls(PROBLEMS[name](seed)), steps)
+    return margins.each_seed(seeds, study_seed, f"{name}, ")
+
+
+def left_claims(runs: Sequence[Left]) -> list[Claim]:
+    """Size from the flow, its order in the step, and the first-order sum as a bound from above."""
+    none = np.full(len(STEPS), np.nan)
+    runs = runs or [Left(none, none, np.nan, np.nan)]
+    off = np.array([run.measured / run.predicted - 1 for run in runs])
+    flow = f"norm over the flow's, less 1, at {STEPS[-1]:g} of the longest step"
+    order = np.median(np.abs(off[:, 0] / off[:, -1])) * STEPS[-1] / STEPS[0]
+    growth = "how that grows from the shorter to the longer step, over the ratio, median"
+    first = np.array([run.first / run.measured[-1] for run in runs])
+    bound = np.array([run.bound / run.measured[-1] for run in runs])
+    text = "outside the span: {}".format
+    proved = text("the saturated flow's bound over the norm, least run")
+    return [
+        near("outside.flow", text(f"{flow}, worst of {len(runs)} runs"), off[:, -1]),
+        near("outside.order", text(growth), order, 1.0),
+        above("outside.first", text("first-order sum over the norm, least run"), first, why=EARLY),
+        above("outside.bound", proved, bound),
+    ]
+
+
+LEFT_WORLDS = {
+    # pairs off the support do not feel what they left: the first-order sum is exact
+    "pulls without reaction": lambda run: run._replace(predicted=np.full(len(STEPS), run.first)),
+    # the flow is as far off at any step
+    "the step does not matter": lambda run: run._replace(
+        measured=run.predicted * (run.measured[-1] / run.predicted[-1])
+    ),
+    "a bound fifty times lower": lambda run: run._replace(bound=run.bound / 50),
+}
+# of runs in which the sum is a bound
+BOUND_WORLDS = {"first order without its main pair": lambda run: run._replace(first=run.first / 10)}

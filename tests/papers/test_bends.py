@@ -15,15 +15,12 @@ from lib.mirror import descent as mirror_descent
 from papers import wrong_worlds
 from papers.beyond import (
     constant_map,
-    counterexample,
     global_map,
     head_law,
     joint_law,
     lp_law,
     margin_law,
     margin_law_runs,
-    outside_span,
-    thresholds,
     zero_duals,
 )
 from papers.beyond import margin_law_figures as figures
@@ -67,7 +64,7 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
     did = np.arange(20) < 20 * right[..., None]
     of = global_map.GlobalMap(alphas=alphas, dimensions=dimensions, n=8, reached=did, first=did)
     path = dynamics.train(
-        counterexample.problem(counterexample.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
+        global_map.problem(global_map.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
     )
     chart = figures.reached(of, path).axes[0]
     (dotted,) = [line for line in chart.lines if line.get_linestyle() == ":"]
@@ -121,23 +118,23 @@ def test_joint_runs_that_do_not_qualify_are_refused_by_name():
 
 
 def test_counterexample_is_proved_and_every_rule_obeys_it():
-    assert all(fact.holds for fact in counterexample.verify())
-    one = counterexample.problem(counterexample.POSTCARD)
+    assert all(fact.holds for fact in global_map.verify())
+    one = global_map.problem(global_map.POSTCARD)
     solution, head = svm.token_svm(one), svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
     assert joint_law.score_gaps(one, head.W).min() > 0
     rules = dynamics.ngd(0.1), dynamics.gd(0.1), dynamics.ngd(1 / 6, decay=2 / 3)
     for rule in rules:
-        sign, lowest = counterexample.end(one, rule, 2000)
+        sign, lowest = global_map.end(one, rule, 2000)
         assert sign == -1 and lowest >= 0.5
 
 
 def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
-    smaller = [counterexample._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
-    assert smaller == [[], [counterexample.POSTCARD], []]
-    assert not counterexample._missed(((2, -1), (1, -4)))  # the other selection is as good
-    assert counterexample._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
-    below, above = counterexample._exp_below, counterexample._exp_above
+    smaller = [global_map._smallest(*sizes) for sizes in ((2,), (3,), (6, 1))]
+    assert smaller == [[], [global_map.POSTCARD], []]
+    assert not global_map._missed(((2, -1), (1, -4)))  # the other selection is as good
+    assert global_map._missed(((2, -1), (2, -4)))  # the other selection is worse, and won
+    below, above = global_map._exp_below, global_map._exp_above
     low, high = Fraction(2718, 1000), Fraction(2719, 1000)  # about e
     assert below(Fraction(1), high) and not below(Fraction(1), low)
     assert not below(Fraction(1), Fraction(27, 10), terms=3)  # 2.5 and the rest
@@ -145,10 +142,10 @@ def test_counterexample_has_no_smaller_one_and_bounds_are_proofs():
 
 
 def test_one_dimension_is_decided_by_the_sum():
-    problems = counterexample.random_problems(40, seed=100)
-    assert counterexample.agreement(problems, dynamics.ngd(0.01), 5000).holds
+    problems = global_map.random_problems(40, seed=100)
+    assert global_map.agreement(problems, dynamics.ngd(0.01), 5000).holds
     turned = [replace(one, X=one.X[:, :, ::-1]) for one in problems[:5]]  # other roles, same sums
-    assert not counterexample.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
+    assert not global_map.agreement(turned + problems, dynamics.ngd(0.01), 3).holds
 
 
 def test_first_step_decides_in_wide_data():
@@ -284,20 +281,20 @@ def test_solutions_are_lost_beyond_covers_count():
 
 def test_half_is_where_half_of_the_seeds_are():
     did = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
-    value, low, high = thresholds.half([1.0, 2.0, 4.0], did)
+    value, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], did)
     assert np.isclose(value, 2.0) and 1 <= low <= 2 <= high <= 4
     many = np.arange(20) < np.array([0, 10, 20])[:, None]
-    _, low, high = thresholds.half([1.0, 2.0, 4.0], many)
+    _, low, high = global_map.half_of_seeds([1.0, 2.0, 4.0], many)
     assert 1.5 < low < 1.72 and 2.3 < high < 2.6  # shares of 0.5 +- 0.22 by hand
     back = np.arange(4) < np.array([*[0] * 10, 3, *[1] * 12, 4])[:, None]  # up at 2^10 and back
-    found = thresholds.half(2.0 ** np.arange(24), back)[0]
+    found = global_map.half_of_seeds(2.0 ** np.arange(24), back)[0]
     assert np.isclose(found, 2 ** (9 + 2 / 3), rtol=1e-6)
 
 
 def test_claims_without_a_run_do_not_hold(heads):
     none = [replace(runs, refusals=dict.fromkeys(range(2), "")) for runs in heads]
     claims = [*head_law.head_claims(*none), *zero_duals.zero_claims([])]
-    claims += [*outside_span.left_claims([]), constant_map._noise_power([])]
+    claims += [*zero_duals.left_claims([]), constant_map._noise_power([])]
     claims += lp_law.onset_claims(1.5, np.array([]))
     assert not any(claim.holds for claim in claims)
 
@@ -359,21 +356,21 @@ def test_zero_duals_claims_hold_and_notice_wrong_worlds():
 
 def test_outside_the_span_claims_hold_and_notice_wrong_worlds():
     kept = []
-    for name in outside_span.PROBLEMS:
-        runs, refusals = outside_span.study(name, [100, 118], 20_000)
+    for name in zero_duals.PROBLEMS:
+        runs, refusals = zero_duals.left_study(name, [100, 118], 20_000)
         assert ("nothing is left outside" in refusals.get(118, "")) == (name == "class means")
         kept += runs
-    assert len(kept) == 3 and amiss(kept, outside_span.left_claims, outside_span.WORLDS) == [
+    assert len(kept) == 3 and amiss(kept, zero_duals.left_claims, zero_duals.LEFT_WORLDS) == [
         "outside.first"  # no world that the notebook tries: there it fails without one
     ]
-    noticed = wrong_worlds.caught_after(kept, outside_span.left_claims, outside_span.BOUND_WORLDS)
+    noticed = wrong_worlds.caught_after(kept, zero_duals.left_claims, zero_duals.BOUND_WORLDS)
     assert list(noticed.values()) == [["outside.first"]]
 
 
-@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+@pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(name):
     """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that decays."""
-    of = outside_span._Pulls(outside_span.PROBLEMS[name](100))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS[name](100))
     data = of.tokens
     rows = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
     W = np.random.default_rng(0).standard_normal((data.shape[-1], data.z.shape[-1]))
@@ -399,17 +396,17 @@ def test_bound_by_hand():
     """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 + 1."""
     K, on = np.eye(2), np.array([True, False])
     margins, slopes = np.array([1.0, 1.5]), np.array([0.3, -0.5])
-    found = outside_span._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
+    found = zero_duals._bound(K, on, np.array([1.0, 0.0]), margins, slopes)
     assert np.isclose(found, np.sqrt(2 * np.exp(-0.5 - 0.3 - 1) / 0.5))
     K, on = np.array([[1.0, 0, 10], [0, 1, 0], [10, 0, 101]]), np.array([True, True, False])
     beta, margins = np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 3.0])
     Y = 10 * np.arccosh(1.5) - np.log(3)  # 2 cosh x = 3
-    found = outside_span._bound(K, on, beta, margins, np.zeros(3))
+    found = zero_duals._bound(K, on, beta, margins, np.zeros(3))
     assert np.isclose(found, np.sqrt(3 * (Y**2 + 1) / 2))
 
 
 def test_bound_is_that_of_its_convex_problem():
-    of = outside_span._Pulls(outside_span.PROBLEMS["class means"](100))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS["class means"](100))
     on, slopes, beta = of.on, of.slopes, of.beta[of.on]
     total = np.logaddexp.reduce(slopes)
     row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
@@ -418,13 +415,13 @@ def test_bound_is_that_of_its_convex_problem():
         {"type": "ineq", "fun": lambda o: np.exp(total) - np.exp(slopes[on] - o).sum()},
     ]
     direct = minimize(lambda o: row @ o, np.zeros(len(beta)), constraints=within, method="SLSQP")
-    assert np.isclose(outside_span._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
-    assert outside_span._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
+    assert np.isclose(zero_duals._lowest(row, beta, slopes[on], total), direct.fun, atol=1e-4)
+    assert zero_duals._lowest(row[:1], beta[:1], slopes[on][:1], total) == 0.0
 
 
-@pytest.mark.parametrize("name", outside_span.PROBLEMS)
+@pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
-    of = outside_span._Pulls(outside_span.PROBLEMS[name](101))
+    of = zero_duals._Pulls(zero_duals.PROBLEMS[name](101))
     slopes, margins = of.slopes, of.margins
 
     def pull(w):
@@ -439,7 +436,7 @@ def test_bound_and_its_proof_hold_along_the_saturated_flow(name):
     ).y.T
     risen = [np.logaddexp.reduce(slopes - of.K @ w) for w in flow] + levels
     assert risen.max() <= np.logaddexp.reduce(slopes) and np.diff(risen).max() <= 1e-6
-    assert max(map(of.size, flow)) < of.bound()
+    assert max(map(of.size, flow)) < zero_duals._bound(of.K, of.on, of.beta, of.margins, of.slopes)
 
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():

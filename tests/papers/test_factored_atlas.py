@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 from lib import svm
 from lib.attention import coordinates, tokens
-from papers.beyond import atlas, atlas_claims, factor_norms, factored_atlas
+from papers.beyond import atlas, atlas_claims, factored_atlas
 from papers.beyond.engine import factored, training
 from papers.beyond.engine import optimisers as o
 from papers.wrong_worlds import caught
@@ -175,37 +175,37 @@ def test_sign_norm_of_known_matrices():
         0: np.zeros((3, 2)),
     }
     for norm, W in known.items():
-        assert factor_norms.sign_norm(W) == pytest.approx(norm, rel=1e-8)
+        assert factored_atlas.sign_norm(W) == pytest.approx(norm, rel=1e-8)
     for W, named in ((np.full((2, 2), np.inf), "NaN"), (np.ones((15, 2)), "15 rows")):
         with pytest.raises(ValueError, match=named):
-            factor_norms.sign_norm(W)
+            factored_atlas.sign_norm(W)
 
 
 def test_sign_norm_is_a_norm_between_its_bounds():
     random = np.random.default_rng(2)
     K, Q, V = (random.standard_normal(shape) for shape in ((5, 3), (6, 3), (5, 6)))
     W = K @ Q.T
-    found, of_V = factor_norms.sign_norm(W), factor_norms.sign_norm(V)
+    found, of_V = factored_atlas.sign_norm(W), factored_atlas.sign_norm(V)
     assert found <= 3 * np.abs(K).max() * np.abs(Q).max() * (1 + 1e-9)
     assert found >= np.abs(W).max() * (1 - 1e-9)
-    assert factor_norms.sign_norm(W.T) == pytest.approx(found, rel=1e-7)
-    assert factor_norms.sign_norm(-2 * W) == pytest.approx(2 * found, rel=1e-7)
-    assert factor_norms.sign_norm(W + V) <= (found + of_V) * (1 + 1e-8)
-    signs = factor_norms._signs(5)
+    assert factored_atlas.sign_norm(W.T) == pytest.approx(found, rel=1e-7)
+    assert factored_atlas.sign_norm(-2 * W) == pytest.approx(2 * found, rel=1e-7)
+    assert factored_atlas.sign_norm(W + V) <= (found + of_V) * (1 + 1e-8)
+    signs = factored_atlas._signs(5)
     for _ in range(20):  # any Y proves <Y, W> <= ||Y||_{inf -> 1} ||W||_sgn
         Y = random.standard_normal((5, 6))
-        assert (Y * W).sum() <= factor_norms._largest_products(Y, signs, 1)[0][0] * found
+        assert (Y * W).sum() <= factored_atlas._largest_products(Y, signs, 1)[0][0] * found
 
 
 @pytest.mark.parametrize("products, greedy, slack", [(300, 20, 0.4), (2, 0, 0.01), (1, 0, 2.0)])
 def test_sign_norm_is_the_linear_program_of_all_products(monkeypatch, products, greedy, slack):
     for name, value in (("PRODUCTS", products), ("GREEDY", greedy), ("SLACK", slack)):
-        monkeypatch.setattr(factor_norms, name, value)
+        monkeypatch.setattr(factored_atlas, name, value)
     x, y = (np.array(list(itertools.product((1.0, -1.0), repeat=k))) for k in (4, 5))
     every = np.einsum("ri,sj->rsij", x, y).reshape(-1, 20)
     for W in np.random.default_rng(5).standard_normal((4, 4, 5)):
         whole = linprog(np.ones(len(every)), A_eq=every.T, b_eq=W.ravel()).fun
-        assert factor_norms.sign_norm(W) == pytest.approx(whole, rel=1e-8)
+        assert factored_atlas.sign_norm(W) == pytest.approx(whole, rel=1e-8)
 
 
 def test_spectral_and_nuclear_norm_are_what_factors_induce():
@@ -228,12 +228,12 @@ def test_spectral_and_nuclear_norm_are_what_factors_induce():
 def test_best_sign_margin_is_not_beaten():
     random = np.random.default_rng(4)
     A = random.standard_normal((3, 4, 5))
-    best, gap = factor_norms._best_sign_margin(A)
+    best, gap = factored_atlas._best_sign_margin(A)
     assert gap <= 1e-8
     for W in random.standard_normal((20, 4, 5)):
-        assert np.einsum("mde,de->m", A, W).min() <= best * factor_norms.sign_norm(W) * (1 + 1e-8)
-    alone, _ = factor_norms._best_sign_margin(A[:1])
-    value = factor_norms._largest_products(A[0], factor_norms._signs(4), 1)[0][0]
+        assert np.einsum("mde,de->m", A, W).min() <= best * factored_atlas.sign_norm(W) * (1 + 1e-8)
+    alone, _ = factored_atlas._best_sign_margin(A[:1])
+    value = factored_atlas._largest_products(A[0], factored_atlas._signs(4), 1)[0][0]
     assert alone == pytest.approx(value, rel=1e-8)
 
 
@@ -268,7 +268,7 @@ def test_runs_that_select_nothing_fail_every_prediction(ran):
 
 
 def test_rows_are_those_of_the_protocol():
-    rows, sign = factored_atlas.rows(), factor_norms.SIGN
+    rows, sign = factored_atlas.rows(), factored_atlas.SIGN
     assert [(row.norm, row.always, row.least, row.alone_norm) for row in rows.values()] == [
         ("nuclear", True, 0.9, "Frobenius"),
         (sign, True, 0.75, "l_inf"),
@@ -295,7 +295,7 @@ def test_one_run_decides_what_is_asked_of_every_run():
     rows, norms = factored_atlas.rows(), factored_atlas.NORMS
     in_sign, in_nuclear, in_l_inf = (
         np.where(np.arange(len(norms)) == norms.index(of), 0.95, 0.5)
-        for of in (factor_norms.SIGN, "nuclear", "l_inf")
+        for of in (factored_atlas.SIGN, "nuclear", "l_inf")
     )
     none = np.full(len(norms), np.nan)
     cases = [  # rule, claim, ratios with (K, Q), whether it holds, ratios with W

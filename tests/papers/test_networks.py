@@ -13,11 +13,9 @@ from lib.data.images import ImageSet
 from lib.networks import VisionTransformer
 from lib.training.study import TUNING_SEED
 from papers.beyond import atlas, atlas_rules, networks_figures
-from papers.beyond import competing_selections as competing
 from papers.beyond import network_margins as network
-from papers.beyond import networks_claims as judged
 from papers.beyond.engine import training
-from papers.beyond.factor_norms import NORMS, SIGN, sign_norm
+from papers.beyond.factored_atlas import NORMS, SIGN, sign_norm
 from papers.wrong_worlds import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
@@ -30,14 +28,14 @@ def small(seed=0):
 
 
 def test_near_ties_move_only_the_second_best_token():
-    tied = competing._near_ties(DATA, 0.01)
+    tied = network._near_ties(DATA, 0.01)
     before, after = (np.sort(attention.scores(of, of.u), -1) for of in (DATA, tied))
     np.testing.assert_allclose(after[..., -1] - after[..., -2], 0.01, atol=1e-12)
     np.testing.assert_allclose(np.delete(after, -2, -1), np.delete(before, -2, -1), atol=1e-12)
     np.testing.assert_array_equal(attention.scores(tied, tied.u).argmax(-1), DATA.opt)
     assert ((tied.X != DATA.X).any(-1).sum(-1) == 1).all()
     with pytest.raises(ValueError, match="lead"):
-        competing._near_ties(DATA, 0.0)
+        network._near_ties(DATA, 0.0)
 
 
 def assert_leads(data, W, margin):
@@ -49,7 +47,7 @@ def assert_leads(data, W, margin):
 
 
 def ended(selection, kept=True):
-    return competing._Ended(np.array(selection), np.full(len(selection), kept))
+    return network._Ended(np.array(selection), np.full(len(selection), kept))
 
 
 def test_disputes_compare_margins_in_a_rules_own_norm():
@@ -59,17 +57,17 @@ def test_disputes_compare_margins_in_a_rules_own_norm():
     sizes = [svm.token_svm(DATA, selection, "nuclear").norm for selection in selections]
     for sign, ends in ((1, selections), (-1, selections[::-1])):
         runs = dict(zip(rows, map(ended, ends), strict=True))
-        found = competing.disputes(rows, runs, competing.OwnMargins(DATA))
+        found = network.disputes(rows, runs, network.OwnMargins(DATA))
         np.testing.assert_allclose(found[a, b], sign * np.log(sizes[1] / sizes[0]), rtol=1e-9)
 
 
 def test_runs_that_keep_no_selection_or_agree_have_no_dispute():
     rows = atlas_rules.steepest_rows()
-    margins = competing.OwnMargins(DATA)
+    margins = network.OwnMargins(DATA)
     same = {name: ended(DATA.opt) for name in rows}
     lost = same | {"steepest, l_1": ended((DATA.opt + 1) % 4, kept=False)}
     for runs in (same, lost):
-        found = competing.disputes(rows, runs, margins)
+        found = network.disputes(rows, runs, margins)
         assert len(found) == 30 and all(np.isnan(v).all() for v in found.values())
     assert not margins.known
 
@@ -78,14 +76,14 @@ def test_selections_that_no_matrix_makes_have_no_margin():
     twice = DATA.X.copy()
     twice[:, :, 1] = twice[:, :, 0]
     equal = replace(DATA, X=twice)
-    assert np.isnan(competing.OwnMargins(equal).gamma(0, np.zeros(3, int), "Frobenius"))
+    assert np.isnan(network.OwnMargins(equal).gamma(0, np.zeros(3, int), "Frobenius"))
 
 
 def test_trained_runs_select_and_settle():
     rows = {k: v for k, v in atlas_rules.steepest_rows().items() if k.endswith("Frobenius")}
-    found = competing.ended(DATA, rows, 2000, None)["steepest, Frobenius"]
+    found = network.ended(DATA, rows, 2000, None)["steepest, Frobenius"]
     assert found.kept.all()
-    share = competing.optimal(DATA, {"a": found})["a"]
+    share = network.optimal(DATA, {"a": found})["a"]
     assert share.shape == (2,) and (share > 0).all()
 
 
@@ -265,27 +263,27 @@ def readings(level, noise=0.0):
 def world():
     """Every rule first where it was predicted to be."""
     level = {rule: np.full(len(NORMS), 1e-3 * k) for k, rule in enumerate(network.DIRECTIONS)}
-    for norm, rule in judged.FIRST.items():
+    for norm, rule in network.FIRST.items():
         level[rule][NORMS.index(norm)] += 1.0
     return {rule: readings(of, 0.01) for rule, of in level.items()}
 
 
 def test_rankings_are_judged_and_exchanged_rules_are_caught():
     found = world()
-    claims = judged.ranking_claims(found)
+    claims = network.ranking_claims(found)
     assert all(claim.holds and claim.verdict == "reproduced" for claim in claims)
     turned = dict(zip(found, [*found.values()][1:] + [*found.values()][:1]))
-    wrong = judged.ranking_claims(turned)
+    wrong = network.ranking_claims(turned)
     noticed = caught(claims, {"exchanged": wrong})["exchanged"]
     assert set(noticed) == {claim.id for claim in claims}
     assert {claim.verdict for claim in wrong} <= {"not reproduced", "undecided"}
     few = {rule: own[:2] for rule, own in found.items()}
-    assert all(claim.verdict == "undecided" for claim in judged.ranking_claims(few))
+    assert all(claim.verdict == "undecided" for claim in network.ranking_claims(few))
     with pytest.raises(ValueError, match="two seeds"):
-        judged._first({rule: own[:1] for rule, own in found.items()}, "Muon", SIGN)
-    shares = judged.counted(found)
+        network._first({rule: own[:1] for rule, own in found.items()}, "Muon", SIGN)
+    shares = network.counted(found)
     np.testing.assert_allclose(shares.sum(0), 1)
-    for norm, rule in judged.FIRST.items():
+    for norm, rule in network.FIRST.items():
         assert shares[list(found).index(rule), NORMS.index(norm)] == 1
 
 
@@ -295,8 +293,8 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
     def verdict(of_signum):
         levels = {"Muon": [1.0] * 3, "NGD": [0.0] * 3, "Signum": of_signum, "Adam": [-1.0] * 3}
         found = {rule: readings(np.reshape(of, (3, 1, 1, 1))) for rule, of in levels.items()}
-        np.testing.assert_allclose(judged.level(found["Adam"]), -1)
-        return judged._first(found, "Muon", "spectral")[:2]
+        np.testing.assert_allclose(network.level(found["Adam"]), -1)
+        return network._first(found, "Muon", "spectral")[:2]
 
     assert verdict([0.5, 0.51, 0.52]) == ("reproduced", "Signum")
     assert verdict([-0.9, -0.1, 0.7]) == ("undecided", "Signum")  # in the mean NGD is nearer
@@ -305,10 +303,10 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
 
 
 def selections():
-    rules = [*atlas_rules.steepest_rows(), judged.ADAM]
+    rules = [*atlas_rules.steepest_rows(), network.ADAM]
     optimal = {
         "from zero": {name: np.array([1.0, 0.95]) for name in rules},
-        "near ties": {name: np.array([0.8, 0.8 - 0.4 * (name == judged.ADAM)]) for name in rules},
+        "near ties": {name: np.array([0.8, 0.8 - 0.4 * (name == network.ADAM)]) for name in rules},
         "wrong start": {name: np.array([0.5, 0.5]) for name in rules},
     }
     pairs = {(a, b): np.tile([1.0, 1.0, 1.0, -1.0], 10) for a in rules for b in rules if a != b}
@@ -317,19 +315,19 @@ def selections():
 
 def test_selection_claims_hold_as_predicted_and_fail_in_wrong_worlds():
     optimal, found = selections()
-    claims = judged.selection_claims(optimal, found)
+    claims = network.selection_claims(optimal, found)
     assert len(claims) == 6 and all(claim.holds for claim in claims)
     lost = {way: {pair: -v for pair, v in of.items()} for way, of in found.items()}
     swapped = optimal | {"from zero": optimal["near ties"], "near ties": optimal["from zero"]}
     wrong = {"lost": (optimal, lost), "swapped": (swapped, found)}
-    there = {world: judged.selection_claims(*of) for world, of in wrong.items()}
+    there = {world: network.selection_claims(*of) for world, of in wrong.items()}
     noticed = caught(claims, there)
     assert len(noticed["lost"]) == 3
     assert set(noticed["swapped"]) == {"select.most", "select.fewer", "select.adam"}
     even = {way: {p: np.tile([1.0, -1.0], 20) for p in of} for way, of in found.items()}
-    own = [c for c in judged.selection_claims(optimal, even) if ".own." in c.id]
+    own = [c for c in network.selection_claims(optimal, even) if ".own." in c.id]
     assert {c.verdict for c in own} == {"undecided"} and not any(c.holds for c in own)
-    lost = [c for c in judged.selection_claims(optimal, lost) if ".own." in c.id]
+    lost = [c for c in network.selection_claims(optimal, lost) if ".own." in c.id]
     assert {c.verdict for c in lost} == {"not reproduced"}
     assert "120 of 240" in networks_figures.shares_table(optimal, even)
 
@@ -340,21 +338,21 @@ def test_selection_claims_hold_as_predicted_and_fail_in_wrong_worlds():
         ("from zero", "steepest, nuclear", [0.8, 0.9], {"select.most"}),
         ("near ties", "steepest, nuclear", [1.0, 0.95], {"select.fewer"}),
         ("near ties", "steepest, nuclear", [0.5, 0.5], {"select.adam"}),
-        ("from zero", judged.ADAM, [0.8, 0.9], set()),
+        ("from zero", network.ADAM, [0.8, 0.9], set()),
     ],
 )
 def test_one_rule_breaks_what_is_said_of_every_rule(way, rule, shares, failing):
     optimal, disputes = selections()
     optimal[way][rule] = np.array(shares)
-    claims = judged.selection_claims(optimal, disputes)
+    claims = network.selection_claims(optimal, disputes)
     assert {claim.id for claim in claims if not claim.holds} == failing
 
 
 def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
     none = np.nan
-    found = {("a", "b"): np.array([0.0, 1.0, none]), ("a", judged.ADAM): np.array([1.0, 1, 1])}
+    found = {("a", "b"): np.array([0.0, 1.0, none]), ("a", network.ADAM): np.array([1.0, 1, 1])}
     found["b", "a"] = np.array([2.0, 1.0, none])
-    count, of = judged.won(found, ["a", "b"])
+    count, of = network.won(found, ["a", "b"])
     np.testing.assert_array_equal(count, [1, 2, 0])
     np.testing.assert_array_equal(of, [2, 2, 0])
 
@@ -362,17 +360,17 @@ def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
 def test_the_interval_of_a_share_is_that_of_its_seeds():
     """Each seed wins all of its disputes or none: many disputes of few seeds say little."""
     won = np.tile([1, 0, 1], 8)
-    once, often = (judged.share(k * won, np.full(24, k)) for k in (1, 100))
+    once, often = (network.share(k * won, np.full(24, k)) for k in (1, 100))
     np.testing.assert_allclose(once, often)
     assert once[0] == pytest.approx(2 / 3) and 0.45 < once[1] < 0.52 and 0.8 < once[2] < 0.88
-    assert np.isnan(judged.share(np.zeros(3), np.zeros(3))).all()
+    assert np.isnan(network.share(np.zeros(3), np.zeros(3))).all()
 
 
 def test_norms_that_prefer_the_same_selection_say_nothing():
     """Run 1: each its own; 2: each the other's; 3, 4: both the same; 5: no dispute."""
     found = {("a", "b"): np.array([1.0, -1, 1, -1, np.nan])}
     found["b", "a"] = np.array([1.0, -1, -1, 1, np.nan])
-    assert judged.apart(found, ["a", "b"]) == (1, 2)
+    assert network.apart(found, ["a", "b"]) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -392,13 +390,13 @@ def test_a_run_keeps_a_selection_that_stands_since_half_time_and_leads(
     W = np.stack([0 * solved[0] if k is None else solved[k] for k in chosen], 1)
     words = dict(log_gap=None, log_gradient=None, status=np.array([status] * 2), ended=None)
     path = training.Path(optimiser=rule.rule, iterations=np.array([1, 2]), W=W, **words)
-    monkeypatch.setattr(competing.training, "train", lambda *_, **__: {"a": path})
-    assert (competing.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
+    monkeypatch.setattr(network.training, "train", lambda *_, **__: {"a": path})
+    assert (network.ended(DATA, {"a": rule}, 2, None)["a"].kept == kept).all()
 
 
 def test_settings_are_those_of_the_protocol():
     """A lead of 0.01 in near ties; a margin of 5 at the wrong start."""
-    ways = competing.settings(range(2))
+    ways = network.settings(range(2))
     assert [start is None for _, start in ways.values()] == [True, True, False]
     tied = ways["near ties"][0]
     scores = np.sort(attention.scores(tied, tied.u), -1)
@@ -413,6 +411,8 @@ def test_figures_draw():
     axis = networks_figures.ranking(found).axes[0]
     drawn = {c.get_label(): c.lines[0] for c in axis.containers}
     x, mean = drawn["less Adam"].get_data()  # all four: Adam was predicted first in none
-    wanted = [judged.leads(found, rule, norm)["Adam"].mean() for norm, rule in judged.FIRST.items()]
+    wanted = [
+        network.leads(found, rule, norm)["Adam"].mean() for norm, rule in network.FIRST.items()
+    ]
     np.testing.assert_array_equal(x.round(), range(4))
     np.testing.assert_allclose(mean, wanted)
