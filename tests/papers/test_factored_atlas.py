@@ -156,6 +156,8 @@ def test_factors_that_do_not_fit_are_refused(K, Q, rule, named):
         factored.train(DATA, {"a": rule}, K, Q, [1])
     with pytest.raises(ValueError, match="m = 0"):
         factored.small_start(DATA, SEEDS, 0)
+    with pytest.raises(ValueError, match="loss"):
+        factored.train(DATA, {"a": GD}, K_0, Q_0, [1], "sigmoid")
 
 
 def test_a_small_start_has_its_deviation_and_a_run_its_own_seed():
