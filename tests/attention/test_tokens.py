@@ -1,3 +1,5 @@
+"""Data models: tokens that break the papers' assumptions, or bad input that is taken as it is."""
+
 from functools import partial
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The exact engine against plain d x d training: another path, or another number of a history."""
+
 import math
 from dataclasses import replace
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import attention, mirror, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import token_sets, tokens
 from lib.compiled import exponentials
 from lib.mirror import MirrorRule, geometry
@@ -41,6 +41,13 @@ def test_kernel_equals_its_twin(p, head, normalised):
     first = np.where(rises.any(1), rises.argmax(1) + 1, -1)
     np.testing.assert_array_equal(run.loss_rise, first)
     assert (run.status == "completed").all() and (run.ended == 40).all()
+
+
+def test_p_2_is_normalised_gradient_descent():
+    found = mirror.train(DATA, MirrorRule(2, 0.05), 200, START, record=[0, 10, 200])
+    plain = dynamics.train(DATA, dynamics.ngd(0.05), 200, [0, 10, 200], START, loss="logistic")
+    np.testing.assert_allclose(found.log_gap, plain.log_gap, rtol=1e-9)
+    np.testing.assert_allclose(found.norm, plain.norm, rtol=1e-10)
 
 
 def exact(data, rule, steps, W):

@@ -39,6 +39,8 @@ def test_lemma13(pair, p):
     first, second = pair / geometry.norm(pair, p)[:, None]
     assert below(*step_lemmas.lemma13(first, second, p))
     assert below(0.0, geometry.bregman(first, second, p))
+    bound, D = step_lemmas.lemma13(np.eye(2)[:1], -np.eye(2)[:1], p)  # by hand
+    assert np.allclose([bound, D], [[1 / p if p >= 2 else 2 * (p - 1)], [2]])
 
 
 @many

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pytorch_optimizer import SOAP
 
-from lib import attention
+from lib import attention, dynamics
 from lib.attention import coordinates, tokens
 from papers.beyond.engine import graded_svd, gradients, loop, training
 from papers.beyond.engine import optimisers as o
@@ -51,6 +51,17 @@ def test_first_steps_against_torch(name, monkeypatch):
     expected = torch_run(make, FIRST)
     assert np.abs(expected - START[0]).max() > 0.05
     assert np.abs(ours(rule, FIRST) - expected).max() <= 1e-9
+
+
+def test_frobenius_is_normalised_gradient_descent():
+    """The engine of rules that do not see the coordinates, in minimal ones, says the same."""
+    data = tokens.unit_tokens(range(2), n=3, T=4, d=12)
+    start = np.random.default_rng(1).standard_normal((2, 12, 12))
+    path = training.train(data, o.steepest(2, 0.05), 500, start, [0, 500])
+    history = dynamics.train(data, dynamics.ngd(0.05), 500, [0, 500], start)
+    np.testing.assert_allclose(path.log_gap, history.log_gap, rtol=1e-9)
+    np.testing.assert_allclose(path.log_gradient, history.log_gradient, rtol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(path.W, axis=(2, 3)), history.norm, rtol=1e-10)
 
 
 # Nuclear: where the two largest singular values meet, rounding says which pair moves.
