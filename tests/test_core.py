@@ -1,4 +1,7 @@
-"""The core alone, without any extra, trains, solves and checks a law; another `lib` is named."""
+"""Imports: the core works without any extra, theory loads nothing heavy, layers hold.
+
+Otherwise `pip install` of the core breaks, or a first import takes seconds.
+"""
 
 import re
 import subprocess
@@ -66,3 +69,21 @@ def test_another_package_named_lib_is_named(tmp_path):
     (tmp_path / "lib" / "__init__.py").touch()
     done = run(f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import papers")
     assert done.returncode == 1 and str(tmp_path) in done.stderr.splitlines()[-1]
+
+
+def test_layers_hold():
+    done = run("from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Rooms of theory, and what each may bring along: torch alone is a second, a picture's style two.
+ROOMS = "attention compiled dynamics mirror svm regression data data.images data.texts"
+THEORY = [*(f"lib.{room}" for room in ROOMS.split()), "papers.beyond.engine.training"]
+HEAVY = set("torch transformers cvxpy matplotlib pandas seaborn IPython".split())
+HEAVY |= set("datasets pyarrow sklearn PIL huggingface_hub".split())
+
+
+def test_theory_loads_nothing_heavy():
+    """Each heavy library is imported by the function that needs it, none by a room of theory."""
+    done = run(f"import sys, {', '.join(THEORY)}; print(*({HEAVY} & sys.modules.keys()))")
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

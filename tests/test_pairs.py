@@ -7,6 +7,7 @@ import ast
 import json
 import re
 import tomllib
+from functools import cache
 
 import jupytext
 import nbformat
@@ -22,6 +23,7 @@ SCALES, RENAMED = (
     tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8")) for name in ("scales", "renamed")
 )
 MEND = "run `make notebooks`"
+read = cache(jupytext.read)  # nobody changes what it gives
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 
@@ -38,7 +40,7 @@ def cells(notebook):
 
 @each
 def test_pair_has_the_same_cells_title_first_and_none_empty(source):
-    own = cells(jupytext.read(source))
+    own = cells(read(source))
     assert own == cells(stored(source)), f"{source.stem}.ipynb differs from {source.name}: {MEND}"
     kinds, texts, _ = zip(*own, strict=True)
     assert kinds[0] == "markdown" and texts[0].startswith("# ") and all(texts)
@@ -63,7 +65,7 @@ def assigned(node):
 
 @each
 def test_kernel_is_python3_and_parameters_are_literals_that_no_later_cell_assigns(source):
-    for notebook in (jupytext.read(source), stored(source)):
+    for notebook in (read(source), stored(source)):
         assert notebook.metadata["kernelspec"]["name"] == "python3"
     # A record asks for the parameters again when it is saved: another value would be a change.
     text = source.read_text(encoding="utf-8")
@@ -130,7 +132,7 @@ def unlike(text, values):
 
 @each
 def test_every_number_of_an_answer_is_of_a_record(source):
-    prose = [cell.source for cell in jupytext.read(source).cells if cell.cell_type == "markdown"]
+    prose = [cell.source for cell in read(source).cells if cell.cell_type == "markdown"]
     answers = "\n".join(match[0] for match in ANSWER.finditer("\n\n".join(prose)))
     assert unlike(answers, known(source.stem)) == []
 

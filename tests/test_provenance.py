@@ -54,15 +54,23 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("notebook", "group", "name"), READ)
-def test_the_fingerprint_moves_with_what_is_read(notebook, group, name, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of what a fingerprint reads; each test may add to another file."""
+    place = tmp_path_factory.mktemp("copy")
     for part in ("lib", "papers", "figures", "notebooks"):
-        shutil.copytree(files.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.p*c"))
-    monkeypatch.setenv("NOTEBOOKS_DIR", str(tmp_path / "notebooks"))
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+        left = shutil.ignore_patterns("*.p*c", "*.png", "*.pdf", "*.ipynb")
+        shutil.copytree(files.ROOT / part, place / part, ignore=left)
+    return place
+
+
+@pytest.mark.parametrize(("notebook", "group", "name"), READ)
+def test_the_fingerprint_moves_with_what_is_read(notebook, group, name, copy, monkeypatch):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(copy / "notebooks"))
+    monkeypatch.setattr(provenance, "ROOT", copy)
     before = provenance.fingerprint(notebook, {})
     assert before["kept"].keys() == ({name} if group == "kept" else before["kept"].keys())
-    path = tmp_path / name if (tmp_path / name).exists() else tmp_path / "lib" / name
+    path = copy / name if (copy / name).exists() else copy / "lib" / name
     path.write_bytes(path.read_bytes() + b" ")
     now = provenance.fingerprint(notebook, {})
     assert provenance.digest(now) != provenance.digest(before)

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 
 import jupytext
 import pytest
@@ -12,6 +13,7 @@ FOLDER = files.ROOT / "notebooks"
 SOURCES = sorted(FOLDER.glob("[0-9]*.py"))
 ORDER = tomllib.loads((FOLDER / "order.toml").read_text(encoding="utf-8"))
 MAIN = ORDER["main"]
+read = cache(jupytext.read)
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 MOST_LINES = 2_963  # of code on all pages; may only be lowered
 
@@ -40,20 +42,20 @@ def test_every_page_has_its_place():
 
 @each
 def test_a_page_says_where_it_stands_below_its_title(source):
-    first = jupytext.read(source).cells[0].source.split("\n")
+    first = read(source).cells[0].source.split("\n")
     assert first[2] == told(source.stem)
 
 
 @each
 def test_links_between_pages_and_notes_lead_somewhere(source):
-    prose = [c.source for c in jupytext.read(source).cells if c.cell_type == "markdown"]
+    prose = [c.source for c in read(source).cells if c.cell_type == "markdown"]
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", "\n".join(prose)):
         assert (FOLDER / target).exists(), target
 
 
 @each
 def test_plumbing_is_marked_and_in_at_most_three_cells(source):
-    cells = [cell for cell in jupytext.read(source).cells if cell.cell_type == "code"]
+    cells = [cell for cell in read(source).cells if cell.cell_type == "code"]
     folded = [c for c in cells if {"parameters", "set-up"} & {*c.metadata.get("tags", [])}]
     assert 1 <= len(folded) <= 3
     assert all(cell.source.startswith("# Set-up, no need to read.") for cell in folded)
@@ -62,7 +64,7 @@ def test_plumbing_is_marked_and_in_at_most_three_cells(source):
 
 
 def test_the_pages_do_not_grow():
-    cells = [cell for path in SOURCES for cell in jupytext.read(path).cells]
+    cells = [cell for path in SOURCES for cell in read(path).cells]
     lines = [line.strip() for c in cells if c.cell_type == "code" for line in c.source.split("\n")]
     assert len([line for line in lines if line and not line.startswith("#")]) <= MOST_LINES
 

@@ -286,12 +286,6 @@ def test_new_numbers_are_compared_with_the_committed_ones(repository, first):
         repository.commit()
 
 
-def test_a_run_that_reproduces_everything_leaves_git_status_empty(repository, first):
-    repository.commit()
-    assert repository.batch("01_good", "--force").status == 0
-    assert repository.git("status", "--porcelain") == ""
-
-
 def test_store_writes_the_outputs_beside_the_source(repository, first):
     path = repository.notebooks / "01_good.ipynb"
     before = repository.files("notebooks")
@@ -529,16 +523,6 @@ def test_changed_data_are_seen(monkeypatch, used, now, changed):
     module = texts if used is PAIRS else images
     monkeypatch.setattr(module, "identity", lambda name, demo: now)
     assert plan._data_changed(used, "demo") == changed
-
-
-def test_the_longest_notebook_starts_first_and_one_never_run_before_it(monkeypatch, tmp_path):
-    names = ("00_attention_by_hand", "10_fixed_decoder", "11_long_horizon")
-    for slug, notebook, seconds in (("a", 0, 5.0), ("b", 2, 1.0), ("c", 2, 50.0), ("d", 2, 2.0)):
-        saved = {"notebook": names[notebook], "provenance": {"seconds": seconds}}
-        files.write(tmp_path / "demo" / f"{slug}.json", json.dumps(saved).encode())
-    monkeypatch.setenv("FIGURES_DIR", str(tmp_path))
-    _, todo, _ = plan.plan(names, "demo", {}, force=True, store=False)
-    assert [job.notebook for job in todo] == [names[1], names[2], names[0]]
 
 
 # One run and its end, without a kernel.

@@ -43,16 +43,6 @@ def test_it_installs_from_the_repository_only_where_the_project_is_absent(monkey
         run("", monkeypatch, absent=True)
 
 
-def test_it_stands_once_behind_the_title_and_ids_stay_unique():
-    title, code = nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("scale = 1")
-    code.id = colab_cell.TAG
-    once = colab_cell.installing([title, code])
-    assert [cell.id for cell in once] == ["cell-00", "install", "cell-01"]
-    assert [colab_cell.installs(cell) for cell in once] == [False, True, False]
-    assert [cell.source for cell in colab_cell.installing(once)] == [cell.source for cell in once]
-    assert colab_cell.installs(colab_cell.installing([code])[0])
-
-
 def test_it_stands_once_after_a_merge_by_jupytext(tmp_path, monkeypatch):
     """`jupytext --update` drops the cell, which no .py has, and may hand its id on to another."""
     text = '# %% [markdown]\n# # Title\n\n# %% tags=["parameters"]\nscale = 1\n\n# %%\nscale\n'

@@ -1,3 +1,5 @@
+"""Step sizes by their formulas: a factor off would be another rule under the same name."""
+
 import numpy as np
 import pytest
 

@@ -434,8 +434,8 @@ def test_two_pairs_have_no_cycle_below_the_threshold(q, share):
     np.testing.assert_allclose(apart, 2 * np.arctanh(theta / q) + 2 * np.arctanh(theta / (1 - q)))
     assert apart >= 2 * theta / (q * (1 - q)) * (1 - 1e-9)
     eta = 1.98 / (q * (1 - q))  # ||V|| = D = 1
-    x = np.linspace(-2 * eta, 2 * eta, 2001)
-    for _ in range(4000):
+    x = np.linspace(-2 * eta, 2 * eta, 201)
+    for _ in range(2500):
         slope = q - 1 / (1 + (1 - q) / q * np.exp(x))
         x = x - eta * slope / np.sqrt(1 + slope**2)
     assert np.abs(x).max() < 1e-6

@@ -213,20 +213,6 @@ def test_starts_shrink_with_the_square_of_the_tokens():
     assert data_and_starts.start_size(twice) == pytest.approx(std / 4)
 
 
-def test_repeated_token_keeps_assumption_2_at_every_step():
-    data = tokens.two_token_gaussian([0, 1], n=4, T=4, d=60)
-    history = dynamics.train(data, rules.ngd(0.3, decay=2 / 3), 300, head="joint")
-    assert np.ptp(history.score_gaps, axis=-1).max() < 1e-10
-    assert np.ptp(history.margins, axis=-1).max() < 1e-10
-
-
-def test_zero_head_has_no_gradient_in_W_and_the_head_moves_first():
-    first, second = np.searchsorted(J.record, [1, 2])
-    assert (RUN.log_gradient[:, 0] == -np.inf).all() and (RUN.norm[:, first] == 0).all()
-    np.testing.assert_allclose(RUN.head_norm[:, first], 0.3)
-    assert (RUN.norm[:, second] > 0).all()
-
-
 def test_linear_predictor_leaves_attention_alone():
     linear = joint_training.linear_predictor(J.space)
     history = dynamics.train(linear, rules.ngd(0.3), 50, head="joint")

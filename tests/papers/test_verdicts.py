@@ -102,7 +102,7 @@ def test_p_is_that_of_the_t_test_and_the_level_at_which_the_interval_decides():
 
 def test_p_below_the_level_goes_with_a_verdict():
     rng = np.random.default_rng(1)
-    for _ in range(50):
+    for _ in range(15):
         found = verdicts.ratio_interval(rng.lognormal(rng.normal(0, 0.2), 0.2, 5))
         for word in (verdicts.faster, verdicts.slower, verdicts.no_gain):
             assert (verdicts.p_value(found, word) < 0.05) == (word(found) != UNDECIDED)

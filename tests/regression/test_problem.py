@@ -1,3 +1,5 @@
+"""Paper B's problem: gradients, minima, projections and constants, by autograd and by hand."""
+
 import numpy as np
 import pytest
 import torch

@@ -117,19 +117,6 @@ def test_no_measured_number_is_typed_by_hand():
     assert not typed("Lemmas 4 and 12-30, p = 1.5, 2 and 3, CIFAR-10")
 
 
-@pytest.mark.parametrize(
-    ("value", "tolerance", "words"),
-    [
-        (0.0243129, 1e-3, "0.0243 ± 0.001"),
-        (5163.2, 51.6, "5163 ± 52"),
-        (123, 0, "123 exactly"),
-        (None, 1, "no value"),
-    ],
-)
-def test_expected_values_are_as_exact_as_their_tolerance(value, tolerance, words):
-    assert tables._expected(value, tolerance) == words
-
-
 @pytest.mark.parametrize("name", tables.FILES)
 def test_the_tables_say_what_the_records_say(name):
     text = (files.ROOT / name).read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ def test_fuzzed_problems_are_answered_rightly():
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_repeated_token_is_infeasible(norm, seed):
     X, z = drawn(seed, n=1 + seed % 4, d=2 + seed)
     X[-1, 2] = X[-1, 0]

@@ -1,10 +1,8 @@
-"""Max-margin problems: every solution against an independent formulation and its certificate."""
+"""Max-margin problems: a W that is not the smallest, or a wrong proof that none exists, is seen."""
 
-import warnings
 from dataclasses import replace
 from functools import partial
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -15,7 +13,6 @@ from tests.problems import stacked
 
 EXPONENTS = (1.1, 1.5, 1.75, 3, 5)
 NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", 1, np.inf)
-TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 
 
 def size(matrix, norm, dual=False):
@@ -33,24 +30,6 @@ def size(matrix, norm, dual=False):
 
 def rows_of(data):
     return coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)
-
-
-def reference(data, norm):
-    """Least norm and its W from the primal in d x d_z unknowns, one constraint at a time."""
-    W = cp.Variable((data.shape[-1], data.z.shape[-1]))
-    flat = cp.vec(W, order="C")
-    if norm in ("nuclear", "spectral"):
-        objective = cp.normNuc(W) if norm == "nuclear" else cp.sigma_max(W)
-    else:
-        objective = cp.pnorm(flat, 2 if norm == "frobenius" else norm)
-    pairs = [(i, t) for i, t in np.ndindex(data.shape[1:3]) if t != data.opt[0, i]]
-    X, z, opt = data.X[0], data.z[0], data.opt[0]
-    margins = [(X[i, opt[i]] - X[i, t]) @ W @ z[i] for i, t in pairs]
-    program = cp.Problem(cp.Minimize(objective), [margin >= 1 for margin in margins])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # cvxpy's own, on accuracy; ours is what is tested
-        program.solve(**TIGHT)
-    return program.value, W.value
 
 
 def check_certificate(data, norm, solution):
@@ -98,16 +77,6 @@ def test_certificate(norm, case):
 def test_certificate_of_blocks(inner, count, by_columns):
     norm = svm.Blocks(inner, count, by_columns)
     check_certificate(BLOCKY, norm, svm.token_svm(BLOCKY, norm=norm))
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_agrees_with_the_primal_in_all_unknowns(norm):
-    data = tokens.unit_tokens(5, n=4, T=4, d=5)
-    least, W = reference(data, norm)
-    solution = svm.token_svm(data, norm=norm)
-    assert solution.objective[0] == pytest.approx(least, rel=3e-6 if norm == 1.1 else 1e-6)
-    if norm == "frobenius" or norm in EXPONENTS:  # strictly convex: W is unique
-        np.testing.assert_allclose(solution.W[0], W, atol=2e-3 * np.abs(W).max())
 
 
 def test_frobenius_is_accurate_to_rounding_and_exponents_near_and_far_nearly():
@@ -197,7 +166,7 @@ def test_infeasible_run_is_named():
 
 
 @pytest.mark.parametrize("p", [2, *EXPONENTS, 1, np.inf])
-def test_head_against_its_primal_and_certificate(p):
+def test_head_against_its_certificate(p):
     data = tokens.gaussian_tokens(range(2), n=6, T=3, d=18)
     solution = svm.head_svm(data, p=p)
     assert solution.W.shape == (2, 18) and solution.duals.shape == (2, 6)
@@ -209,10 +178,6 @@ def test_head_against_its_primal_and_certificate(p):
         bound = beta.sum() / size(rows.T @ beta, p, dual=True)
         assert np.linalg.norm(v, p) == pytest.approx(solution.objective[run], rel=1e-9)
         assert abs(1 - bound / solution.objective[run]) <= solution.accuracy
-        free = cp.Variable(18)
-        program = cp.Problem(cp.Minimize(cp.pnorm(free, p)), [row @ free >= 1 for row in rows])
-        program.solve(**TIGHT)
-        assert solution.objective[run] == pytest.approx(program.value, rel=1e-6)
 
 
 def test_head_infeasible_with_a_proof():

@@ -379,7 +379,7 @@ WRONG = {  # what the message names
     "batch = 4": lambda: training.train(DATA, o.on_batches(o.adam(0.1), 4), 1),
     "start": lambda: training.train(DATA, o.adam(0.1), 1, np.zeros((1, 3, 3))),
     "record": lambda: training.train(DATA, o.adam(0.1), 3, record=[2, 1]),
-    "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="hinge"),
+    "loss": lambda: training.train(DATA, o.adam(0.1), 3, loss="sigmoid"),
     "blocks of": lambda: o.in_blocks(o.adam(0.1), 2),
     "blocks = 0": lambda: o.in_blocks(o.steepest(2, 0.1), 0),
     "blocks = 1.5": lambda: o.in_blocks(o.steepest(2, 0.1), 1.5),
