@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
-from lib import attention, dynamics, svm
+from lib import attention, dynamics, svm, training
 from lib.attention import tokens
+from lib.data import texts
 from lib.dynamics import rules
 
 TOKENS = tokens.class_mean_tokens([0, 1], n=6, T=4, d=30, signal=2.5)
@@ -18,9 +20,20 @@ def history():
     return dynamics.train(MINIMAL, rule, 5, [0, 2, 5], targets={"V": target})
 
 
+def test_a_record_shows_shapes_words_and_numbers():
+    assert repr(TOKENS) == "TokenSet(X 2 x 6 x 4 x 30, y 2 x 6, z 2 x 6 x 30, u 2 x 30, opt 2 x 6)"
+    batches = training.Batches(torch.zeros(6, 4), torch.zeros(6), 2, 0, transform=torch.exp)
+    assert repr(batches) == "Batches(inputs 6 x 4, targets 6, size 2, seed 0, part 2)"
+    labels = np.array([0, 1, 1, 1])
+    assert repr(texts.TextSet(["a"] * 4, labels, 2, "imdb", "hub", "0" * 16, 4)).startswith(
+        "TextSet(texts 4, labels 4, classes 2, name imdb, source hub"
+    )
+    slopes = attention.slopes(np.zeros((2, 3)), np.eye(3)[:2])
+    assert "log_loss -0.3333, " in repr(slopes)
+
+
 def test_a_history_and_a_solution_show_how_they_ended_and_no_entry():
     for shown, word in (
-        (repr(TOKENS), "X 2 x 6 x 4 x 30, y 2 x 6"),
         (repr(history()), "status completed"),
         (repr(history()), "direction_error {V}"),
         (repr(svm.token_svm(TOKENS)), "status optimal"),

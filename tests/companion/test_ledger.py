@@ -97,3 +97,15 @@ def test_a_row_that_catches_nothing_does_not_hold(tmp_path, monkeypatch):
 def test_an_interval_from_few_seeds_says_so():
     few = row(interval=claims.interval(np.array([0.4, 0.6])))
     assert claims.shown(few) == "0.5 [0.3, 0.7, 3 seeds only]"
+
+
+def test_failures_of_records_are_collected_with_their_digits():
+    failed = claims.at_most("x", "size", "paper A, Lemma 5", 1.0000004, 1.0).as_dict()
+    held = claims.at_most("y", "size", "paper A, Lemma 5", 0.5, 1.0).as_dict()
+    about = {"paper": "A", "slug": "fig", "figure": "Figure 2", "scale": "demo"}
+    page = ledger.failures([about | {"claims": [failed, held]}, about | {"claims": [held]}])
+    assert page.count("## ") == 1 and page.count("\n* ") == 1
+    assert "size: 1.0000004, asked ≤ 1" in page and "Cause not found." in page
+    for verdict in ("undecided", "not reproduced"):
+        judged = about | {"claims": [failed | {"verdict": verdict}]}
+        assert verdict in ledger.failures([judged]).lower()

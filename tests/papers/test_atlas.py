@@ -132,6 +132,17 @@ def test_rows_are_those_of_the_protocol():
     assert [row.rule.batch for row in by_size.values()] == [1, 6]
 
 
+def test_a_row_says_whose_prediction_it_is():
+    rows = {name: atlas_rules.rows()[name] for name in ("Signum", "SOAP")}
+    sources = {
+        claim.id: (claim.source, claim.kind)
+        for claim in atlas_claims.predictions(rows, dict.fromkeys(rows, known(0.5)))
+    }
+    by = "ours, measured; predicted by arXiv 2502.04664 for linear models"
+    assert sources["atlas.own.Signum"] == (by, "finding")
+    assert sources["atlas.nearest.SOAP"] == (atlas_claims.SOURCE, "finding")
+
+
 def test_rows_stop_where_they_say(tmp_path):
     long = atlas_rules.Row(optimisers.steepest(2, 0.1), None, "l_1")
     rows = {"long": long, "short": replace(long, longest=7)}

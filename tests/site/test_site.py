@@ -15,6 +15,9 @@ from lib.companion import claims, record
 from lib.site import build, pages, tables
 from lib.site.__main__ import main
 
+PNG = (
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+).decode()
 INDEX = """
 [01_x]
 question = "Why?"
@@ -236,6 +239,22 @@ def test_what_a_record_says_is_never_run(place):
         assert not [v for v in values if v.strip().startswith("javascript")]
 
 
+def test_code_stands_open_but_parameters_and_pictures_are_described(place):
+    save()
+    path, image = place / "notebooks" / "01_x.ipynb", shown(image_png=PNG)
+    for source, alt in (
+        ('run.save(figure, "good")\nfigure', "Figure 1, paper A. Ends at 0.1. A <line>."),
+        ("figure", "Picture drawn by the cell that begins: figure"),
+    ):
+        notebook(path, image, source=source)
+        page = built(place)[0]["notebooks/01_x-demo.html"]
+        assert page.img["alt"] == alt and page.article.details.has_attr("open")
+    stored = nbformat.read(path, as_version=4)
+    stored.cells[1].metadata["tags"] = ["parameters"]
+    write(path, nbformat.writes(stored))
+    assert not built(place)[0]["notebooks/01_x-demo.html"].article.details.has_attr("open")
+
+
 def test_links_lead_to_pages_and_notes_and_others_are_undone(place):
     write(place / "notebooks" / "proof.md", "# A proof of $t^2$\n\n[the page](01_x.ipynb#cell)")
     text = "# T\n\n[proof](proof.md#second), [none](gone.md), [bad](javascript:alert), [x](01_x.py)"
@@ -357,3 +376,11 @@ def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site, whole
             elif not target.startswith("data:"):
                 assert (path.parent / target).exists(), f"{path}: {target}"
     assert not re.search(r"url\(|@import", (whole_site / "site.css").read_text("utf-8"))
+
+
+def test_a_page_carries_its_drawings(place):
+    write(place / "notebooks" / "drawings" / "line.svg", "<svg/>")
+    notebook(place / "notebooks" / "01_x.ipynb", text="# T\n\n![a line](drawings/line.svg)")
+    made, _ = built(place)
+    (drawing,) = made["notebooks/01_x-demo.html"].find_all("img", alt="a line")
+    assert drawing["src"].startswith("data:image/svg+xml;base64,")
