@@ -189,7 +189,10 @@ def test_batch_claims_notice_what_does_not_rise_and_what_arrives():
 def test_figures_draw(solved):
     rows = atlas_rules.steepest_rows()
     own = {name: row.reached for name, row in rows.items()}
-    assert len(atlas_figures.chart(rows, solved).axes) == 2
+    (axis,) = atlas_figures.dumbbells(rows, solved).axes
+    filled, hollow = ([line.get_xdata()[0] for line in axis.lines[k::4]] for k in (3, 2))
+    np.testing.assert_allclose(filled[: len(rows)], 1, atol=1e-6)
+    assert max(hollow[: len(rows)]) < 1
     two = [solved["steepest, l_inf"]] * 2
     batches = {"sign": dict(enumerate(two, 1))}, {"sign": "l_inf"}
     drawn = atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two, *batches)
