@@ -257,10 +257,12 @@ def draw(axis, i):
 figure, axes = plots.panels(1, 3)
 draw(axes[0], 0)
 draw(axes[1], 1)
-axes[0].legend(fontsize=6)
+plots.legend(figure, axes[0])
 axes[2].loglog(np.arange(1, steps + 1), error, color=plots.look("NGD").colour)
-axes[2].set(xlabel="iteration", ylabel="distance of the directions")
-figure
+plots.power_law(axes[2], (1_000, steps), -1, 2 * error[1_000], "$1/t$")
+axes[2].text(4_000, error[1_000], "$1/t$", color=plots.GREY)
+axes[2].set(xlabel="iteration $t$", title="direction error")
+plots.caption(figure, "Ours: two examples of three tokens, NGD from a wrong start; one problem, no randomness")
 
 # %% [markdown]
 # ## What we saw

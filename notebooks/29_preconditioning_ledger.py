@@ -148,7 +148,7 @@ axis.set(xscale="log", yscale="log", xlabel=r"condition number of $\Sigma$")
 axis.set(ylabel=r"iterations to cut the error by $10^6$")
 plots.legend(figure_ill, axis)
 about_ill = (
-    f"iterations near the minima at the step 1/lambda_max, by the rates; our setting, d={mild.d}, k={mild.k};"
+    f"Near the minima, steps of 1/λ_max, by the rates; our setting, d={mild.d}, k={mild.k};"
     f" synthetic, float64, {seeds} seeds"
 )
 plots.caption(figure_ill, about_ill)

@@ -228,12 +228,12 @@ claims.Table(sorted(global_claims, key=lambda claim: claim.holds))
 
 # %%
 path = dynamics.train(postcard, dynamics.ngd(0.1), 100, range(101), head="joint")
-about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; marks: half of the seeds, 95 %; dotted: the formula. Right: the counterexample, NGD; dotted: 1/2"
+about_global = f"Left: (DM), n=8, T=2, {global_seeds} seeds, NGD, zero start; circles: half of the seeds, 95 %; diamonds: formula. Right: counterexample, NGD; dotted: 1/2"
 figure_global = plots.caption(figures.reached(found_map, path), about_global)
 figure_global
 
 # %% [markdown]
-# Left: look at the marks, the length at which half of the seeds arrive, beside the dotted $\alpha^*(d)$. In the lowest row, $d=16$,
+# Left: look at the marks, the length at which half of the seeds arrive, beside the diamonds, $\alpha^*(d)$. In the lowest row, $d=16$,
 # the formula is far off. The protocol predicted two more things: no threshold lies above $\alpha^*$, and at least 99 % of the runs
 # with a right first step arrive. Both fail by little, and stand above as failed. The claims `global.agree` and `global.formula`
 # came after that and are no predictions. Right: look at the loss, which stops at $\frac12$ while $u$ and $W$ run the wrong way.

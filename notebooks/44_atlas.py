@@ -184,14 +184,13 @@ table = claims.Table(sorted(judged.predictions(rows, found), key=lambda claim: c
 table
 
 # %%
-about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer, W_0 = 0.\nSolid: predicted to be reached; dotted: predicted to be the largest of its row, not reached"
-figure_map = plots.caption(drawn.chart(rows, found), about_map)
+about_map = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {steps:,} steps or the protocol's fewer. Filled: predicted norm, bars: all runs; hollow: best other; grey names: predicted below 0.99"
+figure_map = plots.caption(drawn.dumbbells(rows, found), about_map)
 figure_map
 
 # %% [markdown]
-# Look at the outlined cells of the first six rows: each is near 1. Look along the row of $\ell_1$: the rule that maximises the
-# $\ell_1$ margin leaves a fifth of the best $\ell_\infty$ margin. A dotted cell is the norm that was predicted to be the largest
-# of its row and not to reach 0.99.
+# Each filled mark is the ratio in the norm predicted for that rule, each hollow one its best ratio in another norm, named by colour and
+# shape. Look at the rules called steepest: filled at 1, hollow to its left. A hollow mark right of the filled one refutes a prediction.
 #
 # ## As optimisers are used
 #
@@ -240,7 +239,7 @@ table_used
 
 # %%
 share = {key: other / samples for key, (other, samples, *_) in chosen.items()}
-about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, W_0 = 0. Middle: samples of all runs; right: a dot a run; left: 1 is the law"
+about_used = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, from zero. Middle: samples of all runs; right: a dot a run; left: 1 is the law"
 figure_used = plots.caption(drawn.used(ends, own, found, share), about_used)
 figure_used
 

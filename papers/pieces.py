@@ -14,7 +14,7 @@ from lib.companion import plots
 from lib.companion.plots import look
 
 
-def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0, size=7):
+def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0):
     """Draw `values` (rows, columns) in [low, 1] as coloured cells with their `text` in letters.
 
     text (rows, columns) is what each cell says, by default its value in per cent; NaN is "none".
@@ -24,7 +24,7 @@ def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0, siz
     for at, value in np.ndenumerate(values):
         word = "none" if np.isnan(value) else text[at] if text is not None else f"{100 * value:.0f}"
         colour = plots.PAPER if value < (low + 1) / 2 else plots.BLACK
-        ax.text(*at[::-1], word, ha="center", va="center", fontsize=size, color=colour)
+        ax.text(*at[::-1], word, ha="center", va="center", fontsize=7, color=colour)
     for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
         words = [label if isinstance(label, str) else f"{label:g}" for label in labels]
         axis.set_ticks(range(len(words)), words)
@@ -33,9 +33,9 @@ def cells(ax, values, columns: Sequence, rows: Sequence, text=None, low=0.0, siz
     return image
 
 
-def outline(ax, row: int, column: int, dash: str = "-") -> None:
+def outline(ax, row: int, column: int) -> None:
     """Outline a cell of `cells` as the one that was predicted."""
-    line = dict(fill=False, linewidth=2.2, linestyle=dash, edgecolor=plots.INKS["vermilion"])
+    line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
 
@@ -74,6 +74,7 @@ def strip(ax, rows: Mapping[str, np.ndarray], ends, looks=None, bound=None, fill
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
     ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5))
+    plain_ticks(ax.xaxis)
     ax.set_yticks(range(len(rows)), rows, fontsize="x-small")
     ax.tick_params(axis="y", length=0)
 

@@ -212,8 +212,8 @@ def draw(ledger: Iterable[Claim], paper: Mapping[str, Statement], wide: int = 12
         square.set(facecolor=like.colour if group and not failed else "none")
         square.set(hatch="///" if failed else "")
         axis.add_patch(square)
-        words = f"{name.replace(' ', chr(10), 1)}\n{count}"
-        axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=6.5)
+        words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
+        axis.text(left + 0.46, low + 0.44, words, ha="center", va="center", fontsize=5.5)
     axis.set(xlim=(0, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure

@@ -119,12 +119,14 @@ def power_law(ax, span: tuple[float, float], exponent: float, height: float, lab
 
 
 def legend(figure: Figure, ax) -> None:
-    """One legend above all panels, for the lines of `ax`, in as many rows as it needs."""
+    """One legend above all panels, for the lines of `ax`, in as few rows as the page allows."""
     handles, labels = ax.get_legend_handles_labels()
-    rows = -(-sum(len(label) + 8 for label in labels) // 105)
     more = dict(fontsize="small", columnspacing=1.2, handlelength=2.6)
-    columns = -(-len(labels) // rows)
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, **more)
+    for columns in range(len(labels), 0, -1):
+        made = figure.legend(handles, labels, loc="outside upper center", ncols=columns, **more)
+        if made.get_window_extent().width <= figure.bbox.width:
+            break
+        made.remove()
 
 
 def caption(figure: Figure, text: str) -> Figure:
@@ -132,5 +134,6 @@ def caption(figure: Figure, text: str) -> Figure:
     spreads = vars(figure).get("spreads", {})
     if spreads and not re.search("bands?:|thin", text):
         text += f"; lines: medians, {', '.join(spreads)}"
-    figure.supxlabel(textwrap.fill(text, 140), fontsize="x-small", color=GREY)
+    even = len(text) // (len(text) // 148 + 1) + 8  # letters a line: no last word stands alone
+    figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

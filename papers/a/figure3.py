@@ -112,7 +112,7 @@ def _panels(history):
         "Train loss, $\\log_{10} L$": history.log_gap / np.log(10),
         "Norm $\\|W_t\\|$": np.where(history.norm > 0, history.norm, np.nan),
         "Norm $\\|u_t\\|$": history.head_norm,
-        "Mean softmax weight of opt token": history.opt_score,
+        "Mean weight of the opt token": history.opt_score,
         "Alignment with $W_{mm}$": history.direction_error["W_mm"] ** 2 / 2,
         "Alignment with $u_{mm}$": history.head_direction_error["u_mm"] ** 2 / 2,
     }

@@ -30,10 +30,10 @@ def draw(curves: Curves, name: str) -> Figure:
         _norms(axes[4], curves)
         _growth(axes[5], curves)
     axes[0].set(yscale="log")
-    edge = axes[0].get_yaxis_transform()  # x as a share of the panel, y in units of the loss
+    beside = dict(transform=axes[0].get_yaxis_transform(), va="center", size=7, color=plots.GREY)
     for target in curves.configuration["targets"]:
         axes[0].axhline(target, **plots.LEVEL)
-        axes[0].text(0.01, target, f"{target:g}", transform=edge, va="bottom", size=7)
+        axes[0].text(1.01, target, f"{target:g}", **beside)
     axes[2].set(title="Test accuracy, some rows (%)", xlabel="Step")
     axes[3].set(title="Step size taken", xlabel="Step", yscale="log")
     pieces.plain_ticks(axes[0].yaxis)
@@ -71,7 +71,7 @@ def _lines(axes, curves):
 def _ratios(ax, curves: Curves, name: str) -> None:
     """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval."""
     targets, rules = curves.configuration["targets"], list(curves.configuration["rates"])
-    others, shown = [rule for rule in rules if rule != speed.REFERENCE], []
+    others, shown = [rule for rule in rules if rule != speed.REFERENCE], [1.0]
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
             look, x = plots.look(rule), place + 0.22 * (k - (len(others) - 1) / 2)
@@ -85,17 +85,17 @@ def _ratios(ax, curves: Curves, name: str) -> None:
             ends = np.clip([measured.low, measured.high], 1e-3, 1e3)  # an open end leaves the panel
             ax.plot([x + 0.01, x + 0.01], ends, color=look.colour, linewidth=2.4)
             if target == targets[-1]:
-                words = dict(size=7, rotation=90, ha="center", va="top", clip_on=True)
-                ax.text(x, ends[0] / 1.1, f"{measured.estimate:.2f}", color=look.colour, **words)
+                words = dict(transform=ax.get_xaxis_transform(), size=7, rotation=90, ha="center")
+                ax.text(x, 0.02, f"{measured.estimate:.2f}", color=look.colour, **words)
     for rule, word in speed.CLAIMED[name].items():
         for end in SAME if word is no_gain else ():
             ax.axhline(end, linewidth=0.9, **plots.look(rule).line)
     ax.axhline(1, linewidth=0.8, **plots.look(speed.REFERENCE).line)
-    room = 1.3 * max(2.0, *shown, *(1 / value for value in shown if value > 0))
+    low, high = min(0.5, *shown) / 2, 1.2 * max(1.25, *shown)  # room below for the numbers
     ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
-    ax.set(yscale="log", ylim=(1 / room, room))
+    ax.set(yscale="log", ylim=(low, high))
     ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])
-    ticks = [value for value in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if 1 / room < value < room]
+    ticks = [value for value in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if low < value < high]
     ax.set_yticks(ticks, [f"{value:g}" for value in ticks])
     ax.yaxis.set_minor_formatter("")
 

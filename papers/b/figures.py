@@ -35,14 +35,8 @@ def against_sgd(
         plots.band(loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width)
         plots.band(relative, recorded, excess[name], text, like)
         last = np.median(excess[name][:, -1])
-        relative.annotate(
-            f"{last:.2%}".replace("%", " %"),
-            (recorded[-1], last),
-            (-4, 5),
-            textcoords="offset points",
-            ha="right",
-            color=plots.look(like).colour,
-        )
+        end = dict(ha="left", va="center", color=plots.look(like).colour)
+        relative.text(1.05 * recorded[-1], last, f"{100 * last:.2g} %", **end)
     loss.axhline(optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED)
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
     loss.set_ylim(optimum / 2, None)
@@ -118,7 +112,7 @@ def scaling(
     titles = ((bottom, "Floor of the excess loss"), (powers, "Start's distance, gradient bias"))
     for axis, title in titles:
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
-    powers.set_ylim(bias.min() / 6, 8 * start[1].max())
+    powers.set_ylim(bias.min() / 60, 8 * start[1].max())
     plots.legend(figure, path)
     for axis, name, words, place, look in (
         (bottom, "floor", "measured", (0.05, 0.06), floor),

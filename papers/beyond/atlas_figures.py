@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib.companion import plots
-from papers import pieces
 from papers.beyond.atlas import NORMS, Ratios, column
 from papers.beyond.atlas_claims import REACHED
 from papers.beyond.atlas_rules import Row
@@ -14,42 +13,33 @@ from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
-LOWEST = 0.5  # of the map's colours
 
 
-def ratio_map(
-    height: float,
-    ratios: Sequence[np.ndarray],
-    boxes: Sequence[tuple[int, str]],
-    names: tuple[Sequence[str], Sequence[str]],
-    starred: float = np.inf,
-    size: float = 7,
-):
-    """A map of median ratios, a row per rule, a column per norm: its figure, axis and image.
+def dumbbells(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
+    """A line per rule, by predicted norm: its ratio there, and the largest median of the others.
 
-    ratios: (runs, norms) of each rule; boxes: the norm that is outlined in each row, and its line
-    style; names of norms and rules; * where every run reaches `starred`; size of the letters.
+    A bar is the range over runs; the name of a rule predicted to stay below 0.99 is grey.
     """
-    figure, (axis,) = plots.panels(1, 1, height=height)
-    values = np.array([np.median(last, 0) for last in ratios])
-    stars = np.array([np.min(last, 0) >= starred for last in ratios])
-    text = {at: f"{x:.3f}{' *' * int(stars[at])}" for at, x in np.ndenumerate(values)}
-    image = pieces.cells(axis, values, *names, text, LOWEST, size)
-    for row, (k, style) in enumerate(boxes):
-        pieces.outline(axis, row, k, style)
-    return figure, axis, image
-
-
-def chart(rows: Mapping[str, Row], reached: Mapping[str, Ratios]) -> Figure:
-    """The map: median ratio of every rule (rows) in every norm (columns), predictions outlined."""
-    boxes = [(column(row.highest), "-" if row.reached else ":") for row in rows.values()]
-    height, ratios = 0.62 + 0.235 * len(rows), [reached[name].last for name in rows]
-    names = [LABELS[name] for name in NORMS], [_written(name) for name in rows]
-    figure, axis, image = ratio_map(height, ratios, boxes, names, REACHED, 6.5)
-    axis.tick_params(axis="y", labelsize="x-small")
-    axis.set(title="Margin over the largest possible, median of the runs (*: 0.99 in every run)")
-    axis.set(xlabel="norm", ylabel="optimiser")
-    figure.colorbar(image, ax=axis, shrink=0.6, label="margin / largest margin in the norm")
+    order = sorted(rows, key=lambda name: column(rows[name].highest))
+    figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
+    for place, name in enumerate(order):
+        last, own = reached[name].last, column(rows[name].highest)
+        medians = np.median(last, 0)
+        rival = np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax()
+        looks = [plots.look(norm) for norm in NORMS]
+        ends = last[:, own].min(), last[:, own].max()
+        axis.plot(medians[[own, rival]], [place] * 2, color=plots.FAINT, linewidth=1, zorder=1)
+        axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
+        axis.plot(medians[rival], place, markerfacecolor="none", ms=5, **looks[rival].mark)
+        axis.plot(medians[own], place, ms=5, **looks[own].mark)
+    for norm in NORMS:
+        axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
+    axis.axvline(REACHED, **plots.LEVEL)
+    axis.set_yticks(range(len(order)), map(_written, order), fontsize="x-small")
+    for name, label in zip(order, axis.get_yticklabels(), strict=True):
+        label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
+    axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02), xlabel="margin over the largest")
+    plots.legend(figure, axis)
     return figure
 
 
@@ -94,7 +84,8 @@ def memory(
         plots.band(axis, x, last, label, norm, ms=3, **line)
 
     forgotten = [1 - beta for beta in memories]
-    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], epsilons, by_epsilon)):
+    evenly = range(len(epsilons))
+    for axis, x, runs in ((axes[0], forgotten, by_memory), (axes[1], evenly, by_epsilon)):
         for norm in ("l_inf", "l_3", "Frobenius"):
             band(axis, x, runs, norm, LABELS[norm], marker="o")
         axis.axhline(REACHED, **plots.LEVEL)
@@ -103,7 +94,10 @@ def memory(
     axes[2].set(xlabel="samples a step", title="in the own norm", xticks=list(runs))
     axes[2].legend(fontsize="x-small", loc="lower right")
     axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$", ylabel="ratio")
-    axes[1].set(xscale="log", xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
+    axes[1].set(xlabel=r"$\epsilon$", title=r"Adam, $\beta_2=0.99$")
+    axes[1].set_xticks(evenly, [f"{epsilon:.0e}" for epsilon in epsilons], fontsize="small")
+    for axis in axes:
+        axis.set_ylim(0, 1.05)
     plots.legend(figure, axes[0])
     return figure
 
@@ -123,7 +117,7 @@ def used(
         other = [100 * share[name, m] for m in ALLOWED[:-1]]
         axes[1].plot(ALLOWED[:-1], other, **look.line, marker=look.marker, ms=3)
     axes[0].axhline(1, **plots.LEVEL)
-    title = "1 - ratio over the law's"
+    title = "missing margin over the law's"
     axes[0].set(
         xscale="log", xlabel=r"margin allowed, $\gamma/\lambda$", title=title, ylabel="ratio"
     )
@@ -135,6 +129,6 @@ def used(
         axes[2].plot(np.full(len(value), place + 0.12), value, "o", color=plots.INKS["blue"], ms=3)
     words = [name.replace(", 0.999,", "\n").replace(", ", "\n") for name in own]
     axes[2].set_xticks(range(len(own)), words, fontsize="x-small")
-    axes[2].set(title="own norm (blue), others", ylabel="margin / largest margin")
+    axes[2].set(title="blue: own norm; grey: best other", ylabel="margin / largest margin")
     plots.legend(figure, axes[0])
     return figure

@@ -189,12 +189,14 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     for axis, tried in zip(axes, runs, strict=True):
         rule = "NGD-mom" if tried.momentum else "NGD"
         for moved, like in zip(tried.moved, plots.SERIES):
-            style = dict(marker=like.marker, mfc="none", mew=1, linewidth=0.6)
-            axis.plot(tried.multiples, moved.clip(1e-13), color=plots.look(rule).colour, **style)
+            style = dict(
+                marker=like.marker, mfc="none", linestyle="", color=plots.look(rule).colour
+            )
+            axis.plot(tried.multiples, moved.clip(1e-13), **style)
         axis.axvline(1, **plots.PREDICTED)
         axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
         axis.set(yscale="log", ylim=(1e-13, 300), xlabel=r"step over the longest, $\eta/\eta^*$")
-        axis.set(title=f"What an offset still moves, momentum {tried.momentum:g}")
+        axis.set(title=f"Last move of an offset, momentum {tried.momentum:g}")
     axes[0].text(0.52, 2e-8, "settled", fontsize="small", color=plots.GREY)
     axes[0].text(1.35, 2e-2, "cycles", fontsize="small", color=plots.GREY)
     return figure
@@ -233,16 +235,14 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     predicted = np.array([global_map.half_at_once(d, shares.n) for d in shares.dimensions])
     predicted[np.isinf(predicted)] = np.nan
     wanted = _place(predicted, shares.alphas)
-    on_any_cell = ("-", plots.PAPER, 4), (":", plots.BLACK, 2.2)
-    for style, colour, width in on_any_cell:
-        chart.plot(wanted, rows, style, color=colour, lw=width)
     value, low, high = _place([shares.threshold(row) for row in rows], shares.alphas).T
-    for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):
+    chart.plot(wanted, rows - 0.33, "d", color=plots.BLACK, ms=6, mec=plots.PAPER)
+    for colour, width in ((plots.PAPER, 4), (plots.INKS["vermilion"], 1.6)):  # on any cell
         style = dict(fmt="o", ms=2 + width, color=colour, elinewidth=width)
         chart.errorbar(value, rows + 0.33, xerr=[value - low, high - value], **style)
     for row in rows[wanted > len(shares.alphas) - 0.5]:  # beyond the last column
         text = dict(textcoords="offset points", ha="center", **SMALL)
-        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row), (0, -10), **text)
+        chart.annotate(f"{predicted[row]:.2f}", (wanted[row], row - 0.33), (0, 6), **text)
     chart.set_xlim(-0.5, np.nanmax([*wanted, len(shares.alphas) - 1]) + 0.5)
     chart.set(xlabel=r"opt tokens' length $\alpha$", ylabel="dimension $d$")
     chart.set(title=r"Seeds that reach $(u_{mm},W_{mm})$, in %")
@@ -252,7 +252,9 @@ def reached(shares: global_map.GlobalMap, history: History) -> Figure:
     path.plot(t, history.margins[0, :, 0, 0], label="$W_t$", **two.line)
     path.plot(t, np.exp(history.log_gap[0]), label="loss", **three.line)
     path.axhline(0.5, **plots.LEVEL)
-    path.set(xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="{1, 0} and {1, -3}")
+    path.set(
+        xscale="log", xlabel="iteration $t$", ylim=(-8, 1.5), title="samples {1, 0} and {1, -3}"
+    )
     path.legend(**SMALL, loc="lower left")
     return figure
 
@@ -280,7 +282,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
         pieces.diagonal(axis)
     ratio.set(title=r"$\|W_h\|/\|W_1\|$, measured")
     constant.set(title=r"$\|W_h\|\times$ error of head $h$, measured")
-    ratio.legend(title="normalisation", **SMALL)
+    ratio.legend(title="normalisation", title_fontsize="x-small", **SMALL)
     return figure
 
 

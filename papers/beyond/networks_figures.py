@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from lib.companion import plots
 from papers import pieces
 from papers.beyond.atlas import Ratios
-from papers.beyond.atlas_figures import LABELS, ratio_map
+from papers.beyond.atlas_figures import LABELS
 from papers.beyond.factored_atlas import NORMS, FactorRow
 from papers.beyond.network_margins import (
     ADAM,
@@ -31,12 +31,16 @@ def factor_map(
 ) -> Figure:
     """Median ratio of every rule on (K, Q) and on W, in seven norms; predictions outlined."""
     lines = [
-        (f"{what} by {name}", runs[name].last, (NORMS.index(norm), "-"))
+        (f"{what} by {name}", np.median(runs[name].last, 0), NORMS.index(norm))
         for name, row in table.items()
         for what, runs, norm in (("$(K,Q)$", both, row.norm), ("$W$", alone, row.alone_norm))
     ]
-    names, ratios, boxes = zip(*lines, strict=True)
-    figure, axis, image = ratio_map(0.9 + 0.27 * len(lines), ratios, boxes, (NAMES, names))
+    names, ratios, predicted = zip(*lines, strict=True)
+    text = np.char.mod("%.3f", ratios)
+    figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.27 * len(lines))
+    image = pieces.cells(axis, np.array(ratios), NAMES, names, text, low=0.5)
+    for row, norm in enumerate(predicted):
+        pieces.outline(axis, row, norm)
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(title="Margin over the largest possible, median of the runs; outlined: predicted")

@@ -167,7 +167,7 @@ def parents(
             at = ends["multiple"][runs], ends["descent"][runs]
             axes[3].plot(*at, mark, color=_look(p).colour, markersize=4)
     axes[3].set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
-    lines = "$D$ to the opt tokens' SVM: line, regularisation path;"
+    lines = "$D$ to the opt tokens' SVM: regularisation path;"
     axes[3].set_title(f"{lines}\no, descent that selects them; x, that does not")
     for axis, where in ((axes[0], "best"), (axes[1], "best"), (axes[3], "lower left")):
         axis.legend(fontsize="x-small", loc=where)

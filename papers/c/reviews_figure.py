@@ -46,7 +46,7 @@ def _differences(ax, names: list[str], *series: list[Interval], scale: float = 1
         for k, intervals in enumerate(series):
             measured = intervals[place]
             values = scale * np.array([measured.estimate, measured.low, measured.high])
-            label = name if k == 0 else "matched"
+            label = name if k == 0 else f"{name}, matched"
             bars.append(pieces.Bar(label, *values, points=scale * measured.values))
     shown = [value for bar in bars for value in (0.0, bar.low, bar.high, *bar.points)]
     room = 0.1 * (max(shown) - min(shown))
@@ -102,7 +102,7 @@ def attention_figure(curves: Curves) -> Figure:
     """Tokens used by layer, start and end, and what is judged: the difference in the last layer."""
     figure, (left, right) = plots.panels(1, 2, height=2.7)
     _differences(right, ["last layer"], [reviews.attention_difference(curves)])
-    right.set(title=f"{shown('l2')} minus {shown('l1.1')}")
+    right.set(title=f"Share of tokens used, {shown('l2')} minus {shown('l1.1')}")
     rules = list(curves.rates())
     layers = reviews.tokens_used(curves, rules[0]).shape[-1]
     for k, rule in enumerate(rules):
@@ -146,8 +146,7 @@ def vision_figure(curves: Curves) -> Figure:
         axes[1].plot(steps[k], 100 * levels[k], markersize=4, **look.mark)
         for run in curves.runs(rule):
             x, y = run.metrics["control_loss"], run.metrics["hoyer"]
-            points = dict(marker=look.marker, markersize=3, linewidth=0.8)
-            axes[2].plot(x, y, **points, **look.line)
+            axes[2].plot(x, y, linewidth=0.9, **look.line)
     axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
     axes[2].invert_xaxis()
     plots.legend(figure, axes[0])

@@ -188,7 +188,10 @@ def test_batch_claims_notice_what_does_not_rise_and_what_arrives():
 def test_figures_draw(solved):
     rows = atlas_rules.steepest_rows()
     own = {name: row.reached for name, row in rows.items()}
-    assert len(atlas_figures.chart(rows, solved).axes) == 2
+    (axis,) = atlas_figures.dumbbells(rows, solved).axes
+    marks = ([line.get_xdata()[0] for line in axis.lines[k : 4 * len(rows) : 4]] for k in (2, 3))
+    wanted = [np.sort(np.median(solved[name].last, 0))[-2:] for name in rows]  # best other, own
+    np.testing.assert_allclose(np.transpose([*marks]), wanted, atol=1e-6)
     two = [solved["steepest, l_inf"]] * 2
     batches = {"sign": dict(enumerate(two, 1))}, {"sign": "l_inf"}
     drawn = atlas_figures.memory([0.9, 0.99], two, [1e-8, 1e-3], two, *batches)

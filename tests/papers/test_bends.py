@@ -67,9 +67,9 @@ def test_the_formula_of_the_threshold_is_drawn_beyond_the_chart_and_the_measured
         global_map.problem(global_map.POSTCARD), dynamics.ngd(0.1), 3, head="joint"
     )
     chart = figures.reached(of, path).axes[0]
-    (dotted,) = [line for line in chart.lines if line.get_linestyle() == ":"]
+    (formula,) = [line for line in chart.lines if line.get_marker() == "d"]
     at = np.log(global_map.half_at_once(16, 8) / 3) / np.log(1.5) + 3  # a step is a factor 1.5
-    assert np.isclose(dotted.get_xdata()[0], at) and chart.get_xlim()[1] > at > 3.5
+    assert np.isclose(formula.get_xdata()[0], at) and chart.get_xlim()[1] > at > 3.5
     marks = chart.containers[-1].lines[0].get_xdata()
     measured = np.log([of.threshold(row)[0] for row in (0, 1)])
     assert np.allclose(np.interp(marks, range(4), np.log(alphas)), measured)
