@@ -57,7 +57,7 @@ UV_FROM_PIP = $(if $(PIP_INDEX_URL),--default-index '$(PIP_INDEX_URL)') \
 UV_INSTALL = $(UV) pip install --quiet --python $(PY) --index-strategy unsafe-best-match $(UV_FROM_PIP)
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'
-	@test -w . || { echo "$(CURDIR) is read-only, and figures are written into it; copy it first."; exit 1; }
+	@test -w . || { echo "$(CURDIR) cannot be written into, so nothing was installed; copy it first."; exit 1; }
 	@echo "Installing into $(VENV); this takes a few minutes, once."
 	@rm -f $(STAMP)
 	@$(PY) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(if $(wildcard $(VENV)/pyvenv.cfg),--clear) $(VENV)
