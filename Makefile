@@ -7,6 +7,7 @@ export DATA_DIR := $(if $(DATA_DIR),$(abspath $(DATA_DIR)))
 
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+LOG   := $(VENV)/install.log
 # What a finished set-up depends on: the lock, the project file and the place (an editable install knows its path).
 STATE  = { pwd; cat requirements.txt pyproject.toml; }
 
@@ -48,7 +49,7 @@ setup:
 # uv installs in parallel; where it is neither there nor to be had, pip does the same, more slowly.
 # uv is told of the other places for packages that pip was told of: a local folder may have a CPU
 # build of torch. The stamp comes last, so that an interrupted install is taken up again.
-PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check --retries 2
 UV := $(or $(shell command -v uv),$(PY) -m uv)
 FIND_LINKS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2> /dev/null))
 UV_FROM_PIP = $(if $(PIP_INDEX_URL),--default-index '$(PIP_INDEX_URL)') \
@@ -56,12 +57,13 @@ UV_FROM_PIP = $(if $(PIP_INDEX_URL),--default-index '$(PIP_INDEX_URL)') \
 UV_INSTALL = $(UV) pip install --quiet --python $(PY) --index-strategy unsafe-best-match $(UV_FROM_PIP)
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=...")'
+	@test -w . || { echo "$(CURDIR) cannot be written into, so nothing was installed; copy it first."; exit 1; }
 	@echo "Installing into $(VENV); this takes a few minutes, once."
 	@rm -f $(STAMP)
-	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(if $(wildcard $(VENV)/pyvenv.cfg),--clear) $(VENV)
 	@$(UV) --version > /dev/null 2>&1 || $(PIP) uv 2> /dev/null || true
-	@$(UV_INSTALL) -r requirements.txt || { echo "uv did not install the lock; pip does."; $(PIP) --no-compile -r requirements.txt; }
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@{ $(UV_INSTALL) -r requirements.txt || { echo "uv did not install the lock; pip does."; $(PIP) --no-compile -r requirements.txt; } \
+	  && $(PIP) --no-deps --no-build-isolation -e .; } 2> $(LOG) || { echo "Packages are missing; is there a network? $(LOG) has the installer's words."; exit 1; }
 	@$(STATE) > $(STAMP)
 
 # torch names its own CUDA companions; leaving them out of the lock lets a CPU build of torch bring none.
