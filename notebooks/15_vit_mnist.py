@@ -24,8 +24,9 @@
 # **The paper's answer.** No. A vision transformer on MNIST is its counterexample: **normalised SGD trains
 # slower than SGD, and Adam achieves no significant gain in speed**.
 #
-# **Here:** normalised SGD needs 1.19 times SGD's steps to the last target: **reproduced**. That Adam gains nothing is
-# **undecided**: it needs 0.81 of SGD's steps, with an interval from 0.73 to 0.89, which we asked to lie above 0.8.
+# **Here:** normalised SGD needs 1.40 times SGD's steps to the last target, with an interval from 1.01 to 1.93: **reproduced**. That
+# Adam gains nothing is **undecided**: it needs 0.95 of SGD's steps, with an interval from 0.53 to 1.70; to both earlier targets it is
+# faster. The network beats logistic regression and nearest neighbours on the same images, so that its speed means something.
 #
 # ## The statement
 #
@@ -39,11 +40,10 @@
 # | SNGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
 # | SPS (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
 #
-# The network is a ViT for small data sets, written after Lee, Lee and Song (2021): beside each patch lie copies
-# shifted by half a patch along the diagonals. The code that paper A names, `vit_for_small_dataset` of
-# lucidrains/vit-pytorch, shifts by one pixel along the axes, has heads 64 wide and starts positions fifty times
-# longer, so **it is not the paper's network**. There is no theorem here, so there are no hypotheses to check. Sizes,
-# batch and rates of the paper did not survive in the text at hand: **these are our settings**.
+# The network is that of the code which paper A names, `vit_for_small_dataset` of lucidrains/vit-pytorch, a ViT for small data sets
+# after Lee, Lee and Song (2021): beside each patch lie copies shifted by one pixel along the axes. A test copies its weights into a plain
+# writing of that code. There is no theorem here, so there are no hypotheses to check. Depth, width, patch, batch and rates
+# of the paper did not survive in the text at hand: **these are our settings**.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -71,14 +71,15 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # The protocol was fixed before the runs and stands in [protocol.md](protocol.md): rates, seeds, target
 # losses, intervals, and what counts as **reproduced**, **not reproduced** or **undecided**. **No study is
 # trained here.** The numbers and pictures of this section are redrawn in seconds from the committed curves of
-# those runs; `python -m lib.training mnist` trains them anew in 0.4 processor hours, and needs the data.
+# those runs; `python -m lib.training mnist_60000` trains them anew in 2.4 processor hours, and needs the data.
 #
 # A row is judged by itself, at 95 %; its p is the level at which it would just be decided. Held against all 24
-# claims of the real-data studies together (Holm's rule, 5 %), the row on normalised SGD stays.
+# claims of the real-data studies together (Holm's rule, 5 %), the row on normalised SGD is undecided: three seeds are few. An
+# earlier study of a smaller network with other shifts, on 10,000 images and five seeds, had 1.19 for it and 0.81 for Adam.
 # `python -m papers.redraw` prints that table.
 
 # %%
-kept = kept_curves.kept("mnist", needed=True)
+kept = kept_curves.kept("mnist_60000", needed=True)
 verdict = speed.table(kept, "fig6")
 verdict
 

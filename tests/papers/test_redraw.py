@@ -78,7 +78,7 @@ def test_the_picture_of_the_readme_has_every_verdict(family):
 
 PAGES = {
     "14_bert": ("multi_nli_again", "civil_comments"),
-    "15_vit_mnist": ("mnist",),
+    "15_vit_mnist": ("mnist_60000",),
     "16_vit_cifar10": ("cifar10",),
     "33_transformer_imdb": ("imdb",),
     "34_vit_mirror_descent": ("vit",),
@@ -129,10 +129,10 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(tmp_path, mon
     monkeypatch.setattr(files, "ROOT", tmp_path)
     desk = tmp_path / "figures" / "desk"
     desk.mkdir(parents=True)
-    shutil.copy(KEPT / "mnist.npz", desk)
+    shutil.copy(KEPT / "mnist_60000.npz", desk)
     (desk / "vit.npz").write_bytes((KEPT / "vit.npz").read_bytes()[:5000])
     out = tmp_path / "out"
-    assert redraw.main(["multi_nli_again", "vit", "mnist", "--out", str(out)]) == 1
+    assert redraw.main(["multi_nli_again", "vit", "mnist_60000", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
     assert "multi_nli_again: not redrawn" in printed and "vit: not redrawn" in printed
     assert "fastrates_fig6\n  reproduced: SNGD slower" in printed
