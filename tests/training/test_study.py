@@ -32,11 +32,10 @@ def problem(batch=8, rows=64):
     labels = rng.integers(0, 2, rows)
     points = (2.0 * labels - 1)[:, None] + rng.normal(0, 0.5, (rows, 3))
     inputs, targets = torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
-    share = lambda model: float((predict(model, inputs).argmax(1) == targets).double().mean())
     return Problem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
-        evaluate=lambda model, seed, tuning: {"test_accuracy": share(model)},
+        evaluate=lambda model, seed, tuning: classification(inputs, targets)(model),
         finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
         about={"data": "points", "rows": rows},
         clock=classification(inputs, targets, name="clock"),
