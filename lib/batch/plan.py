@@ -162,7 +162,7 @@ def _data_changed(row: Mapping, scale: str) -> bool:
     """Whether the data of a row of the last run are others today."""
     if row["source"] in ("synthetic", "kept"):
         return False
-    from lib.data import images, texts
+    from lib.data import places
     from lib.networks import bert  # here, since most notebooks need no real data
 
     name, demo = row.get("instead_of", row["name"]), scale == "demo"
@@ -170,7 +170,7 @@ def _data_changed(row: Mapping, scale: str) -> bool:
         if row.get("kind") == "weights":
             now = bert.weights(demo=demo).as_row()
         else:
-            now = (texts if name in texts.TEXTS else images).identity(name, demo=demo)
+            now = places.identity(name, demo=demo)
     except (OSError, ValueError):  # the notebook itself reports it best
         return True
     return any(row.get(key) != now.get(key) for key in ("name", "source", "revision"))

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.data import places
+from lib.data.places import identity as identity
 from lib.representation import Shapes
 
 if TYPE_CHECKING:
     import torch
 
-IMAGES = places.pinned("image")
-
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shapes):
-    """One split of an image set: `images` uint8 (N, C, H, W), `labels` int64 (N,).
+    """One split: `images` uint8 (N, C, H, W), `labels` int64 (N,) in 0 ... classes - 1.
 
-    Labels lie in 0 ... classes - 1. `name`, `source`, `revision` and `rows` are of `identity`.
+    The rest is its `identity`.
     """
 
     images: "torch.Tensor"
@@ -40,10 +39,7 @@ class ImageSet(Shapes):
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def standardise(self) -> Callable:
-        """The map x -> (x / 255 - mean) / std per channel, uint8 (b, C, H, W) to float32.
-
-        Mean 0 and variance 1 on this split; it serves every split.
-        """
+        """The map x -> (x / 255 - mean) / std per channel of this split, uint8 to float32."""
         import torch
 
         # From the 256 grey levels' counts: a float64 copy of 50,000 colour images takes 1.2 GB.
@@ -52,7 +48,8 @@ class ImageSet(Shapes):
         pixels = int(counts[0].sum())
         share = torch.stack(counts).double() / pixels  # (C, 256)
         mean = share @ levels  # (C,)
-        variance = (share * (levels - mean[:, None]) ** 2).sum(1) * pixels / (pixels - 1)  # (C,)
+        biased = (share * (levels - mean[:, None]) ** 2).sum(1)  # (C,)
+        variance = biased * pixels / (pixels - 1)
         moments = [values.float()[:, None, None] for values in (mean, variance.sqrt())]
 
         def standardised(images):
@@ -66,22 +63,16 @@ def load(name: str, split: str, *, demo: bool = False, rows: int | None = None) 
     """The split "train" or "test" of "mnist" or "cifar10"; no more than its first `rows`.
 
     With `demo` the hub is left alone: without a local copy the stand-in is used. ValueError for
-    `rows` below 1 or an image that cannot be used, and what `_Source.read` raises.
+    `rows` below 1 or an image that cannot be used, and what `places` raises.
     """
     import torch
 
-    source = places.known(name, IMAGES)
+    source = places.known(name, "image")
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
     (pixels,), labels, about = source.read(split, demo, partial(_pixels, source.shape), rows)
     images = torch.from_numpy(np.asarray(pixels))
     return ImageSet(images, torch.from_numpy(labels), source.classes, **about)
-
-
-def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}, the
-    rows of all splits together."""
-    return places.known(name, IMAGES).identity(demo)
 
 
 def _pixels(shape: tuple[int, int, int], file: object, column: str, table) -> list[np.ndarray]:
@@ -112,5 +103,4 @@ def _decode(shape: tuple[int, int, int], place: str, encoded: bytes | None) -> n
         raise ValueError(f"{place}: the image has {bands} channels, not {channels}")
     if (wide, high) != (width, height):
         raise ValueError(f"{place}: the image has {wide} x {high} pixels, not {width} x {height}")
-    # (H, W) or (H, W, C) -> (C, H, W)
-    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)  # (C, H, W)

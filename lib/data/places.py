@@ -1,17 +1,17 @@
 """Where real data sets are found, in a fixed order, and always with the place's name.
 
 The order is `$DATA_DIR/<name>`, `data/<name>`, the hub at a pinned revision; for a demo, which
-leaves the hub alone, a small stand-in. A place that is named but broken is an error. What the rows
-hold is the business of `images` and `texts`.
+leaves the hub alone, a small stand-in. A place that is named but broken is an error.
 """
 
 import contextlib
 import hashlib
+import http.client
 import os
 import threading
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,8 +30,8 @@ class _Source:
     """A set of images or texts, as sources.toml has it.
 
     `columns` is the image, a text, or premise and hypothesis; `label` that of the labels, or of a
-    score in [0, 1] that is one from `threshold` on. `shape` is (channels, height, width). `splits`
-    are what "train" and "test" are called in its files. `demo` names the stand-in.
+    score in [0, 1] that is one from `threshold` on. `splits` are what "train" and "test" are called
+    in its files.
     """
 
     name: str
@@ -48,12 +48,15 @@ class _Source:
     threshold: float | None = None
 
     def place(self, demo: bool) -> tuple[str, Path | None]:
-        """(data_dir | data | hub | demo, folder): the first place of the order that has the set.
-
-        FileNotFoundError where there is none.
-        """
+        """(data_dir | data | hub | demo, folder): the first place of the order that has the set."""
         if given := os.environ.get("DATA_DIR"):
-            return "data_dir", self._below(given)
+            # A relative path counts from the working folder, else from the repository.
+            for path in (Path(given).expanduser().absolute(), ROOT / given):
+                if (path / self.name).is_dir():
+                    return "data_dir", path / self.name
+            wanted = " and ".join(f"{self.name}/{split}-*.parquet" for split in self.splits)
+            what = f"put {wanted} there (data/README.md says which), or unset DATA_DIR"
+            raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
         folder = ROOT / "data" / self.name
         if folder.is_dir():
             return "data", folder
@@ -63,23 +66,12 @@ class _Source:
             self._missing("the hub gave no answer")
         return "hub", None
 
-    def _below(self, given: str) -> Path:
-        # A relative path counts from the working folder, else from the repository.
-        path = Path(given).expanduser()
-        for place in (path.absolute(), ROOT / path):
-            if (place / self.name).is_dir():
-                return place / self.name
-        wanted = " and ".join(f"{self.name}/{split}-*.parquet" for split in self.splits)
-        what = f"put {wanted} there (data/README.md says which), or unset DATA_DIR"
-        raise FileNotFoundError(f"DATA_DIR={given} has no folder {self.name}/; {what}")
-
     def _cached(self) -> bool:
         """Whether the pinned revision is in the hub's own cache."""
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
 
         how = {"repo_type": "dataset", "revision": self.revision, "local_files_only": True}
-        with contextlib.suppress(LocalEntryNotFoundError):
+        with contextlib.suppress(FileNotFoundError):
             return bool(snapshot_download(self.repository, **how))
         return False
 
@@ -90,41 +82,25 @@ class _Source:
             f" --revision {self.revision} --local-dir data/{self.name}` fetches it"
         )
 
-    def identity(self, demo: bool) -> dict:
-        """{name, source, revision, rows} of what `read` would give; no row of a file is read.
-
-        `revision` is the first 16 hex digits of the SHA-256 of local files or of a stand-in's rows,
-        or the hub's revision; a stand-in says in `instead_of` what it stands for.
-        """
-        where, folder = self.place(demo)
-        about = {"name": self.name, "source": where, "revision": self.revision, "rows": self.rows}
-        if where == "demo":
-            return about | self.demo | {"instead_of": self.name}
-        if folder:
-            digest, rows = hashlib.sha256(), 0
-            for path in (path for split in self.splits for path in _shards(folder, split)):
-                rows += _count(path)
-                digest.update(bytes.fromhex(sha256(path)))
-            about |= {"revision": digest.hexdigest()[:16], "rows": rows}
-        return about
-
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[list[list], np.ndarray, dict]:
         """Columns and labels int64 (N,) of the first `rows`, and the identity.
 
-        `column(file, name, table)` gives the checked values of a column of a file's table. Raises
-        FileNotFoundError for a set that is nowhere, ValueError for an unknown split, a file that is
-        damaged or lacks a column, or a label that cannot be used, with file, row and remedy.
+        `column(file, name, table)` gives the checked values of a column of a file's table.
+        FileNotFoundError for a set that is nowhere, ValueError for a file or row that is no use.
         """
         if split not in SPLITS:
             raise ValueError(f'split must be "train" or "test", not {split!r}')
-        about = self.identity(demo)
-        if about.pop("instead_of", None):
+        about, (where, folder) = identity(self.name, demo=demo), self.place(demo)
+        if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
+            del about["instead_of"]
             return [values[:rows] for values in stood], labels[:rows], about
+        named = self.splits[SPLITS.index(split)]
         columns, labels = [[] for _ in self.columns], []
-        for file, table in self._tables(split, demo):
+        for file in _shards(folder, named) if folder else [self.repository]:
+            table = self._table(file, named, local=folder is not None)
             if rows is not None:
                 table = table.select(range(min(len(table), rows - len(labels))))
             for name, values in zip(self.columns, columns):
@@ -134,58 +110,74 @@ class _Source:
                 break
         return columns, np.array(labels, dtype=np.int64), about
 
-    def _tables(self, split: str, demo: bool) -> Iterator[tuple[object, object]]:
-        import datasets  # (name, table) of each file
+    def _table(self, file: Path | str, split: str, local: bool):
+        """The columns of a file, or of a split of a repository on the hub."""
+        import datasets
 
-        where, folder = self.place(demo)
-        datasets.disable_progress_bars() if folder else None  # a copy is a matter of moments
-        named = self.splits[split == "test"]
-        for name in _shards(folder, named) if folder else [self.repository]:
-            how = {"path": name, "revision": self.revision, "split": named}
-            if folder:
-                _count(name)
-                how = {"path": "parquet", "data_files": str(name), "split": "train"}
-            try:
-                table = datasets.load_dataset(**how)
-            except (ConnectionError, FileNotFoundError) as error:
-                self._missing(f"the download broke off ({type(error).__name__})")
-            except (datasets.exceptions.DatasetGenerationError, OSError) as error:
-                cause = error.__cause__ or error
-                if number := getattr(cause, "errno", None):  # of the system, which writes the copy
-                    what = f"the copy of {name} could not be written ({cause.strerror}); point"
-                    raise OSError(number, f"{what} HF_DATASETS_CACHE at another folder") from error
-                what = f"{name} cannot be read, perhaps it is damaged: fetch it again"
-                raise ValueError(f"{what} ({cause})") from error
-            has, wanted = table.column_names, [*self.columns, self.label]
-            if missing := ", ".join(column for column in wanted if column not in has):
-                raise ValueError(f"{name} lacks the column {missing}; it has {', '.join(has)}")
-            yield name, table.select_columns(wanted)
+        how = {"path": file, "revision": self.revision, "split": split}
+        if local:
+            datasets.disable_progress_bars()  # a copy is a matter of moments
+            how = {"path": "parquet", "data_files": str(file), "split": "train"}
+        try:
+            table = datasets.load_dataset(**how)
+        except (ConnectionError, FileNotFoundError) as error:
+            self._missing(f"the download broke off ({type(error).__name__})")
+        except (datasets.exceptions.DatasetGenerationError, OSError) as error:
+            cause = error.__cause__ or error
+            if number := getattr(cause, "errno", None):  # of the system, which writes the copy
+                what = f"the copy of {file} could not be written ({cause.strerror}); point"
+                raise OSError(number, f"{what} HF_DATASETS_CACHE at another folder") from error
+            what = f"{file} cannot be read, perhaps it is damaged: fetch it again"
+            raise ValueError(f"{what} ({cause})") from error
+        has, wanted = table.column_names, [*self.columns, self.label]
+        if missing := ", ".join(column for column in wanted if column not in has):
+            raise ValueError(f"{file} lacks the column {missing}; it has {', '.join(has)}")
+        return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
         for row, value in enumerate(values):
             place = f"{file}, row {row}"
             if self.threshold is not None:
                 if not (isinstance(value, int | float) and 0 <= value <= 1):
-                    raise ValueError(f"{place}: {self.label} {value!r} is no number from 0 to 1")
+                    what = f"{self.label} {value!r} is no number from 0 to 1"
+                    raise ValueError(f"{place}: {what}")
             elif type(value) is not int or not 0 <= value < self.classes:
                 why = f"label {value!r} is not one of 0 ... {self.classes - 1}"
-                why += " (-1 marks a row without a label: remove it from the file)" * (value == -1)
+                if value == -1:
+                    why += " (-1 marks a row without a label: remove it from the file)"
                 raise ValueError(f"{place}: {why}")
         return values if self.threshold is None else [int(v >= self.threshold) for v in values]
 
 
-def pinned(kind: str) -> dict[str, _Source]:
-    """The sources of this `kind`, image or text, by name."""
-    content = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    return {n: _Source(name=n, **row) for n, row in content.items() if row["kind"] == kind}
+TABLES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+SOURCES = {name: _Source(name=name, **row) for name, row in TABLES.items()}
 
 
-def known(name: str, sources: dict[str, _Source]) -> _Source:
-    """The source called `name`; ValueError for an unknown one."""
-    if name not in sources:
-        kind = next(iter(sources.values())).kind
-        raise ValueError(f"unknown {kind} set {name!r}; there is {', '.join(sources)}")
-    return sources[name]
+def known(name: str, kind: str = "") -> _Source:
+    """The source called `name`, image or text; ValueError for one that is unknown."""
+    names = [key for key, source in SOURCES.items() if kind in source.kind]
+    if name not in names:
+        raise ValueError(f"unknown {kind or 'data'} set {name!r}; there is {', '.join(names)}")
+    return SOURCES[name]
+
+
+def identity(name: str, *, demo: bool = False) -> dict:
+    """{name, source, revision, rows} of what would be loaded, the rows of all splits together.
+
+    `source` is data_dir, data, hub or demo; `revision` the first 16 hex digits of the SHA-256 of
+    local files or of a stand-in's rows, or the hub's. A stand-in says what it is `instead_of`.
+    """
+    source = known(name)
+    where, folder = source.place(demo)
+    about = {"name": name, "source": where, "revision": source.revision, "rows": source.rows}
+    if where == "demo":
+        return {**about, **source.demo, "instead_of": name}
+    if folder:
+        files = [path for split in source.splits for path in _shards(folder, split)]
+        about["rows"] = sum(map(_count, files))
+        digests = b"".join(bytes.fromhex(sha256(path)) for path in files)
+        about["revision"] = hashlib.sha256(digests).hexdigest()[:16]
+    return about
 
 
 def _shards(folder: Path, split: str) -> list[Path]:
@@ -237,7 +229,7 @@ def reachable() -> bool:
             request = urllib.request.Request(endpoint, method="HEAD")
             with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
                 answers.append(True)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             answers.append(getattr(error, "code", 500) < 500)  # an answer of HTTP, or none
 
     # A socket's own timeout bounds neither the name lookup nor a server that drips its answer.

@@ -1,8 +1,5 @@
-"""Small image and text sets that need no file: scanned digits, shapes drawn and sentences made.
-
-They stand in where the real set is nowhere; each gives columns and labels int64 (N,) of "train" or
-"test", the same bytes every time. Whoever reads the sentences should see that they are not real.
-"""
+"""Small image and text sets that stand in where the real one is nowhere: scanned digits, shapes
+drawn, sentences made. Each gives columns and labels int64 (N,), the same bytes every time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +11,13 @@ from lib import seeds
 DIGITS_TEST_ROWS = 360
 TRAIN_ROWS, TEST_ROWS = 2000, 500
 SIDE = 32
-BLOCK = 100  # pictures drawn at once
 Row = Callable[[np.random.Generator, int], tuple[str, ...]]  # the sentences of one row
 
 PEOPLE = tuple("teacher farmer doctor painter sailor baker singer pilot nurse writer".split())
-PLACES = tuple("library garden market station kitchen harbour museum school theatre office".split())
+PLACES = (
+    *("library", "garden", "market", "station", "kitchen"),
+    *("harbour", "museum", "school", "theatre", "office"),
+)
 ACTS = (
     *("reads a letter", "drinks tea", "repairs a chair", "draws a map", "feeds a cat"),
     *("counts coins", "waters plants", "writes a song", "cleans a window", "sorts books"),
@@ -66,9 +65,9 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Pixels uint8 (N, 3, SIDE, SIDE), one shape each at random place, size and colour.
+    """Pixels uint8 (N, 3, SIDE, SIDE), one shape each: its class, plus 5 where stripes are upright.
 
-    The class is that of the shape, plus 5 where stripes run upright.
+    Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1.
     """
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
@@ -76,24 +75,8 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     size, phase = rng.uniform(6, 11, rows), rng.uniform(0, 4, rows)
     centre = rng.uniform(11, SIDE - 11, (rows, 2))
     back, front = rng.uniform(0, 90, (rows, 3)), rng.uniform(150, 255, (rows, 3))
-    pixels = np.empty((rows, 3, SIDE, SIDE), np.uint8)
-    for first in range(0, rows, BLOCK):  # all of them in float64 would take 200 MB
-        part = slice(first, first + BLOCK)
-        lit = _lit(labels[part], size[part], phase[part], centre[part])[:, None]
-        dark, bright = back[part, :, None, None], front[part, :, None, None]
-        drawn = dark + lit * (bright - dark)  # (b, 3, SIDE, SIDE)
-        drawn += rng.normal(0, 12, drawn.shape)
-        pixels[part] = np.clip(np.rint(drawn), 0, 255)
-    return (pixels,), labels.astype(np.int64)
-
-
-def _lit(labels: np.ndarray, size: np.ndarray, phase: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """How much of the front colour each pixel has, (b, SIDE, SIDE); centre (b, 2), else (b,).
-
-    Disk, square, triangle, cross and ring, in coordinates where a shape reaches from -1 to 1.
-    """
-    grid = np.arange(SIDE) - centre[..., None]  # (b, 2, SIDE)
-    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (b, SIDE, 1), (b, 1, SIDE)
+    grid = np.arange(SIDE) - centre[..., None]  # (N, 2, SIDE)
+    down, across = grid[:, 0, :, None], grid[:, 1, None, :]  # (N, SIDE, 1), (N, 1, SIDE)
     phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
     y, x = down / size, across / size
     radius, largest = np.hypot(y, x), np.maximum(abs(y), abs(x))
@@ -101,40 +84,36 @@ def _lit(labels: np.ndarray, size: np.ndarray, phase: np.ndarray, centre: np.nda
     cross = (np.minimum(abs(y), abs(x)) < 0.3) & (largest < 1)
     shapes = [radius < 1, largest < 0.85, triangle, cross, (radius < 1) & (radius > 0.55)]
     chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
-    inside = np.select(chosen, shapes)  # (b, SIDE, SIDE)
+    inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
     along = np.where(level, *np.broadcast_arrays(down, across))
-    return inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
+    lit = inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
+    dark, bright = back[..., None, None], front[..., None, None]
+    drawn = dark + lit[:, None] * (bright - dark)  # (N, 3, SIDE, SIDE)
+    drawn += rng.normal(0, 12, drawn.shape)
+    return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
 
 
 def _made(split: str, classes: int, make: Row) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Rows of `make(rng, label)`, every label equally often; no row of "test" is in "train"."""
-    rng = seeds.stream(0, "data")
-    rows, labels = _draw(rng, TRAIN_ROWS, classes, make, set())
-    if split == "test":
-        rows, labels = _draw(rng, TEST_ROWS, classes, make, set(rows))
-    return list(zip(*rows, strict=True)), labels
-
-
-def _draw(rng, count: int, classes: int, make: Row, taken: set):
-    rows, labels = [], np.arange(count) % classes
-    while len(rows) < count:
-        row = make(rng, int(labels[len(rows)]))
-        if row not in taken:
-            rows.append(row)
-    order = rng.permutation(count)
-    return [rows[k] for k in order], labels[order]
+    rng, rows = seeds.stream(0, "data"), []
+    for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
+        taken, rows, labels = set(rows), [], np.arange(count) % classes
+        while len(rows) < count:
+            row = make(rng, int(labels[len(rows)]))
+            if row not in taken:
+                rows.append(row)
+        order = rng.permutation(count)
+    return list(zip(*(rows[k] for k in order), strict=True)), labels[order]
 
 
 def _pick(rng, words: tuple[str, ...], besides: str = "") -> str:
     left = [word for word in words if word != besides]
-    return left[rng.integers(len(left))]  # what `rng.choice` takes, without an array of the words
+    # What `rng.choice` takes, without an array of the words.
+    return left[rng.integers(len(left))]
 
 
 def _pair(rng, label: int) -> tuple[str, str]:
-    """Premise and hypothesis of one label.
-
-    0 leaves something out, 1 adds something unsaid, 2 changes place or act.
-    """
+    """Premise and hypothesis: 0 leaves out, 1 adds what is unsaid, 2 changes place or act."""
     who, where, act, when = (_pick(rng, words) for words in (PEOPLE, PLACES, ACTS, TIMES))
     premise = f"The {who} in the {where} {act} {when}."
     if label == 0:
@@ -158,7 +137,8 @@ def _comment(rng, label: int) -> tuple[str]:
 def _review(rng, label: int) -> tuple[str]:
     """Three verdicts on a film; two or three of them decide the label: 0 negative, 1 positive."""
     mine, other = (GOOD, BAD) if label else (BAD, GOOD)
-    words = [_pick(rng, mine), _pick(rng, mine), _pick(rng, other if rng.random() < 0.5 else mine)]
+    words = [_pick(rng, mine), _pick(rng, mine)]
+    words.append(_pick(rng, other if rng.random() < 0.5 else mine))
     parts = rng.permutation(PARTS)[:3]
     first, second, third = map(" is ".join, zip(parts, rng.permutation(words), strict=True))
     return (f"In this {_pick(rng, FILMS)} {first}, {second} and {third}.",)

@@ -6,17 +6,15 @@ import numpy as np
 
 from lib import files, seeds
 from lib.data import places
+from lib.data.places import identity as identity
 from lib.representation import Shapes
-
-TEXTS = places.pinned("text")
 
 
 @dataclass(frozen=True, repr=False)
 class TextSet(Shapes):
     """One split of a text set: `texts` (N) strings, `labels` int64 (N,) in 0 ... classes - 1.
 
-    `pairs` (N) holds the second sentence of each row, or is None. `name`, `source`, `revision` and
-    `rows` are of `identity`.
+    `pairs` (N) holds the second sentence of each row, or is None; the rest is its `identity`.
     """
 
     texts: list[str]
@@ -37,29 +35,25 @@ class TextSet(Shapes):
         return replace(self, texts=texts, labels=self.labels[rows], pairs=pairs)
 
     def sample(self, rows: int, seed: int = 0) -> "TextSet":
-        """`rows` rows drawn at random without repeats; all of them if there are fewer.
-
-        The files may be sorted by label, so the first rows would not do.
-        """
+        """`rows` rows drawn at random without repeats; all of them if there are fewer."""
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int, seed: int = 0) -> "TextSet":
-        """At most `rows` rows at random, equally many of each class, of few characters.
-
-        A row has at most `characters` of them, both sentences of a pair together. Whoever has the
-        file has the sample. ValueError where a class has no such row.
-        """
+        """At most `rows` rows at random, equally many of each class, of at most `characters`, both
+        sentences of a pair together; ValueError where a class has no such row."""
         order = seeds.stream(seed, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
-        short = [k for k in order if len(self.texts[k]) + len(seconds[k]) <= characters]
-        by_label = [[k for k in short if self.labels[k] == label] for label in range(self.classes)]
+        lengths = np.array([len(a) + len(b) for a, b in zip(self.texts, seconds)])
+        short = order[lengths[order] <= characters]
+        by_label = [short[self.labels[short] == label] for label in range(self.classes)]
         count = min(rows // self.classes, *map(len, by_label))
         if count < 1:
-            raise ValueError(f"{self.name}: a class has no row of at most {characters} characters")
-        chosen = {k for part in by_label for k in part[:count]}
-        return self.take(np.array([k for k in short if k in chosen]))
+            words = f"{self.name}: a class has no row of at most"
+            raise ValueError(f"{words} {characters} characters")
+        chosen = np.concatenate([part[:count] for part in by_label])
+        return self.take(short[np.isin(short, chosen)])
 
     def content(self) -> str:
         """A short hash of texts and labels, equal for equal rows in equal order."""
@@ -67,10 +61,7 @@ class TextSet(Shapes):
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["TextSet", "TextSet"]:
-        """Split at random into (all but `rows`, `rows`) rows, the same for the same `seed`.
-
-        Raises ValueError unless 0 < rows < the number of rows.
-        """
+        """(all but `rows`, `rows`) rows at random; ValueError unless 0 < rows < all there are."""
         if not 0 < rows < len(self):
             raise ValueError(f"rows must lie between 0 and {len(self)}, all there are; got {rows}")
         order = seeds.stream(seed, "split").permutation(len(self))
@@ -80,19 +71,13 @@ class TextSet(Shapes):
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     """The split "train" or "test" of "multi_nli", "civil_comments" or "imdb".
 
-    The test split of multi_nli is its validation_matched. With `demo` the hub is left alone:
-    without a local copy the generated stand-in is used. ValueError for a text that cannot be used,
-    and what `_Source.read` raises.
+    With `demo` the hub is left alone: without a local copy the generated stand-in is used.
+    ValueError for a text that cannot be used, and what `places` raises.
     """
-    source = places.known(name, TEXTS)
+    source = places.known(name, "text")
     (texts, *pairs), labels, about = source.read(split, demo, _texts)
     pairs = list(pairs[0]) if pairs else None
     return TextSet(list(texts), labels, source.classes, pairs=pairs, **about)
-
-
-def identity(name: str, *, demo: bool = False) -> dict:
-    """What `load` would use: {name, source: data_dir | data | hub | demo, revision, rows}."""
-    return places.known(name, TEXTS).identity(demo)
 
 
 def _texts(file: object, column: str, table) -> list[str]:

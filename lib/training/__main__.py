@@ -24,8 +24,11 @@ from lib.training.study import TUNING_SEED, OutOfTime, Study, Work, a_run
 
 def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line of `python -m lib.training`."""
-    how = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="python -m lib.training", **how)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.training",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("study", help=", ".join(STUDIES))
     words = "a field of the study, or an entry as rates.SGD or options.rows; a list has commas"
@@ -34,8 +37,9 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--one", nargs=3, metavar=("RULE", "RATE", "SEED"), help=words)
     words = "train so long, save, say what is left, go on next time"
     add("--minutes", type=float, default=math.inf, help=words)
-    words = "write the curves so far to DIR/STUDY.npz and stop"
-    add("--keep", type=Path, metavar="DIR", help=words)
+    add(
+        "--keep", type=Path, metavar="DIR", help="write the curves so far to DIR/STUDY.npz and stop"
+    )
     state = files.folder("runs") / "studies"
     add("--state", type=Path, default=state, help="folder of the runs, runs/studies")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
@@ -43,8 +47,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _changed(study: Study, word: str) -> Study:
-    """`study` with "field=value" or "field.entry=value"; ValueError for a field that there is none
-    of, and for a value of another kind."""
+    """`study` with "field=value" or "field.entry=value"; ValueError for what fits no field."""
     names = [f.name for f in fields(study) if f.name not in ("name", "problem")]
     place, equals, text = word.partition("=")
     name, dot, entry = place.partition(".")
@@ -83,7 +86,7 @@ def _run(chosen: argparse.Namespace) -> str:
     """Do what the options `chosen` say; what is to be said at the end."""
     if chosen.study not in STUDIES:
         raise ValueError(f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}")
-    study, single = STUDIES[chosen.study], None
+    study = STUDIES[chosen.study]
     for word in chosen.set:
         study = _changed(study, word)
     if chosen.one:
@@ -93,11 +96,11 @@ def _run(chosen: argparse.Namespace) -> str:
         if not seed.isdecimal():
             raise ValueError(f"a seed must be a whole number from 0 on, got {seed}")
         study = replace(study, rates={rule: (rate,), **study.rates})
-        single = a_run("one", rule, float(rate), study.cap, int(seed))
     work = Work(study, chosen.state, chosen.minutes, cpu=chosen.cpu)
-    if single:
-        (curve,) = work.all_of([single])
-        ends = ", ".join(f"{k} {v[-1]:.4f}" for k, v in curve.metrics.items() if k[:4] == "test")
+    if chosen.one:
+        (curve,) = work.all_of([a_run("one", rule, float(rate), study.cap, int(seed))])
+        last = {name: values[-1] for name, values in curve.metrics.items() if name[:4] == "test"}
+        ends = ", ".join(f"{name} {value:.4f}" for name, value in last.items())
         return f"{curve.status}; {ends}; in {work.folder}"
     if not chosen.keep:
         work.run()
@@ -112,16 +115,15 @@ def _run(chosen: argparse.Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status.
-
-    It is 3 where time ran out, and 1, with one printed sentence, for an error that a user can mend.
-    """
+    """Run the command line and return its exit status: 3 where time ran out, and 1, with one
+    printed sentence, for an error that a user can mend."""
     sys.stdout.reconfigure(line_buffering=True)
     status = 0
     try:
         words = _run(_options(arguments))
     except OutOfTime as rest:
-        words, status = f"the minutes are used up: {rest}; the same command goes on from here", 3
+        words = f"the minutes are used up: {rest}; the same command goes on from here"
+        status = 3
     except (ValueError, OSError, MemoryError, torch.OutOfMemoryError) as error:
         words, status = f"error: {files.sentence(error)}", 1
     finally:

@@ -1,5 +1,4 @@
-"""Mini-batches as a function of seed and step, so that a run goes on from any step: plain ones,
-token rows of like lengths, images cropped and mirrored at random."""
+"""Mini-batches as a function of seed and step, so that a run goes on from any step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,10 +19,9 @@ BORDER = 4  # pixels around an image that random windows reach into
 class Batches(Shapes):
     """Shuffled mini-batches of `inputs` (N, ...) and `targets` (N,), `size` rows each.
 
-    Batch k is a function of (seed, k) alone: every epoch has its own order, drawn from the stream
-    "batches" of `seed`; an incomplete batch is left out. `transform` is applied to a batch's
-    inputs. `part` (k, n) is the k-th of n equal parts of every batch. ValueError for inputs and
-    targets of different length, a size above N, or parts that do not divide it.
+    Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves out an
+    incomplete batch. `transform` is applied to its inputs; `part` (k, n) is the k-th of n equal
+    parts of it. ValueError for sizes that do not fit together.
     """
 
     inputs: Tensor
@@ -40,8 +38,9 @@ class Batches(Shapes):
         if not 0 < self.size <= N:
             raise ValueError(f"size must lie between 1 and the {N} rows there are, got {self.size}")
         if self.size % n:
-            words = f"a batch of {self.size} rows cannot be shared equally by {n} processes"
-            raise ValueError(words)
+            raise ValueError(
+                f"a batch of {self.size} rows cannot be shared equally by {n} processes"
+            )
 
     def rows(self, step: int) -> Tensor:
         """Row numbers of the whole batch `step` (from 0): (size,)."""
@@ -60,7 +59,7 @@ class Batches(Shapes):
         return replace(self, **data, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
-        """This part's share, on the data's device, of one value a row: (size,) -> (size / n,)."""
+        """This part's share of one value a row, on the data's device: (size,) -> (size / n,)."""
         k, n = self.part
         return values.reshape(n, -1)[k].to(self.inputs.device)
 
@@ -76,18 +75,17 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 class Bucketed(Batches):
     """`Batches` of tokens (N, 2, T) whose rows have similar lengths, so that little is padding.
 
-    The rows of `POOL` consecutive batches are sorted by length and dealt out again, in random
-    order. Batch k is still a function of (seed, k) alone, and an epoch takes no row twice.
+    The rows of `POOL` consecutive batches are sorted by length and dealt out in random order. An
+    epoch takes no row twice.
     """
 
     def rows(self, step: int) -> Tensor:
-        """Row numbers of the whole batch `step` (from 0): (size,)."""
         per_epoch = len(self.inputs) // self.size
         epoch, place = divmod(step, per_epoch)
         first = place // POOL * POOL
         count = min(POOL, per_epoch - first)
-        start = epoch * per_epoch + first
-        pool = torch.cat([super(Bucketed, self).rows(start + k) for k in range(count)])
+        shuffled = _order(self.seed, epoch, len(self.inputs))
+        pool = shuffled[first * self.size : (first + count) * self.size]
         lengths = (self.inputs[pool.to(self.inputs.device), 0] != 0).sum(1).cpu()
         dealt = pool[lengths.argsort(stable=True)].reshape(count, self.size)
         order = seeds.stream_at(self.seed, "buckets", epoch, first).permutation(count)
@@ -97,8 +95,7 @@ class Bucketed(Batches):
 class AugmentedBatches(Batches):
     """`Batches` of images (N, c, s, s), cropped out of a border of `BORDER` pixels and mirrored.
 
-    What happens to a picture is a function of (seed, step) alone, whatever the part. Source: paper
-    C, vision experiment (crop, resize, flip; a flip after the resize is the same picture).
+    Source: paper C, vision experiment (crop, resize, flip).
     """
 
     def _pick(self, step: int, rows: Tensor) -> Tensor:
@@ -109,11 +106,7 @@ class AugmentedBatches(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Windows of `images` (b, c, s, s) within a border of zeros, `BORDER` wide, some turned over.
-
-    `top`, `left` int64 (b,) in 0 ... 2 `BORDER` are the windows' corners; those where `flipped`
-    bool (b,) holds are turned left to right. Shape and dtype stay.
-    """
+    """Windows of `images` (b, c, s, s) in a border of zeros, with corners `top`, `left` (b,)."""
     size, every = images.shape[-1], torch.arange(len(images), device=images.device)
     wide = F.pad(images, (BORDER,) * 4)
     windows = wide.unfold(2, size, 1).unfold(3, size, 1)  # (b, c, top, left, s, s), a view

@@ -1,12 +1,7 @@
-"""One run as arrays, and the file of a study's runs, from which every claim is recomputed.
-
-An .npz of plain arrays, never pickled, with the study's configuration and where each run was made.
-"""
+"""One run as arrays, and the .npz of a study's runs, from which every claim is recomputed."""
 
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,21 +17,17 @@ ROOMS = ("training", "networks", "data")  # of the library, whose code decides a
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
 READINGS = 3  # of the clock whose mean is compared with a target
-# What reading a damaged file raises depends on the byte that is wrong.
-DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError)
-DAMAGE = (*DAMAGE, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, repr=False)
 class Curve(Shapes):
     """One run: who ran and where, what it did step by step, and what it ended with.
 
+    `status` is "finished", or stopped, paused or diverged at a step. `loss`, and of rules whose
+    step size changes `step_size` and `gradient_norm`, are (steps,); `metrics`, `weight_norms` and
+    `walked` {name: (points,)} at `evaluated_at`; `clock` {"at", "loss": (readings,)} on fixed rows.
     `part` is "trial" for a run that chooses a rate, "curve" for one that is judged, "one" for one
-    that was asked for alone, "baseline" for a plain classifier, which has an `end` alone. `loss`,
-    `step_size`, `gradient_norm` (steps,) end where the run ended; the last two are of rules whose
-    step size changes. `metrics`, `weight_norms`, `walked` {name: (points,)} at `evaluated_at`;
-    `clock` {"at", "loss": (readings,)} is the training loss on fixed rows; `end` {name: array}.
-    `status` is "finished", or stopped, paused or diverged at a step; `seconds` is processor time.
+    alone, "baseline" for a plain classifier; `seconds` is processor time.
     """
 
     status: str
@@ -87,8 +78,8 @@ class Curve(Shapes):
         metrics = {name: values[seen] for name, values in self.metrics.items()}
         read = self.clock["at"] <= steps if self.clock else ()
         clock = {name: values[read] for name, values in self.clock.items()}
-        cut = dict(loss=self.loss[:steps], evaluated_at=self.evaluated_at[seen])
-        return replace(self, status="paused", metrics=metrics, clock=clock, **cut)
+        cut = replace(self, loss=self.loss[:steps], evaluated_at=self.evaluated_at[seen])
+        return replace(cut, status="paused", metrics=metrics, clock=clock)
 
     def readings(self) -> np.ndarray:
         """The mean of the clock's last `READINGS` readings at each of them; at first infinite."""
@@ -110,7 +101,7 @@ class Curve(Shapes):
 
 @dataclass(frozen=True)
 class Curves:
-    """All runs of one study: `name`, its `configuration`, and its `curves`."""
+    """All runs of one study, with its configuration."""
 
     name: str
     configuration: Mapping
@@ -132,9 +123,10 @@ class Curves:
 
     def seeds(self) -> list[int]:
         """Seeds that every rule has run."""
-        have = {(curve.rule, curve.seed) for curve in self.judged()}
-        rules, seeds = ({pair[k] for pair in have} for k in (0, 1))
-        return sorted(seed for seed in seeds if all((rule, seed) in have for rule in rules))
+        have: dict[str, set[int]] = {}
+        for curve in self.judged():
+            have.setdefault(curve.rule, set()).add(curve.seed)
+        return sorted(set.intersection(*have.values())) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
         """The judged runs of `rule` on the seeds that every rule has run, in the order of seeds."""
@@ -172,11 +164,8 @@ class Curves:
 
 
 def load(path: Path) -> Curves:
-    """The curves that `Curves.save` wrote to `path`.
-
-    FileNotFoundError where there is none; ValueError for a file that is damaged, no curve file, or
-    of another schema.
-    """
+    """The curves that `Curves.save` wrote; FileNotFoundError where there are none, ValueError for a
+    file that is damaged, no curve file, or of another schema."""
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} is not there; `python -m lib.training` makes it")
     try:
@@ -192,7 +181,7 @@ def load(path: Path) -> Curves:
                 values[name] = file[place]
         schema, every = head["schema"], tuple(Curve(**run) for run in runs)
         curves = Curves(head["name"], head["configuration"], every)
-    except DAMAGE as error:
+    except Exception as error:  # which one depends on the byte that is wrong
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         words = f"{path} is not a curve file that can be read ({what})"
         raise ValueError(f"{words}; fetch it again or run the study") from error

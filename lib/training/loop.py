@@ -1,10 +1,9 @@
 """One training loop for every network and optimiser; it records each step and survives a kill.
 
-Any torch optimiser goes in that is called as `step(closure)`. The loop runs on `accelerate`: the
-same call serves a CPU, a GPU or, under torchrun, several processes that share every batch.
+Any torch optimiser goes in that is called as `step(closure)`. `accelerate` brings the device and,
+under torchrun, the other processes, which share every batch.
 """
 
-import hashlib
 import io
 import math
 import time
@@ -24,7 +23,7 @@ from lib.training.rules import norms
 
 CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
 RECENT = 100  # steps whose mean loss a stopping rule sees
-SEAL = 64  # hex digits of the SHA-256 with which a checkpoint begins
+SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 
 
 def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -68,35 +67,24 @@ def train(
     until: int | None = None,
     pause: Callable[[int], bool] = lambda step: False,
 ) -> Curve:
-    """Train `model` in place for `steps` steps and return the curve.
+    """Train `model` in place for `steps` steps, step k on `batches.batch(k)`; return the curve.
 
-    Args:
-        optimizer: its `last_step_size` and `last_gradient_norm` are recorded, if it states them.
-        batches: step k uses `batches.batch(k)`; its seed also seeds dropout, afresh at every step.
-        loss: (model, batch) to a scalar, a mean over the rows where several processes share them.
-        evaluate, at: what is measured, with the norms of the weights, after these numbers of steps
-            and at the end.
-        stop: what `evaluate` found, "recent_loss" and "clock", to whether the run ends there.
-        walk: record the sum of squared moves of every parameter.
-        clock, tick: its "clock_loss" is recorded every `tick` steps, never for 0.
-        checkpoint, every, key: the file that is written every so many steps and that the same call
-            goes on from, bit for bit on a CPU; a file of another `key` is refused.
-        until, pause: the run is saved and left after `until` steps, also if that was done before,
-            and where `pause(steps done)` says so, never where it began.
+    `loss` is a mean over the rows where processes share them; of an optimiser that states them
+    `last_step_size` and `last_gradient_norm` are recorded. `evaluate` and the norms of the weights
+    are measured after the numbers of steps `at` and at the end; `stop` sees that, "recent_loss" and
+    "clock", and ends the run. `walk` adds up squared moves; `clock` is read every `tick` steps.
 
-    A loss or recorded norm that is not finite ends the run; the status says so, nothing is raised.
-    ValueError for steps below 1, a point outside 0 ... steps, or a checkpoint that is damaged or of
-    another run; OSError for one that cannot be written.
+    The file `checkpoint` is written every `every` steps; the same call goes on from it, bit for bit
+    on a CPU. After `until` steps, or where `pause(steps done)` says so, the run is saved and left.
+    Where the loss or a norm is not finite the run ends, and the status says so. ValueError for a
+    checkpoint that is damaged or of another `key`, OSError for one that cannot be written.
     """
-    points = sorted({*map(int, at), steps})
-    if steps < 1 or points[0] < 0 or points[-1] > steps:
-        raise ValueError(f"steps must be 1 or more, at within 0 ... steps; got {steps}, {points}")
     machine = accelerator(cpu)
     device = machine.device
     network, stepper = machine.prepare(model, optimizer)
     part = batches.on(device, (machine.process_index, machine.num_processes))
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    parameters = list(weights.values())
+    parameters, points = list(weights.values()), {*map(int, at), steps}
     dropout = int(seeds.stream(batches.seed, "dropout").integers(2**63))
     sized = hasattr(optimizer, "last_step_size")
     log = torch.full((3, steps), math.nan, device=device)  # loss, step size, gradient norm
@@ -107,23 +95,9 @@ def train(
         stepper.zero_grad()
         value = loss(network, batch)
         machine.backward(value)
-        # The gradient is averaged over processes by itself, the loss is not, and Polyak's step
-        # needs both.
+        # accelerate averages the gradient over processes; Polyak's step needs the loss averaged too
         log[0, step] = value = machine.reduce(value.detach(), "mean")
         return value
-
-    def take() -> None:
-        # By step, not one stream: a resumed run needs no generator's state.
-        sequence = np.random.SeedSequence([dropout, step, machine.process_index])
-        torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]))
-        before = [p.clone() for p in parameters] if walk else []
-        stepper.step(closure)
-        if sized:
-            log[1, step] = optimizer.last_step_size
-            log[2, step] = optimizer.last_gradient_norm
-        if walk:
-            moves = torch._foreach_sub(parameters, before)
-            path.add_(torch.stack(torch._foreach_norm(moves)).to(path) ** 2)
 
     def look(measure: Evaluate) -> dict[str, float]:
         model.eval()
@@ -142,11 +116,16 @@ def train(
             "clock": float(np.mean(readings[-READINGS:])) if readings else math.inf,
         }
 
-    def save() -> None:
-        if checkpoint and machine.is_main_process:
-            state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
-            state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
-            _write(checkpoint, state | {"rows": rows, "readings": readings, "path": path})
+    def save(checkpoint: Path) -> None:
+        state = {"key": key, "step": step, "seconds": spent + time.process_time() - begin}
+        state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "log": log}
+        state |= {"rows": rows, "readings": readings, "path": path}
+        stream = io.BytesIO()
+        torch.save(tree_map(lambda x: x.cpu() if isinstance(x, Tensor) else x, state), stream)
+        for remains in checkpoint.parent.glob(f".{checkpoint.name}.*"):
+            remains.unlink()  # of a run killed while it wrote
+        content = stream.getvalue()
+        files.write(checkpoint, files.sha256(content).encode() + content)
 
     if checkpoint and checkpoint.exists():
         state = _read(checkpoint, key)
@@ -164,7 +143,6 @@ def train(
         for step in range(done, steps + 1):
             leaving = step == until or (step > done and agreed(pause(step)))
             saving = leaving or (step > done and step % every == 0)
-            # Not at every step: a look at the loss waits for the device.
             if (saving or step % CHECK_EVERY == 0) and step > done:
                 if not math.isfinite(log[0, step - 1]):
                     break
@@ -177,20 +155,33 @@ def train(
             if step in points and stop(rows[-1]["metrics"] | rows[-1]):
                 status = f"stopped after step {step}"
                 break
-            if saving:
-                save()
+            if saving and checkpoint and machine.is_main_process:
+                save(checkpoint)
             if leaving:
                 status = f"paused after step {step}"
                 break
             batch = part.batch(step)
-            take()
+            # By step, not one stream: a resumed run needs no generator's state.
+            drawn = np.random.SeedSequence([dropout, step, machine.process_index])
+            torch.manual_seed(int(drawn.generate_state(1, np.uint64)[0]))
+            before = [p.clone() for p in parameters] if walk else []
+            stepper.step(closure)
+            if sized:
+                log[1, step] = optimizer.last_step_size
+                log[2, step] = optimizer.last_gradient_norm
+            if walk:
+                moves = torch._foreach_norm(torch._foreach_sub(parameters, before))
+                path.add_(torch.stack(moves).to(path) ** 2)
     record = log.double().cpu().numpy()
     finite = np.isfinite(record[: 3 if sized else 1]).all(0)
     end = steps if finite.all() else int(finite.argmin())
     if end < step:
         status = f"diverged at step {end + 1}"
     rows, taken = [row for row in rows if row["at"] <= end], slice(end if sized else 0)
-    readings = readings[: end // tick + 1] if tick else []
+    clocked = {}
+    if tick:
+        readings = np.array(readings[: end // tick + 1])
+        clocked = {"at": tick * np.arange(len(readings)), "loss": readings}
 
     def over(group: str) -> dict[str, np.ndarray]:
         names = rows[0][group] if rows else ()
@@ -199,7 +190,6 @@ def train(
     return Curve(
         status=status,
         seconds=spent + time.process_time() - begin,
-        seed=batches.seed,
         loss=record[0, :end],
         step_size=record[1, taken],
         gradient_norm=record[2, taken],
@@ -207,25 +197,14 @@ def train(
         metrics=over("metrics"),
         weight_norms=over("weight_norms"),
         walked=over("walked"),
-        clock=dict(at=tick * np.arange(len(readings)), loss=np.array(readings)) if tick else {},
+        clock=clocked,
     )
-
-
-def _write(path: Path, state: Mapping) -> None:
-    """Write the checkpoint `state` to `path`, with the digest of all of it, from the CPU."""
-    for remains in path.parent.glob(f".{path.name}.*"):
-        remains.unlink()  # of a run killed while it wrote
-    stream = io.BytesIO()
-    near = lambda x: x.cpu() if isinstance(x, Tensor) else x
-    torch.save(tree_map(near, dict(state)), stream)
-    content = stream.getvalue()
-    files.write(path, hashlib.sha256(content).hexdigest().encode() + content)
 
 
 def _read(path: Path, key: str) -> dict:
     """The state of a checkpoint; ValueError if it is damaged or of another `key`."""
     content = path.read_bytes()
-    if hashlib.sha256(content[SEAL:]).hexdigest().encode() != content[:SEAL]:
+    if files.sha256(content[SEAL:]).encode() != content[:SEAL]:
         raise ValueError(f"{path} is damaged: remove it to start this run afresh")
     state = torch.load(io.BytesIO(content[SEAL:]), map_location="cpu", weights_only=True)
     if state["key"] != key:

@@ -1,8 +1,4 @@
-"""What is measured of a network, on whatever device it lies, and the plain classifiers to beat.
-
-A plain classifier is a function without arguments that fits it, by scikit-learn, and says which
-test rows it has right, bool (rows,): a network that does not beat it is too small to speak.
-"""
+"""What is measured of a network, on whatever device it lies, and the plain classifiers to beat."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,9 +8,10 @@ import torch.nn.functional as F
 from scipy.sparse import csr_matrix, hstack
 from torch import Tensor, nn
 
-Evaluate = Callable[[nn.Module], Mapping[str, float]]  # a model in evaluation mode to named numbers
-Fits = dict[str, Callable[[], np.ndarray]]
-STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of the logistic regression: the weight of the data
+# A model in evaluation mode to named numbers.
+Evaluate = Callable[[nn.Module], Mapping[str, float]]
+# C of the logistic regression: the weight of the data.
+STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -62,61 +59,12 @@ def classification(
     return evaluate
 
 
-def of_images(train, test) -> Fits:
-    """Logistic regression and 3 nearest neighbours on the pixels of two `ImageSet`, in [0, 1]."""
-    labels = train.labels.numpy(), test.labels.numpy()
+def logistic(train, test, labels: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which rows of `test` logistic regression on `train` has right: bool (rows,).
 
-    def pixels() -> list[np.ndarray]:
-        return [part.images.flatten(1).numpy() / np.float32(255) for part in (train, test)]
-
-    def nearest() -> np.ndarray:
-        from sklearn.neighbors import KNeighborsClassifier  # sklearn takes a second to import
-
-        known, unknown = pixels()
-        return KNeighborsClassifier(3).fit(known, labels[0]).predict(unknown) == labels[1]
-
-    logistic = lambda: _logistic(*pixels(), *labels)
-    return {"logistic regression": logistic, "3 nearest neighbours": nearest}
-
-
-def of_tokens(train: tuple, test: tuple, words: int) -> Fits:
-    """Logistic regression on the bag of the tokens that a network reads, no more and no fewer.
-
-    `train` and `test` are ids (N, T) below `words`, 0 for padding, and labels (N,).
+    Its strength is chosen on a fifth of the training rows, never on test rows.
     """
-
-    def bag(ids: np.ndarray) -> csr_matrix:
-        rows, columns = np.nonzero(ids)
-        where = (rows, ids[rows, columns])
-        return csr_matrix((np.ones(len(rows)), where), (len(ids), words)).sign()
-
-    def fit() -> np.ndarray:
-        (known, labels), (unknown, truth) = (map(np.asarray, part) for part in (train, test))
-        return _logistic(bag(known), bag(unknown), labels, truth)
-
-    return {"bag of words": fit}
-
-
-def of_texts(train, test) -> Fits:
-    """Logistic regression on which words stand in a text of two `TextSet`, of pairs in each one."""
-
-    def fit() -> np.ndarray:
-        from sklearn.feature_extraction.text import CountVectorizer
-
-        bags = []
-        for known, unknown in ((train.texts, test.texts), (train.pairs, test.pairs)):
-            if known is not None:
-                counter = CountVectorizer(binary=True, min_df=2)
-                bags.append((counter.fit_transform(known), counter.transform(unknown)))
-        inputs = [hstack(part).tocsr() for part in zip(*bags)]
-        return _logistic(*inputs, train.labels, test.labels)
-
-    return {"bag of words": fit}
-
-
-def _logistic(train, test, labels: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Its strength is chosen on a fifth of the training rows, never on test rows."""
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression  # sklearn takes a second to import
 
     rest = np.arange(train.shape[0]) % 5 > 0
 
@@ -125,3 +73,42 @@ def _logistic(train, test, labels: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
     scores = {c: fit(c, rest).score(train[~rest], labels[~rest]) for c in STRENGTHS}
     return fit(max(scores, key=scores.get), slice(None)).predict(test) == truth
+
+
+def nearest(train, test, labels: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which rows of `test` the 3 nearest neighbours in `train` have right: bool (rows,)."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(3).fit(train, labels).predict(test) == truth
+
+
+def on_pixels(classify: Callable, train, test) -> np.ndarray:
+    """`classify` on the pixels of two `ImageSet`, in [0, 1]."""
+    pixels = (part.images.flatten(1).numpy() / np.float32(255) for part in (train, test))
+    return classify(*pixels, train.labels.numpy(), test.labels.numpy())
+
+
+def on_tokens(train: tuple, test: tuple, words: int) -> np.ndarray:
+    """`logistic` on which tokens are in rows of ids (N, T) below `words`, 0 for padding; the second
+    of each pair are the labels (N,)."""
+
+    def bag(ids: np.ndarray) -> csr_matrix:
+        rows, columns = np.nonzero(ids)
+        where = (rows, ids[rows, columns])
+        return csr_matrix((np.ones(len(rows)), where), (len(ids), words)).sign()
+
+    (known, labels), (unknown, truth) = (map(np.asarray, part) for part in (train, test))
+    return logistic(bag(known), bag(unknown), labels, truth)
+
+
+def on_words(train, test) -> np.ndarray:
+    """`logistic` on which words are in the texts of two `TextSet`, in each text of a pair."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    bags = []
+    for known, unknown in ((train.texts, test.texts), (train.pairs, test.pairs)):
+        if known is not None:
+            counter = CountVectorizer(binary=True, min_df=2)
+            bags.append((counter.fit_transform(known), counter.transform(unknown)))
+    inputs = [hstack(part).tocsr() for part in zip(*bags)]
+    return logistic(*inputs, train.labels, test.labels)

@@ -1,7 +1,6 @@
 """The update rules that the papers compare, as torch optimisers called as `step(closure)`.
 
-SNGD and SPS move along the gradient by a step that its norm sets, mirror descent moves in mirrored
-weights. On a GPU no value leaves the device inside a step.
+On a GPU no value leaves the device inside a step.
 """
 
 import math
@@ -18,22 +17,23 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
     In float32 the squares of entries below 1e-23 vanish, and with them a direction to be kept.
     """
-    wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64  # it has no float64
+    # Apple's devices have no float64.
+    wide = torch.float32 if tensors[0].device.type == "mps" else torch.float64
     return torch.stack(torch._foreach_norm(tensors, 2, wide))
 
 
 def _positive(**values: float) -> dict[str, float]:
     for name, value in values.items():
         if not value > 0 or (name == "lr" and math.isinf(value)):
-            raise ValueError(f"{name} must be above 0{' and finite' * (name == 'lr')}, got {value}")
+            finite = " and finite" if name == "lr" else ""
+            raise ValueError(f"{name} must be above 0{finite}, got {value}")
     return values
 
 
 class _GradientStep(torch.optim.Optimizer):
     """θ ← θ - s g with a step size s that a rule takes from the loss and ‖g‖ over all parameters.
 
-    `last_step_size` and `last_gradient_norm` hold the latest step's values, scalar tensors; the
-    step is 0 where g = 0. What is not finite is the loop's to find.
+    `last_step_size` and `last_gradient_norm` hold the latest step's; the step is 0 where g = 0.
     """
 
     last_step_size = last_gradient_norm = None
@@ -60,10 +60,9 @@ class _GradientStep(torch.optim.Optimizer):
 
 
 class NormalizedSGD(_GradientStep):
-    """Stochastic normalised gradient descent with a cap: θ ← θ - min(η / ‖g‖, η_max) g.
+    """θ ← θ - min(η / ‖g‖, η_max) g, η = `lr` and η_max = `max_step`, both above 0.
 
-    `lr` is η, `max_step` η_max. ValueError for either not above 0. Source: paper A, Eq. 2 and
-    App. C ("SNGD").
+    Source: paper A, Eq. 2 and App. C ("SNGD").
     """
 
     def __init__(self, params, lr: float, max_step: float = math.inf):
@@ -74,11 +73,10 @@ class NormalizedSGD(_GradientStep):
 
 
 class StochasticPolyak(_GradientStep):
-    """Stochastic Polyak step with a cap: θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss.
+    """θ ← θ - min(f / (2 ‖g‖²), η_max) g, f the batch's loss, η_max = `max_step` above 0.
 
-    A loss below 0 counts as 0; with several processes the closure returns its mean over them.
-    ValueError for `max_step`, η_max, not above 0. Source: paper A, Eq. 3 and App. C ("SPS"); the
-    cap is that of SPS_max, Loizou et al. (2021).
+    A loss below 0 counts as 0. Source: paper A, Eq. 3 and App. C ("SPS"); the cap is that of
+    SPS_max, Loizou et al. (2021).
     """
 
     def __init__(self, params, max_step: float = math.inf):
@@ -90,10 +88,7 @@ class StochasticPolyak(_GradientStep):
 
 
 def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
-    """|t|^exponent sgn t, entry by entry; 0 stays 0.
-
-    With exponent p - 1 the mirror map ∇ψ of ψ(θ) = ‖θ‖_p^p / p, with 1 / (p - 1) its inverse.
-    """
+    """|t|^exponent sgn t: for p - 1 the map ∇ψ of ψ = ‖θ‖_p^p / p, for 1 / (p - 1) its inverse."""
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
     return powers
@@ -102,11 +97,10 @@ def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
 class MirrorDescent(torch.optim.Optimizer):
     """l_p mirror descent: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g, entry by entry.
 
-    `lr` is η, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a weight at
-    0 moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps U = ∇ψ(θ),
-    where η g adds up (a copy of the parameters, at least float32; none for p = 2). A parameter that
-    someone else changed in place is mirrored afresh. ValueError for lr not above 0 or p not above 1
-    and finite. Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised).
+    `lr` is η > 0, `p` any number above 1; 2 is SGD. For p < 2 the inverse map is flat at 0: a
+    weight there moves by |η g|^(1/(p-1)), which in float32 rounds to 0 again. So the class keeps
+    U = ∇ψ(θ), where η g adds up; a parameter that someone else changed in place is mirrored afresh.
+    Source: paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised).
     """
 
     def __init__(self, params, lr: float, p: float):
@@ -121,14 +115,13 @@ class MirrorDescent(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            members = [member for member in group["params"] if member.grad is not None]
             lr, p = group["lr"], group["p"]
-            gradients = [parameter.grad for parameter in members]
+            members = [parameter for parameter in group["params"] if parameter.grad is not None]
             if p == 2:
-                torch._foreach_add_(members, gradients, alpha=-lr)
+                torch._foreach_add_(members, [member.grad for member in members], alpha=-lr)
                 continue
             images = [self._image(parameter, p) for parameter in members]
-            wide = [g.to(U.dtype) for g, U in zip(gradients, images)]
+            wide = [parameter.grad.to(U.dtype) for parameter, U in zip(members, images)]
             torch._foreach_add_(images, wide, alpha=-lr)
             torch._foreach_copy_(members, _mirrored(images, 1 / (p - 1)))
             self._versions |= {parameter: parameter._version for parameter in members}

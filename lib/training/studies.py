@@ -5,6 +5,7 @@
 
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from lib.training.loop import initialised
 from lib.training.measures import classification, correctness, predict, right
 from lib.training.study import Problem, Study
 
-SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500  # test rows at the points of a run
+# Test rows at the points of a run.
+SHOWN_IMAGES, SHOWN_TEXTS, SHOWN_REVIEWS = 2_000, 200, 2_500
 FIXED_TEXTS, FIXED = 256, 512  # training rows on which the clock reads the loss; others
 CONTROL = 1_000  # training images whose loss, without augmentation, is measured at the points
 PROBED_TEXTS, PROBED_REVIEWS = 16, 400  # test rows whose attention is measured
@@ -53,9 +55,8 @@ def pictures(
     """A vision transformer on the first `rows` images of `name`, cut into `grid` x `grid` patches.
 
     `shape` is its width, depth, heads and hidden, in this order. Paper A's is the one for small
-    data sets, where `named` that of the code that the paper names. With `held_out` further images,
-    on which rates are judged, it is paper C's plain one, which sees random crops and flips; paper
-    A's does where `crops` is on.
+    data sets, where `named` that of the code that the paper names, and sees `crops` where asked.
+    With `held_out` images, on which rates are judged, it is paper C's plain one, which sees crops.
     """
     whole = images.load(name, "train", rows=rows + held_out, demo=demo)
     test = images.load(name, "test", rows=SMOKE_IMAGES if demo else None, demo=demo)
@@ -71,15 +72,13 @@ def pictures(
     def look(part, name="test"):
         return classification(part.images, part.labels, transform, name=name)
 
-    judged, tuned = look(test[:SHOWN_IMAGES]), look(whole[rows:])
-    control = look(train[:CONTROL], "control")
-
     def evaluate(model, seed, tuning):
-        if not held_out:
-            return judged(model)
-        index = {f"hoyer.{name}": hoyer(W) for name, W in matrices(model).items()}
-        index["hoyer"] = float(np.median(list(index.values())))
-        return (tuned if tuning else judged)(model) | control(model) | index
+        metrics = look(whole[rows:] if tuning and held_out else test[:SHOWN_IMAGES])(model)
+        if held_out:
+            metrics |= look(train[:CONTROL], "control")(model)
+            index = {f"hoyer.{name}": hoyer(W) for name, W in matrices(model).items()}
+            metrics |= index | {"hoyer": float(np.median(list(index.values())))}
+        return metrics
 
     def finish(model, seed):
         ends = correctness(right(predict(model, test.images, transform), test.labels))
@@ -94,7 +93,10 @@ def pictures(
         finish=finish,
         about=about | ({"held_out": held_out} if held_out else {}),
         clock=look(train[:FIXED], "clock"),
-        baselines=measures.of_images(train, test),
+        baselines={
+            "logistic regression": partial(measures.on_pixels, measures.logistic, train, test),
+            "3 nearest neighbours": partial(measures.on_pixels, measures.nearest, train, test),
+        },
     )
 
 
@@ -102,8 +104,8 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
     """The lower `layers` of a pretrained BERT (paper A) on `rows` texts of `name`, all for None.
 
     Training texts have at most `length` tokens, test texts are cut to 4 `length`. With `characters`
-    both are a `balanced` sample of texts of at most so many, and training texts are cut too. A
-    `demo` trains a small classifier from a random start.
+    both are a `balanced` sample, and training texts are cut too. A `demo` is small, and not
+    pretrained.
     """
     weights = pretrained.weights(demo=demo)
     train, test = _split(name, demo, SMOKE_TEXTS)
@@ -111,7 +113,7 @@ def sentences(batch, name, length, layers, rows=None, characters=None, demo=Fals
     if characters:
         train, test = (part.balanced(rows or len(part), characters) for part in (train, test))
         sample = {"characters": characters, "content": [train.content(), test.content()]}
-        plain = measures.of_texts(train, test)
+        plain = {"bag of words": partial(measures.on_words, train, test)}
     train = bert.tokenise(weights, train, length, whole=not characters)
     if rows and not (characters or demo):
         chosen = stream(0, "subset").permutation(len(train.labels))[:rows]
@@ -178,12 +180,11 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         taken = _every(sets[part][1], count)
         return classification(*(values[taken] for values in sets[part]), size=500, name=name)
 
-    tuned = look("held", "test", held_out), look("rest", "training", SHOWN_REVIEWS)
-    judged = look("test", "test", SHOWN_REVIEWS), look("train", "training", SHOWN_REVIEWS)
-
     def evaluate(model, seed, tuning):
-        on_test, on_training = tuned if tuning else judged
-        return sparsity(model, initialised(build, seed)) | on_test(model) | on_training(model)
+        tested, count = ("held", held_out) if tuning else ("test", SHOWN_REVIEWS)
+        on_training = look("rest" if tuning else "train", "training", SHOWN_REVIEWS)
+        metrics = sparsity(model, initialised(build, seed))
+        return metrics | look(tested, "test", count)(model) | on_training(model)
 
     def finish(model, seed):
         taken = _every(labels, PROBED_REVIEWS)
@@ -205,6 +206,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
             ends[f"{when}.maps"] = maps.numpy().astype(np.float32)
         return ends
 
+    fit = partial(measures.on_tokens, sets["train"], sets["test"], len(names))
     about = {
         "data": texts.identity("imdb", demo=demo),
         "rows": len(train),
@@ -222,7 +224,7 @@ def reviews(batch, length, words, size, width, hidden, held_out, demo=False) -> 
         loss=summed_loss,
         about=about,
         clock=look("rest", "clock", FIXED),
-        baselines=measures.of_tokens(sets["train"], sets["test"], len(names)),
+        baselines={"bag of words": fit},
     )
 
 

@@ -1,7 +1,6 @@
 """A study: update rules compared on one data set by one protocol. Rates first, then paired seeds.
 
-`Study` declares one, `Work` runs it, piece by piece: every run is saved when it ends and
-checkpointed before. `notebooks/protocol.md` states the protocol.
+`Study` declares one, `Work` runs it; `notebooks/protocol.md` states the protocol.
 """
 
 import contextlib
@@ -20,15 +19,16 @@ from torch import Tensor, nn
 from lib import files
 from lib.training import loop
 from lib.training.batches import Batches
-from lib.training.curves import Curve, Curves, code, load, made
-from lib.training.measures import Evaluate, Fits, correctness, cross_entropy
+from lib.training.curves import STEPWISE, Curve, Curves, code, load, made
+from lib.training.measures import Evaluate, correctness, cross_entropy
 from lib.training.rules import RULES
 
 TUNING_SEED = 100  # no judged run has it
 LAST = 4  # evaluations whose mean held-out accuracy judges a trial
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 RECENT = 10  # readings of the clock whose mean and deviation compare two runs on their way
-ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
+# Standard deviations by which a run must be worse to be dropped.
+ERRORS = 2.0
 # How rates are judged, what may end a run, and whether it does so below or above `stop_at`.
 CRITERIA = {
     "speed": ("recent_loss", -1, f"mean loss of {loop.RECENT} steps at most"),
@@ -39,11 +39,11 @@ CLOCK = ("clock", -1, "mean training loss of the clock's last three readings at 
 
 @dataclass(frozen=True)
 class Problem:
-    """Network and data of a study, loaded.
+    """Network and data of a study, loaded; rows are held out where `tuning`.
 
-    `batches(seed, tuning)` are the training batches, without the held-out rows where `tuning`.
     `evaluate(model, seed, tuning)` is measured at the points of a run, `finish(model, seed)` once
-    at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed rows.
+    at its end, as arrays. `clock` measures "clock_loss", the training loss on fixed rows; each of
+    `baselines` fits a plain classifier and says which test rows it has right.
     """
 
     build: Callable[[], nn.Module]
@@ -53,21 +53,19 @@ class Problem:
     about: Mapping
     loss: Callable[[nn.Module, tuple], Tensor] = cross_entropy
     clock: Evaluate | None = None
-    baselines: Fits = field(default_factory=dict)
+    baselines: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, fixed before the runs.
+    """What is compared, fixed before the runs; ValueError for values that cannot be.
 
-    `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS (whose rate
-    is its cap) before SNGD, whose `cap` is that of SPS where it is None. `targets` are training
-    losses, the last one decides. `criterion` is "speed" (rates by the training loss) or "accuracy"
-    (by held-out accuracy). A run ends at the first evaluation where what `CRITERIA` names is past
-    `stop_at`, or after `horizon` steps. `extensions` rates at most are added beyond an edge of the
-    grid. `loss_rows` divides a loss that is a sum. With a `clock`, steps between its readings,
-    targets and `stop_at` of "speed" are on these, rates race, and plain classifiers are fitted to
-    the same rows: the second protocol. ValueError for what is none of these.
+    `problem(batch=, **options)` loads network and data. `rates` {rule: candidates}, SPS before
+    SNGD, whose `cap` is the rate of SPS where it is None; at most `extensions` are added beyond an
+    edge. `criterion` "speed" judges them by the steps to the last of the training losses `targets`,
+    "accuracy" by held-out rows. A run ends where what `CRITERIA` names is past `stop_at`.
+    `loss_rows` divides a loss that is a sum. A `clock`, steps between its readings, is the second
+    protocol: losses are its readings, rates race, and plain classifiers are fitted.
     """
 
     name: str
@@ -105,32 +103,20 @@ class Study:
                 raise ValueError(f"{name} must be 1 or more, got {given}")
 
     @property
-    def quarter(self) -> int:
-        """The step at which half of the rates are dropped."""
-        return self.horizon // 4
-
-    @property
     def points(self) -> np.ndarray:
-        """Numbers of steps after which a run is evaluated, ascending, the quarter among them."""
+        """After how many steps a run is evaluated; the quarter of the horizon is among them."""
         every = np.linspace(0, self.horizon, self.evaluations + 1).astype(int)
-        return np.unique([*every, self.quarter])
+        return np.unique([*every, self.horizon // 4])
 
     @property
-    def _stopping(self) -> tuple[str, int, str]:
+    def stopping(self) -> tuple[str, int, str]:
+        """What may end a run: its name, its sign, and words for the record."""
         return CLOCK if self.clock and self.criterion == "speed" else CRITERIA[self.criterion]
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
         """True where a run with these `metrics` ends."""
-        name, sign, _ = self._stopping
+        name, sign, _ = self.stopping
         return self.stop_at is not None and sign * metrics[name] >= sign * self.stop_at
-
-    def configuration(self, about: Mapping) -> dict:
-        """All that decides the runs, as plain values; `about` is the problem's."""
-        apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        stop = "never" if self.stop_at is None else f"{self._stopping[2]} {self.stop_at:g}"
-        values |= {"stop": stop, "tuning_seed": TUNING_SEED, "problem": dict(about)}
-        return json.loads(files.dumps(values))
 
     def score(self, trial: Curve) -> tuple[float, float]:
         """How good a trial is, the smaller the better."""
@@ -154,8 +140,8 @@ class Study:
             if trial.diverged:
                 continue
             if self.criterion == "accuracy":
-                p, rows = float(trial.metrics["test_accuracy"][-1]), self.options["held_out"]
-                levels[rate] = -p, math.sqrt(p * (1 - p) / rows)
+                p = float(trial.metrics["test_accuracy"][-1])
+                levels[rate] = -p, math.sqrt(p * (1 - p) / self.options["held_out"])
             else:
                 last = trial.clock["loss"][-RECENT:].astype(float)
                 levels[rate] = float(last.mean()), float(last.std())
@@ -165,11 +151,8 @@ class Study:
         return [r for r, (m, e) in levels.items() if m - best <= ERRORS * math.hypot(e, error)]
 
     def decided(self, trials: Mapping[float, Curve], alive: list[float], steps: int) -> bool:
-        """Whether a race for speed is over after so many steps, with these rates `alive`.
-
-        Two have reached the last target, or one has and no other is left, or twice its steps are
-        over. Who is not there yet needs more steps, so nothing is guessed.
-        """
+        """Whether a race for speed is over after so many steps, with these rates `alive`: two have
+        reached the last target, or one has and no other is left, or twice its steps are over."""
         if self.criterion == "accuracy":
             return False
         needed = {rate: self.score(trial)[0] for rate, trial in trials.items()}
@@ -195,12 +178,17 @@ class Work:
         self.study, self.say, self.cpu = study, say, cpu
         end = time.monotonic() + 60 * minutes
         self.spent = lambda step=0: time.monotonic() >= end
-        torch.set_num_threads(1)  # sums are split over threads, another split rounds differently
+        # Sums are split over threads, and another split rounds differently.
+        torch.set_num_threads(1)
         self.machine = loop.accelerator(cpu)
         if study.loss_rows > 1 and self.machine.num_processes > 1:
             raise ValueError(f"{study.name} sums its loss over a batch: one process must train it")
         self.problem = study.problem(batch=study.batch, **study.options)
-        self.configuration = study.configuration(self.problem.about)
+        apart = ("problem", "options", "stop_at", "seeds", "first_seed", "loss_rows")
+        values = {f.name: getattr(study, f.name) for f in fields(study) if f.name not in apart}
+        stop = "never" if study.stop_at is None else f"{study.stopping[2]} {study.stop_at:g}"
+        values |= dict(stop=stop, tuning_seed=TUNING_SEED, problem=dict(self.problem.about))
+        self.configuration = json.loads(files.dumps(values))
         self.key = Curves(study.name, self.configuration, ()).digest
         self.folder = Path(folder) / f"{study.name}-{self.key}"
 
@@ -213,22 +201,22 @@ class Work:
             rates[rule] = self.best(rule, cap)
             cap = rates[rule] if rule == "SPS" and study.cap is None else cap
         seeds = range(study.first_seed, study.first_seed + study.seeds)
-        self.all_of([a_run("curve", rule, rates[rule], cap, s) for s in seeds for rule in rates])
+        judged = [a_run("curve", rule, rates[rule], cap, s) for s in seeds for rule in rates]
+        self.all_of(judged)
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
         """The rate at which `rule` is judged, out of the study's candidates; one alone is taken.
 
-        Half of them are dropped at a quarter of the horizon, and the rest run to the end; with a
-        clock they race. While the best lies at an edge of the grid, one more rate beyond is tried,
-        as far as the others ran. ValueError, with the rates, where every one diverged.
+        Half of them are dropped at a quarter of the horizon; with a clock they race. While the best
+        lies at an edge of the grid, one more rate beyond is tried, as far as the others ran.
+        ValueError, with the rates, where every one diverged.
         """
 
         def trials(rates: list[float], until: int) -> dict[float, Curve]:
             runs = [a_run("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
             trained = self.all_of(runs, until if until < study.horizon else None)
-            # As it was when it was first looked at also of a trial that has gone on since, so that
-            # a study that is taken up again keeps the same rates.
+            # Of a trial that has gone on since, the start: who goes on chooses the same rates.
             return {rate: trial.until(until) for rate, trial in zip(rates, trained)}
 
         study, rates = self.study, sorted(self.study.rates[rule])
@@ -243,7 +231,7 @@ class Work:
                 if not alive or study.decided(outcomes, alive, end):
                     break
         else:
-            early, end = trials(rates, study.quarter), study.horizon
+            early, end = trials(rates, study.horizon // 4), study.horizon
             order = sorted(rates, key=lambda rate: study.score(early[rate]))
             outcomes = trials(order[: (len(rates) + 1) // 2], end)
         for extension in range(study.extensions + 1):
@@ -251,44 +239,37 @@ class Work:
             best = min(scores, key=lambda rate: (scores[rate], -rate))
             if outcomes[best].diverged:
                 dead = ", ".join(f"{rate:g}" for rate in sorted(outcomes))
-                words = f"{study.name}: every rate of {rule} diverged that was not dropped: {dead}"
-                raise ValueError(f"{words}; give the study lower rates")
+                raise ValueError(
+                    f"{study.name}: every rate of {rule} diverged that was not dropped: {dead};"
+                    " give the study lower rates"
+                )
             tried = sorted({*outcomes, *rates})
             beside = {tried[0]: tried[1], tried[-1]: tried[-2]}.get(best)
             # A cap of SPS that is never reached is as good as a larger one.
-            capped = outcomes[best].end.get("capped", 1)
-            free = rule == "SPS" and best == tried[-1] and capped < 0.01
+            free = best == tried[-1] and outcomes[best].end.get("capped", 1) < 0.01
             if beside is None or free or extension == study.extensions:
                 return best
             outcomes |= trials([float(f"{best * best / beside:.3g}")], end)
 
     def all_of(self, runs: list[dict], until: int | None = None) -> list[Curve]:
-        """The curves of `runs`, up to the step `until` at least.
-
-        A run that another process works on is left to it, and taken up where that one was killed.
-        """
-        curves = {}
-        while len(curves) < len(runs):
-            before = len(curves)
-            for place, who in enumerate(runs):
-                if place not in curves and (curve := self.one(who, until)):
-                    curves[place] = curve
-            if len(curves) == before:
-                if loop.agreed(self.spent()):
-                    raise OutOfTime(f"the rest is another process's; {self.left()}")
-                time.sleep(0.2)
-        return [curves[place] for place in range(len(runs))]
+        """The curves of `runs`, up to the step `until` at least; what another process works on is
+        left to it, and taken up where it was killed."""
+        while None in (curves := [self.one(who, until) for who in runs]):
+            if loop.agreed(self.spent()):
+                raise OutOfTime(f"the rest is another process's; {self.left()}")
+            time.sleep(0.2)
+        return curves
 
     def one(self, who: dict, until: int | None = None) -> Curve | None:
         """The curve of one run, from its file or trained; None while another process has it.
 
-        ValueError for a file of other code or another device, whose bits would be mixed; OutOfTime
-        for a run that is left.
+        ValueError for a file of other code or another device; OutOfTime for a run that is left.
         """
-        # A name may end in a rate, so suffixes are added to it and never replaced.
         name = "-".join(str(value) for value in who.values() if value is not None)
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock, path = FileLock(self.folder / f".{name}.lock"), self.folder / f"{name}.npz"
+        # A name may end in a rate, so suffixes are added to it and never replaced.
+        path, checkpoint = self.folder / f"{name}.npz", self.folder / f"{name}.pt"
+        lock = FileLock(self.folder / f".{name}.lock")
         try:
             if self.machine.is_main_process:
                 with contextlib.suppress(Timeout):
@@ -298,9 +279,15 @@ class Work:
             curve = self._finished(path) if path.exists() else None
             if curve and (not curve.paused or len(curve.loss) >= (until or math.inf)):
                 return curve
-            if who["part"] == "baseline":
-                return self._fitted(who, name)
-            return self._trained(who, name, until)
+            make = self._fitted if who["part"] == "baseline" else self._trained
+            curve, words = make(who, checkpoint, until)
+            curve = replace(curve, **who, made=made(self.machine.device.type))
+            if self.machine.is_main_process:
+                Curves(self.study.name, self.configuration, (curve,)).save(path)
+                self.say(f"{name}: {curve.status}, {words}, {curve.seconds:.0f} processor seconds")
+                if not curve.paused:
+                    checkpoint.unlink(missing_ok=True)
+            return curve
         finally:
             lock.release()
 
@@ -308,24 +295,22 @@ class Work:
         (curve,) = load(path).curves
         device, theirs = self.machine.device.type, curve.made
         if (theirs["code"], theirs["device"]) != (code(), device):
-            words = (
-                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']}"
+            raise ValueError(
+                f"{path} was made by the code of commit {theirs['commit']} on {theirs['device']},"
+                f" this code would run on {device}: move it away, or use another --state"
             )
-            remedy = f"this code would run on {device}: move it away, or use another --state"
-            raise ValueError(f"{words}, {remedy}")
         return curve
 
-    def _fitted(self, who: dict, name: str) -> Curve:
+    def _fitted(self, who: dict, checkpoint: Path, until: int | None) -> tuple[Curve, str]:
         begin, none = time.process_time(), np.zeros(0)
         hits = self.problem.baselines[who["rule"]]()
         end, seconds = correctness(torch.from_numpy(hits)), time.process_time() - begin
-        curve = Curve("finished", none, none, none, none, seconds=seconds, end=end, **who)
-        return self._saved(curve, name, f"{hits.mean():.4f} of the test rows right")
+        curve = Curve("finished", none, none, none, none, seconds=seconds, end=end)
+        return curve, f"{hits.mean():.4f} of the test rows right"
 
-    def _trained(self, who: dict, name: str, until: int | None) -> Curve:
+    def _trained(self, who: dict, checkpoint: Path, until: int | None) -> tuple[Curve, str]:
         study, problem, seed = self.study, self.problem, who["seed"]
         trial, tuning = who["part"] == "trial", seed == TUNING_SEED
-        checkpoint = self.folder / f"{name}.pt"
         model = loop.initialised(problem.build, seed)
         curve = loop.train(
             model,
@@ -341,43 +326,29 @@ class Work:
             tick=study.clock,
             cpu=self.cpu,
             checkpoint=checkpoint,
-            key=f"{self.key} {code()} {name}",
+            key=f"{self.key} {code()} {checkpoint.stem}",
             until=until,
             pause=self.spent,
         )
         if curve.paused and len(curve.loss) != until:
-            raise OutOfTime(f"{study.name}: {name} {curve.status}; {self.left()}")
+            raise OutOfTime(f"{study.name}: {checkpoint.stem} {curve.status}; {self.left()}")
         end, last = {}, (curve.smooth(study.window)[-1:] / study.loss_rows).round(4)
         if who["rule"] == "SPS":  # the share of steps that the cap held
             end["capped"] = np.mean(curve.step_size >= who["rate"] * (1 - 1e-6))
+        small = {n: getattr(curve, n).astype(np.float32) for n in STEPWISE[:3]}
         if trial:  # its loss and what chooses the rate are kept
             none = np.zeros(0, np.float32)
-            # float16 ends at 65,504
-            small = {"loss": curve.loss.clip(max=6e4).astype(np.float16), "step_size": none}
-            small |= {"gradient_norm": none, "weight_norms": {}, "walked": {}}
+            small |= dict(step_size=none, gradient_norm=none, weight_norms={}, walked={})
+            small["loss"] = curve.loss.clip(max=6e4).astype(np.float16)  # which ends at 65,504
         else:
             end |= problem.finish(model.eval(), seed)
-            names = ("loss", "step_size", "gradient_norm")
-            small = {name: getattr(curve, name).astype(np.float32) for name in names}
-        small["end"] = {key: np.asarray(values) for key, values in end.items()}
-        small["clock"] = {key: values.astype(np.float32) for key, values in curve.clock.items()}
-        curve = self._saved(replace(curve, **who, **small), name, f"loss {last}")
-        if self.machine.is_main_process and not curve.paused:
-            checkpoint.unlink(missing_ok=True)
-        return curve
-
-    def _saved(self, curve: Curve, name: str, words: str) -> Curve:
-        curve = replace(curve, made=made(self.machine.device.type))
-        if self.machine.is_main_process:
-            path = self.folder / f"{name}.npz"
-            Curves(self.study.name, self.configuration, (curve,)).save(path)
-            self.say(f"{name}: {curve.status}, {words}, {curve.seconds:.0f} processor seconds")
-        return curve
+        end = {key: np.asarray(values) for key, values in end.items()}
+        clock = {key: values.astype(np.float32) for key, values in curve.clock.items()}
+        return replace(curve, **small, clock=clock, end=end), f"loss {last}"
 
     def collected(self) -> Curves:
         """All trials and judged runs so far."""
-        kinds = ("baseline", "trial", "curve")
-        paths = [path for kind in kinds for path in self.folder.glob(f"{kind}-*.npz")]
+        paths = [p for p in self.folder.glob("*.npz") if not p.name.startswith("one-")]
         curves = tuple(self._finished(path) for path in sorted(paths))
         return Curves(self.study.name, self.configuration, curves)
 

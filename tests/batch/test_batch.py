@@ -21,7 +21,7 @@ from lib import files, provenance
 from lib.batch import __main__ as command
 from lib.batch import plan, run
 from lib.companion import colab_cell, record
-from lib.data import images, texts
+from lib.data import places
 
 NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
@@ -520,8 +520,7 @@ HUB = dict(name="mnist", source="hub", revision="1")
     ],
 )
 def test_changed_data_are_seen(monkeypatch, used, now, changed):
-    module = texts if used is PAIRS else images
-    monkeypatch.setattr(module, "identity", lambda name, demo: now)
+    monkeypatch.setattr(places, "identity", lambda name, demo: now)
     assert plan._data_changed(used, "demo") == changed
 
 

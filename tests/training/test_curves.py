@@ -45,6 +45,8 @@ def test_runs_are_paired_by_the_seeds_that_every_rule_has_run_in_any_order_of_th
 def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(saved, tmp_path):
     """A zip has bytes that nobody reads, such as the time of day."""
     (whole, path), noticed = saved, 0
+    with pytest.raises(FileNotFoundError, match="`python -m lib.training` makes it"):
+        load(tmp_path / "none.npz")
     content = path.read_bytes()
     for kept in (0.0, 0.3, 0.98):
         path.write_bytes(content[: int(kept * len(content))])
@@ -103,8 +105,3 @@ def test_steps_to_a_target_against_a_plain_loop():
     assert run.smooth(20)[-1] == pytest.approx(run.loss.astype(float).mean())
     early = curve("SGD", 0, [0.0, 9.0, 9.0])  # one step alone is not yet a mean of two
     assert early.steps_to(1.0, 2) == np.inf and early.steps_to(5.0, 2) == 2
-
-
-def test_a_missing_file_says_how_it_is_made(tmp_path):
-    with pytest.raises(FileNotFoundError, match="python -m lib.training"):
-        load(tmp_path / "none.npz")

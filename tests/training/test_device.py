@@ -30,7 +30,7 @@ def test_a_study_runs_on_another_device(study, tmp_path, monkeypatch):
         rule, rates = next(iter(study.rates.items()))
         work = Work(study, tmp_path / folder, say=lambda words: None)
         first = a_run("trial", rule, rates[0], None, TUNING_SEED)
-        work.all_of([first], study.quarter)  # leaves a checkpoint
+        work.all_of([first], study.horizon // 4)  # leaves a checkpoint
         return work.all_of([first, a_run("curve", rule, rates[0], None, 0)])
 
     near = runs("near")

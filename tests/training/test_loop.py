@@ -283,21 +283,15 @@ def test_an_epoch_takes_every_row_once_in_a_new_order():
     assert torch.equal(torch.cat([part.batch(4)[0] for part in parts]), batches.batch(4)[0])
 
 
-def split(rows, size, processes=1):
-    inputs, labels = clusters()
-    return Batches(inputs, labels[:rows], size, 0, part=(0, processes))
-
-
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("rows", "size", "processes", "words"),
     [
-        (lambda: split(59, 8), "inputs has 60 rows and targets 59"),
-        (lambda: split(60, 61), "size must lie between 1 and the 60 rows"),
-        (lambda: split(60, 6, 4), "6 rows cannot be shared equally by 4 processes"),
-        (lambda: run(steps=0), "steps must be 1 or more"),
-        (lambda: run(steps=12, at=[13]), r"within 0 ... steps; got 12, \[12, 13\]"),
+        (59, 8, 1, "inputs has 60 rows and targets 59"),
+        (60, 61, 1, "size must lie between 1 and the 60 rows"),
+        (60, 6, 4, "6 rows cannot be shared equally by 4 processes"),
     ],
 )
-def test_bad_arguments(call, words):
+def test_bad_sizes(rows, size, processes, words):
+    inputs, labels = clusters()
     with pytest.raises(ValueError, match=words):
-        call()
+        Batches(inputs, labels[:rows], size, 0, part=(0, processes))

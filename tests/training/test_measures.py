@@ -20,9 +20,10 @@ def test_plain_classifiers_read_images_and_texts():
         return ImageSet(*arrays, 2, **place), texts.TextSet(words, labels, 2, **place)
 
     (pictures, reviews), (seen, read) = split(100), split(40)
-    fits = measures.of_images(pictures, seen) | measures.of_texts(reviews, read)
+    fits = [
+        measures.on_pixels(kind, pictures, seen) for kind in (measures.logistic, measures.nearest)
+    ]
     ids = torch.stack([seen.labels + 1, torch.zeros(40, dtype=torch.int64)], 1)
-    tokens = measures.of_tokens((ids, seen.labels), (ids[:9], seen.labels[:9]), 3)
-    assert tokens["bag of words"]().tolist() == [True] * 9
-    assert set(fits) == {"logistic regression", "3 nearest neighbours", "bag of words"}
-    assert all(fit().shape == (40,) and fit().all() for fit in fits.values())
+    tokens = measures.on_tokens((ids, seen.labels), (ids[:9], seen.labels[:9]), 3)
+    assert tokens.tolist() == [True] * 9
+    assert all(hits.tolist() == [True] * 40 for hits in (*fits, measures.on_words(reviews, read)))

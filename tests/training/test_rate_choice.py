@@ -45,8 +45,8 @@ class Invented(Work):
         end = until or self.study.horizon
         return [self.trial(rate, max(end, self.before.get(rate, 0))) for rate in rates]
 
-    def best(self, rule="SGD", cap=None):
-        return super().best(rule, cap)
+    def best(self):
+        return super().best("SGD", None)
 
     def longest(self):
         """How far every rate was run."""

@@ -20,10 +20,7 @@ RULES = {
     "normalised": (sngd(0.05), lambda f, g: 0.05 / g),
     "normalised, capped": (sngd(0.05, 0.01), lambda f, g: min(0.05 / g, 0.01)),
     "polyak": (StochasticPolyak, lambda f, g: f / (2 * g * g)),
-    "polyak, capped": (
-        lambda p: StochasticPolyak(p, 0.02),
-        lambda f, g: min(f / (2 * g * g), 0.02),
-    ),
+    "polyak, capped": (lambda p: StochasticPolyak(p, 0.02), lambda f, g: min(f / 2 / g**2, 0.02)),
 }
 
 
@@ -158,10 +155,8 @@ POSITIVE = [(0.0,), (-1.0,), (math.nan,)]
 @pytest.mark.parametrize(
     ("make", "bad", "words"),
     [
-        *(
-            (NormalizedSGD, bad, "lr must be above 0 and finite")
-            for bad in [*POSITIVE, (math.inf,)]
-        ),
+        (NormalizedSGD, (math.inf,), "lr must be above 0 and finite"),
+        *((NormalizedSGD, bad, "lr must be above 0 and finite") for bad in POSITIVE),
         *((StochasticPolyak, bad, "max_step must be above 0, got") for bad in POSITIVE),
         *((NormalizedSGD, (1, *bad), "max_step must be above 0, got") for bad in POSITIVE),
         *((MirrorDescent, (*bad, 2), "lr must be above 0 and finite") for bad in POSITIVE),

@@ -32,11 +32,10 @@ def problem(batch=8, rows=64):
     labels = rng.integers(0, 2, rows)
     points = (2.0 * labels - 1)[:, None] + rng.normal(0, 0.5, (rows, 3))
     inputs, targets = torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
-    share = lambda model: float((predict(model, inputs).argmax(1) == targets).double().mean())
     return Problem(
         build=lambda: nn.Linear(3, 2),
         batches=lambda seed, tuning: Batches(inputs, targets, batch, seed),
-        evaluate=lambda model, seed, tuning: {"test_accuracy": share(model)},
+        evaluate=lambda model, seed, tuning: classification(inputs, targets)(model),
         finish=lambda model, seed: {"logits": predict(model, inputs).numpy()},
         about={"data": "points", "rows": rows},
         clock=classification(inputs, targets, name="clock"),
@@ -211,7 +210,8 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
         (path,) = tmp_path.glob(f"*/one-SGD-{rate}-{seed}.npz")  # a name that ends in numbers
         (curve,) = load(path).curves
         np.testing.assert_array_equal(curve.loss.astype(expected.loss.dtype), expected.loss)
-    assert "finished; test_accuracy" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+        assert "finished; test_" in printed and "test_accuracy" in printed
     assert work(STUDY, tmp_path).collected().curves == ()
 
 
