@@ -82,7 +82,7 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
 
 
 # The weight of lib/ and papers/ as they stand: most lines, most files. Each may only be lowered.
-MOST = {"lib": (11_173, 83), "papers": (14_977, 85), "together": (26_150, 168)}
+MOST = {"lib": (11_040, 83), "papers": (14_636, 79), "together": (25_676, 162)}
 
 
 @pytest.mark.parametrize("name", MOST)

@@ -211,7 +211,7 @@ def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
         (curve,) = load(path).curves
         np.testing.assert_array_equal(curve.loss.astype(expected.loss.dtype), expected.loss)
     printed = capsys.readouterr().out
-        assert "finished; test_" in printed and "test_accuracy" in printed
+    assert "finished; test_" in printed and "test_accuracy" in printed
     assert work(STUDY, tmp_path).collected().curves == ()
 
 
