@@ -8,6 +8,20 @@ from functools import lru_cache
 from pathlib import Path
 
 import numba
+from numba.core.caching import IndexDataCacheFile
+
+_load_index = IndexDataCacheFile._load_index
+
+
+def _load_known(self):
+    """numba's list of compiled functions; empty where it names a class that is no more."""
+    try:
+        return _load_index(self)
+    except (AttributeError, ImportError):
+        return {}
+
+
+IndexDataCacheFile._load_index = _load_known
 
 
 def stamp(caller: str) -> int:
@@ -33,7 +47,7 @@ def find_place() -> str | None:
     folder, None where numba has one of its own. Processes started from here share it.
     """
     try:
-        numba.njit(cache=True)(_nothing)
+        numba.njit(cache=True)(stamp)  # prepared, never compiled
         return None
     except RuntimeError:  # numba: "no locator available"
         place = tempfile.TemporaryDirectory(prefix="numba-")
@@ -45,10 +59,6 @@ def find_place() -> str | None:
             file=sys.stderr,
         )
         return place.name
-
-
-def _nothing():
-    """A function that `find_place` has numba prepare, and never compile."""
 
 
 _TEMPORARY: list[tempfile.TemporaryDirectory] = []  # removed when the process ends

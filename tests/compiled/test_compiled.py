@@ -37,6 +37,14 @@ def step():
     return 1.0
 """
 
+PAIR = """
+import numba
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    size: float
+"""
+
 
 CACHED = "from lib.loops import loop; print(loop.run(1.0), *loop.run.stats.cache_hits.values())"
 APART = """
@@ -78,6 +86,14 @@ def test_a_changed_rule_is_not_answered_from_the_cache(loops):
     assert run(CACHED) == (2.0,) and run(CACHED) == (2.0, 1.0)  # compiled, then kept
     (folder / "rule.py").write_text(RULE.replace("1.0", "7.0"))
     assert run(CACHED) == (8.0,)
+
+
+def test_a_class_of_another_name_is_compiled_anew(loops):
+    run, folder = loops
+    text = LOOP.replace("x + rule", "x.size + rule").replace("import numba\n", PAIR, 1)
+    for name, expected in (("Pair", (2.0,)), ("Pair", (2.0, 1.0)), ("Couple", (2.0,))):
+        (folder / "loop.py").write_text(text.replace("Pair", name))
+        assert run(CACHED.replace("run(1.0)", f"run(loop.{name}(1.0))")) == expected
 
 
 def test_another_process_compiles_and_the_cache_hands_over(loops):
