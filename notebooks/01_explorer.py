@@ -61,7 +61,6 @@ from IPython.display import Image, display
 
 from lib import explorer
 from lib.companion import claims, statements
-from lib.explorer import panel
 from papers.a.statements import STATEMENTS
 
 names = ("model", "n", "T", "d", "signal", "noise", "rule", "step_size", "seed", "steps")
@@ -80,7 +79,7 @@ statements.quoted(
 # any $W$ to separate the opt tokens.
 
 # %%
-panel.Panel(setting)
+explorer.Panel(setting)
 
 # %% [markdown]
 # ## The same without controls
@@ -115,7 +114,7 @@ for name, shown in runs.items():
 board = explorer.Board(runs["NGD"])
 for name in ("NGD", "GD"):
     board.show(runs[name])
-    print(panel.said(runs[name]))
+    print(explorer.said(runs[name]))
     panels = "loss gap, direction error, softmax weights of the opt tokens, path of W_t"
     display(Image(board.png(), alt=f"{name}: {panels}"))
 
