@@ -262,7 +262,9 @@ axes[2].loglog(np.arange(1, steps + 1), error, color=plots.look("NGD").colour)
 plots.power_law(axes[2], (1_000, steps), -1, 2 * error[1_000], "$1/t$")
 axes[2].text(4_000, error[1_000], "$1/t$", color=plots.GREY)
 axes[2].set(xlabel="iteration $t$", title="direction error")
-plots.caption(figure, "Ours: two examples of three tokens, NGD from a wrong start; one problem, no randomness")
+plots.caption(
+    figure, "Ours: two examples of three tokens, NGD from a wrong start; one problem, no randomness"
+)
 
 # %% [markdown]
 # ## What we saw
