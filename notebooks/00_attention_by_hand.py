@@ -19,10 +19,11 @@
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two
 # examples. Which tokens does it learn to look at, and towards which weight matrix does it move?
 #
-# **Answer.** It looks at one token of each example, the one with the highest score. Its weights grow
+# **Answer.** Here it looks at one token of each example, the one with the highest score. Its weights grow
 # for ever, but their *direction* converges: it becomes the solution of a small geometric problem that
 # you can solve by eye. Paper A (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
-# 2402.05738) proves this for many tokens in high dimension. Here are two examples of three tokens in
+# 2402.05738) proves this for nearly orthogonal tokens whose other scores are equal; that the geometric
+# problem is a support vector machine is due to arXiv 2308.16898. Here are two examples of three tokens in
 # the plane, so that every number fits on the page.
 #
 # ![An arrow, the direction of the weights, turns to a dashed ray while one token of each example grows and the others shrink](../figures/turning.gif)
@@ -178,8 +179,10 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1")
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt .$$
 #
-# In words: the smallest matrix under which every opt token beats every other token by one logit. It is
-# a support vector machine whose points are pairs of tokens.
+# In words: the smallest matrix under which every opt token beats every other token by at least one logit.
+# It is a support vector machine whose points are pairs of tokens. Why this one? Late in training a pair pulls
+# like $e^{-g}$ at the margin $g = (x_{i,opt} - x_{i,t})^\top W z_i$, so the smallest margins decide where
+# $W$ turns, and it turns until they are as large as its length allows ([notebook 40](40_law_of_margins.ipynb)).
 #
 # **By eye.** The queries are $z_1 = (1, 0)$ and $z_2 = (0, 1)$, so $W z_i$ is column $i$ of $W$, and
 # the two columns can be found apart.
@@ -205,7 +208,7 @@ for t in [t for t in (1, 10, 100, 1000) if t < steps] + [steps]:
 # ## The same from the library
 #
 # `lib` trains many problems at once, exactly, at any horizon. On this one it must give the same
-# numbers. The last check is a certificate: no matrix of smaller norm satisfies the constraints.
+# numbers. Its duality gap is a certificate: where it is 0, no matrix of smaller norm satisfies the constraints.
 
 # %%
 data = attention.two_examples()  # from your own arrays: attention.token_set(X, y, z, u)
@@ -228,7 +231,7 @@ table = claims.Table([
     claims.at_least("opt", "softmax weight of the opt token at the end, smaller of the two",
                     "paper A, Lemma 1 (our constant)", attend(path[-1])[[0, 1], opt].min(), 0.999),
     claims.at_most("direction", "distance of the directions at the end", "paper A, Theorem 1 (our constant)", error[-1], 0.01),
-    claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1", slope, -0.5),
+    claims.at_most("rate", "its exponent in t over the last decade", "paper A, Theorem 1, outside its hypotheses", slope, -0.5),
 ])  # fmt: skip
 table
 
@@ -237,8 +240,8 @@ table
 #
 # Look at the left and the middle: each curve is $W_t z_i$, a column of $W_t$, from its start (circle)
 # onwards. A logit is the product of a token with $W_t z_i$, so that both live in the plane of the tokens.
-# Each curve turns until it runs beside the dashed ray, which is the direction of $W_{mm} z_i$, and goes on
-# so for ever. Look at the right: the distance of the directions falls like $1/t$.
+# Each curve ends beside the dashed ray, the direction of $W_{mm} z_i$: the distance to the ray stays bounded
+# while the curve grows, so the angle shrinks. Look at the right: the distance of the directions falls like $1/t$.
 
 
 # %%
@@ -290,7 +293,7 @@ print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1]
 #
 # </details>
 #
-# 2. Plain gradient descent instead of normalised steps. The gradient shrinks as fast as the loss gap.
+# 2. Plain gradient descent instead of normalised steps. The gradient vanishes as $W$ grows.
 #    *Prediction:* how large is $\|W\|$ after the same number of iterations: as large, half, a tenth?
 
 # %%
@@ -338,8 +341,8 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing: by subtraction the pull of the opt tokens is exactly zero. The other tokens' is left, in another
-# direction. The differences of scores keep all digits.
+# Nothing: by subtraction the pull of the opt tokens is exactly zero, and what the other tokens pull points
+# elsewhere. The differences of scores keep all digits.
 #
 # </details>
 #

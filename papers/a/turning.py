@@ -15,8 +15,8 @@ from lib import attention, dynamics, files, svm
 from lib.companion import plots
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
-STEP = 0.05
-STEPS = 3000
+STEP = 0.02
+STEPS = 10_000
 FRAMES, SECONDS = 50, 5.0
 LIMITS = (-2.6, 2.6)
 
@@ -84,7 +84,7 @@ def _frame(figure, panels, tokens, W, W_mm, t):
     error = np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
     figure.suptitle(
         f"step {t:,}: the direction of $W_t$ is {error:.3f} from that of $W_{{mm}}$\n"
-        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; red: the best token; numbers: softmax weights",
+        "arrow: $W_t z_i$; dashed: $W_{mm} z_i$; orange: the best token; numbers: softmax weights",
         x=0.5,
         y=0.985,
         fontsize=10,

@@ -7,7 +7,7 @@ from papers.a import turning
 
 
 def test_the_arrows_turn_to_the_rays_found_by_eye():
-    start, end = turning.path([0, 3000])
+    start, end = turning.path([0, turning.STEPS])
     np.testing.assert_allclose(start, turning.START, atol=1e-12)
     before, arrows = turning.directions(start), turning.directions(end)
     np.testing.assert_allclose(arrows, [[-(0.5**0.5), 0.5**0.5], [0, -1]], atol=0.02)
