@@ -21,12 +21,12 @@
 # **Question.** Gradient descent turns attention towards the max-margin [selection](words.md) in the Euclidean norm
 # ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 #
-# **Answer.** Yes. Mirror descent with the $\ell_p$ potential turns towards the max-margin selection in the
-# $\ell_p$ norm. A run with $p = 3$ ends nearest to the $\ell_3$ solution, one with $p = 1.75$ nearest to
-# the $\ell_{1.75}$ solution.
+# **Answer.** Yes. Of the tokens that a run selects, mirror descent with the potential $\lVert W\rVert_p^p/p$ maximises the margin in
+# the $\ell_p$ norm: a run with $p = 3$ ends nearest to the $\ell_3$ solution, one with $p = 1.75$ nearest to the $\ell_{1.75}$
+# solution. For linear models this is known (arXiv 2205.12808).
 #
-# Read here is a part of the paper's appendix, in a text that does not name its version (arXiv is at version 5), and the
-# settings of the authors' public code.
+# We read part of the paper's appendix, in a text without a version number (arXiv is at version 5), and the settings of the
+# authors' public code.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -77,8 +77,8 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 statements.quoted("C", STATEMENTS, "Eqs. 4-8", "Theorem, convergence")
 
 # %% [markdown]
-# So the hypotheses ask for a start near $W_{mm}$. The experiments start from anywhere, and normalise the gradient; the
-# theorem covers neither. Below we count in how many runs the selected tokens are [locally optimal](words.md).
+# So the hypotheses ask for a start in a thin cone around $W_{mm}$; $\mu_0$, a constant of ours, says how thin. The experiments start
+# from anywhere, and normalise the gradient; the theorem covers neither. Below we count in how many runs the selected tokens are [locally optimal](words.md).
 # [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 #
 # ## The rule, in this page
@@ -116,7 +116,7 @@ def divergence(V, W, p):
 # ## Two examples by hand
 #
 # [Notebook 00](00_attention_by_hand.ipynb) has two examples of three tokens in the plane, and solves for each column of
-# $W_{mm}$ by eye. There every $\ell_p$ norm has the same solution, by symmetry. So we move one token: the second of
+# $W_{mm}$ by eye. There every $\ell_p$ norm has the same solution. So we move one token: the second of
 # example 1 goes from $(2, 0)$ to $(\frac12, 0)$. Now its difference $c = (-\frac12, 1)$ to the [opt token](words.md) is the only
 # constraint that binds in column 1. The vector $w$ of smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
@@ -145,14 +145,15 @@ plots.legend(figure, axis)
 figure
 
 # %% [markdown]
-# Look at the three curves: each is column 1 of $W_t$ over its last length, and each lies along the dashed ray of its own
+# Look at the three curves: each is column 1 of $W_t$, scaled to end at length 1, and lies beside the dotted ray of its own
 # exponent. With more tokens and dimensions a solver takes the place of the hand.
 #
 # ## Which SVM does each exponent find?
 #
 # Tokens and queries are uniform on the unit sphere, labels random, the head $v$ a fixed unit vector, $W_0$
 # has standard normal entries. This is the paper's setting with our own seeds, which also seed $W_0$. All
-# seeds and exponents are trained in one call.
+# seeds and exponents are trained in one call. $\lVert W_t\rVert_p^{p-1}$ grows at most like $\eta t$ (last exercise), so that larger
+# exponents need more steps.
 
 # %%
 data = tokens.unit_tokens(range(seeds), n, T, d)
@@ -179,8 +180,8 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# The first table compares the last divergences with each other: which SVM is nearest? It also compares them with means
-# that other code gave in these settings, over 8, 8 and 4 seeds; of that code only the means are at hand.
+# The first claims compare the last divergences with each other: which SVM is nearest, in the mean and in every run? Others
+# compare the means with those of another implementation (8, 8 and 4 seeds), of which we have the means only.
 
 # %%
 chosen = {p: mirror.selected_tokens(data, histories[p].W[:, -1]) for p in exponents}
@@ -195,15 +196,18 @@ for kind, found in (("same tokens for all SVMs", same), ("each SVM its own token
     for p in exponents:
         print(f"  p = {p:g}:", "  ".join(f"{means[p, q]:.4f}" for q in exponents))
 print("locally optimal tokens:", *(f"p = {p:g}: {settled[p]} of {seeds};" for p in exponents))
+others = {p: np.min([same[p, q][:, -1] for q in exponents if q != p], 0) for p in exponents}
+nearest = {p: (same[p, p][:, -1] < others[p]).sum() for p in exponents}
+print("own SVM the nearest:", *(f"p = {p:g}: {nearest[p]} of {seeds};" for p in exponents))
 
 # %% [markdown]
-# A few runs settle late and are still turning, and raise the means above the medians. At the desk scale of 100 seeds our
-# mean for $p = 2$ is twice that of the other code, and this row fails.
+# A few runs settle late and are still turning, and raise the means above the medians. At the desk scale, 100 seeds, our
+# mean for $p = 2$ is twice that of the other implementation, and that claim fails.
 #
 # * **Upper row.** Look at the lowest curve of each panel: it is the one of the panel's own exponent. The marks are the
 #   means of the table.
 # * **Lower row.** Here the SVM of another exponent has the tokens that training *with that exponent* selected, as in the
-#   paper. Where they differ from those of the panel's run, the divergence contains that difference. The bands reach
+#   paper. Where the tokens differ, the divergence counts that too. The bands reach
 #   higher than above, and the medians stay: it concerns few runs.
 
 # %%
@@ -214,8 +218,8 @@ figure
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM. With $p = 2$ and $p = 3$ the selected
-# tokens are not locally optimal here, so that the theorem is silent about these two runs.
+# One data set and $W_0 = 0$, as in the paper. Each path ends nearest to its own SVM. The theorem covers none of the three runs;
+# for $p = 2$ and $p = 3$ the selected tokens are not even locally optimal.
 
 # %%
 single = tokens.unit_tokens(path_seed, n, T, d)
@@ -251,7 +255,7 @@ joint_table
 
 # %% [markdown]
 # * **Upper panels.** Look at where each path ends: at or near the mark of its own SVM. The path of $p = 3$ misses it, and
-#   more so for $v$. Its divergence is small all the same, since $D$ is quadratic in the miss. It has selected another
+#   more so for $v$. Its divergence is small all the same, since $D$ is about quadratic in a small miss. It has selected another
 #   token of the first sample than the two others, so its rays lie elsewhere.
 # * **Lower panels.** Look at the two time scales: the selection is made within 30 steps, and the directions still turn
 #   after thousands.
@@ -272,7 +276,7 @@ joint_figure
 #
 # Predict first, then run.
 #
-# 1. A sparser geometry, `p = 1.2`. *Prediction:* a small norm $\ell_p$ with $p$ near 1 likes few large
+# 1. A sparser geometry, `p = 1.2`. *Prediction:* $\ell_p$ with $p$ near 1 likes few large
 #    entries. How many entries of $W_t$ does it take to hold 90 % of $\sum_{jk} |W_{jk}|$?
 
 

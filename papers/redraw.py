@@ -45,7 +45,7 @@ def _faster(name):
 
 PICTURES = {
     "multi_nli_again": [_faster("fig1")],
-    "civil_comments": [_faster("fig4")],
+    "civil_comments_400": [_faster("fig4")],
     "mnist_60000": [_faster("fig6")],
     "cifar10": [_faster("fig7")],
     "vit": [_Picture("mirror_vit", vision.table, reviews_figure.vision_figure)],

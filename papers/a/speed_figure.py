@@ -71,19 +71,19 @@ def _lines(axes, curves):
 def _ratios(ax, curves: Curves, name: str) -> None:
     """Steps to each target over SGD's: a dot a seed, hollow where censored, and the interval."""
     targets, rules = curves.configuration["targets"], list(curves.configuration["rates"])
-    others, shown = [rule for rule in rules if rule != speed.REFERENCE], [1.0]
+    others, shown, bars = [rule for rule in rules if rule != speed.REFERENCE], [1.0], []
     for place, target in enumerate(targets):
         for k, rule in enumerate(others):
             look, x = plots.look(rule), place + 0.22 * (k - (len(others) - 1) / 2)
             measured = speed.ratio(curves, rule, target)
             bounded = np.isinf(speed.steps(curves, rule, target))
             bounded |= np.isinf(speed.steps(curves, speed.REFERENCE, target))
-            shown += [value for value in measured.values if np.isfinite(value)]
+            ends = measured.low, measured.high
+            shown += [value for value in (*measured.values, *ends) if 0.01 < value < 100]
+            bars.append((x + 0.01, np.array(ends), look.colour))
             for value, censored in zip(measured.values, bounded, strict=True):
                 face = "none" if censored else look.colour
                 ax.plot(x - 0.05, value, ms=2.5, markerfacecolor=face, **look.mark)
-            ends = np.clip([measured.low, measured.high], 1e-3, 1e3)  # an open end leaves the panel
-            ax.plot([x + 0.01, x + 0.01], ends, color=look.colour, linewidth=2.4)
             if target == targets[-1]:
                 words = dict(transform=ax.get_xaxis_transform(), size=7, rotation=90, ha="center")
                 ax.text(x, 0.02, f"{measured.estimate:.2f}", color=look.colour, **words)
@@ -92,6 +92,11 @@ def _ratios(ax, curves: Curves, name: str) -> None:
             ax.axhline(end, linewidth=0.9, **plots.look(rule).line)
     ax.axhline(1, linewidth=0.8, **plots.look(speed.REFERENCE).line)
     low, high = min(0.5, *shown) / 2, 1.2 * max(1.25, *shown)  # room below for the numbers
+    for x, ends, colour in bars:  # an end beyond the panel is an arrow
+        ax.plot([x, x], ends.clip(low, high), color=colour, linewidth=2.4)
+        for end, mark, place in ((ends[1], "^", high), (-ends[0], "v", low)):
+            if end > (high if mark == "^" else -low):
+                ax.plot(x, place, mark, color=colour, markersize=5, clip_on=False)
     ax.set(title="Steps to the target / SGD's steps", xlabel="Target loss")
     ax.set(yscale="log", ylim=(low, high))
     ax.set_xticks(range(len(targets)), [f"{target:g}" for target in targets])

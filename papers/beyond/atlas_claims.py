@@ -138,15 +138,3 @@ def worlds(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> dict[str, 
         "best margins 2 % small": scaled(1.02),
         "rules exchanged": {name: by_rule[after.get(name, name)] for name in by_rule},
     }
-
-
-def verdicts(rows: Mapping[str, Row], by_rule: Mapping[str, Ratios]) -> str:
-    """A line per rule: what was predicted, and the least and the median ratio in every norm."""
-    lines = []
-    for name, row in rows.items():
-        ends = zip(NORMS, by_rule[name].last.T, strict=True)
-        cells = "  ".join(f"{norm} {np.min(x):.3f}/{np.median(x):.3f}" for norm, x in ends)
-        claims = predictions({name: row}, {name: by_rule[name]})[1:]
-        said = ", ".join("as predicted" if claim.holds else "NOT as predicted" for claim in claims)
-        lines.append(f"{name:34} {cells}  [{said}]")
-    return "\n".join(lines)
