@@ -150,12 +150,6 @@ figure
 # a [selection](words.md) that stays, without looking at the error: the least margin is at least 5 and the offsets rest. A run that fails one is
 # refused, and told why.
 #
-# **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
-# steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
-# Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
-# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
-# order $1/t$, and the measurements. The note says what differs from each.
-#
 # Paper A's statement of the direction, hypotheses included:
 
 # %%
@@ -347,6 +341,13 @@ joint_table
 # Where the hypotheses held, the direction error was $\sqrt{C^2 + \omega_\infty^2}/\lVert W_t\rVert$, with $C$ from the
 # SVM's duals. In some runs $\omega_\infty$ was zero, so that $C$ is the whole error; in the others it was read off the run at
 # $t/10$. Every rule met the same line, except gradient descent with constant steps and Polyak's rule with a constant cap, which are too slow to see it.
+
+# %% [markdown]
+# **Whose it is.** For linear classifiers the residual and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
+# steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
+# Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
+# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, steps of fixed length, the exact
+# order $1/t$, and the measurements. The note says what differs from each.
 
 # %% [markdown]
 # ## Change this

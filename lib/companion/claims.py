@@ -240,7 +240,7 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 class Table(tuple):
-    """Claims in a notebook: one sentence, then what fails or was judged; its record has all rows.
+    """Claims in a notebook: one sentence, then what fails or was judged; the others are folded.
 
     As plain text only the sentence and what fails, with its reason.
     """
@@ -256,7 +256,11 @@ class Table(tuple):
         for place in range(0, len(chosen), OPEN):
             table = html_table(COLUMNS, map(_row, chosen[place : place + OPEN]))
             parts.append(f"<details><summary>more</summary>{table}</details>" if place else table)
-        return "".join(parts) + (f"<p>{legend(chosen)}</p>" if chosen else "")
+        parts += [f"<p>{legend(chosen)}</p>"] if chosen else []
+        if quiet := [claim for claim in self if claim not in chosen]:
+            table = html_table(COLUMNS, map(_row, quiet))
+            parts.append(f"<details><summary>those that hold</summary>{table}</details>")
+        return "".join(parts)
 
     def words(self) -> str:
         """A line for each claim that was judged: its verdict, then what was measured."""

@@ -31,11 +31,13 @@ if importlib.util.find_spec("lib") is None:
     %env RUNS_DIR=runs"""
 
 
-def without_widget(output):
-    """An output as it can be kept: a widget needs its kernel, so a line stands in its place."""
+def without_widgets(outputs: list) -> list:
+    """Outputs as they can be kept: a line for a widget, which needs its kernel; no tqdm bar."""
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
-    is_widget = WIDGET in output.get("data", {})
-    return nbformat.v4.new_output("display_data", texts) if is_widget else output
+    line = nbformat.v4.new_output("display_data", texts)
+    data = [output.get("data", {}) for output in outputs]
+    kept = [o for o, d in zip(outputs, data) if not d.get("text/plain", "").endswith("it/s]")]
+    return [line if WIDGET in output.get("data", {}) else output for output in kept]
 
 
 def _address() -> str:
@@ -72,7 +74,7 @@ def storable(notebook):
         cell.metadata = {"tags": tags} if tags else {}
         cell.metadata |= HIDDEN if FOLDED & {*tags} else {}
         if cell.cell_type == "code":
-            cell.outputs = [without_widget(output) for output in cell.outputs]
+            cell.outputs = without_widgets(cell.outputs)
     notebook.cells = installing(notebook.cells)
     nbformat.validate(notebook)
     return notebook

@@ -140,7 +140,7 @@ def _notebook(path: Path, scale: str, made: list[Figure], troubles: list[str]) -
         lost = f"The executed copy cannot be read: {type(error).__name__}."
         return replace(page, troubles=(lost,))
     for cell in code:
-        cell.outputs = [colab_cell.without_widget(output) for output in cell.outputs]
+        cell.outputs = colab_cell.without_widgets(cell.outputs)
         _describe(cell, made)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     body = _finished(_exporter().from_notebook_node(notebook)[0])

@@ -149,7 +149,7 @@ def table(curves: Curves, figure: str) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Mean test accuracy, median last loss, steps ratio of every rule; exact, from stored curves."""
+    """Mean test accuracy, median last loss and steps ratio of every rule, from kept curves."""
     measured = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     window, target = curves.configuration["window"], curves.configuration["targets"][-1]
     for rule in curves.configuration["rates"]:

@@ -213,6 +213,7 @@ def test_outputs_neither_run_nor_load_anything(place):
         shown(text_html=html),
         shown(application_javascript="alert(1)", text_plain="plain words"),
         shown(**widget),
+        shown(**widget | {"text/plain": "runs:   0%|          | 0/56 [00:00<?, ?it/s]"}),
         shown(text_markdown="$\\alpha$"),
     )
     page = built(place)[0]["notebooks/01_x-demo.html"]
@@ -220,6 +221,7 @@ def test_outputs_neither_run_nor_load_anything(place):
     assert not cells.select("script, iframe, img, [onclick], a[href]")
     for words in ("https://a/b.png would be loaded", "plain words", "A widget stands here"):
         assert words in cells.text
+    assert cells.text.count("A widget stands here") == 1
     assert "alert" not in cells.text and "VBox" not in cells.text and len(cells.select("math")) == 2
 
 
